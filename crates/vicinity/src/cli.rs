@@ -10,7 +10,7 @@ use crate::commands::failure::{EXIT_CODES, Failure};
 use crate::commands::lab::Lab;
 use crate::commands::message::Message;
 use crate::commands::network::{Network, Port, list};
-use crate::commands::nic::Which;
+use crate::commands::nic::NicArgs;
 use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
@@ -120,7 +120,7 @@ enum Command {
     /// Print QEMU's options for a VM's port
     QemuArgs {
         #[command(flatten)]
-        which: Which,
+        which: NicArgs,
         /// The guest's memory
         #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
         memory: String,
@@ -134,7 +134,7 @@ enum Command {
     /// Print what libvirt needs for a VM's port: its interface, and shared memory
     LibvirtXml {
         #[command(flatten)]
-        which: Which,
+        which: NicArgs,
         /// The interface alone, for `virsh attach-device`
         #[arg(long, conflicts_with = "domain")]
         interface: bool,

@@ -53,7 +53,7 @@ pub(crate) enum ClientError {
     },
     /// The daemon hangs.
     #[error("vicinity does not answer within 10 s; look at its log, then restart it")]
-    Silent,
+    Timeout,
     /// The daemon refused what was asked; nothing has changed.
     #[error("{reason}")]
     Refused {
@@ -67,19 +67,19 @@ pub(crate) enum ClientError {
         "the conversation with vicinity failed: {0}; did it end (`journalctl -u vicinity`), or is it of \
          another version?"
     )]
-    Talk(Cause),
+    Protocol(Cause),
 }
 
 /// What the daemon is asked to do.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ApiRequest {
     method: Method,
     path: String,
     kind: &'static str,
     body: Bytes,
 }
 
-impl Ask {
+impl ApiRequest {
     /// Tell something.
     pub(crate) fn get(path: &str) -> Self {
         Self::new(Method::GET, path, "", Bytes::new())
@@ -110,34 +110,38 @@ impl Ask {
 
 /// `GET` a path of the control API of the daemon that serves `runtime_dir`.
 pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
-    ask(runtime_dir, Ask::get(path)).map(|(_, answer)| answer)
+    ask(runtime_dir, ApiRequest::get(path)).map(|(_, answer)| answer)
 }
 
 /// Ask the daemon. The answer comes with the daemon's process id; 0 when it is not visible from
 /// here.
 pub(crate) fn ask<T: DeserializeOwned>(
     runtime_dir: &Path,
-    ask: Ask,
+    ask: ApiRequest,
 ) -> Result<(u32, T), ClientError> {
     let (pid, body) = text(runtime_dir, ask)?;
-    let answer = serde_json::from_slice(&body).map_err(talk)?;
+    let answer = serde_json::from_slice(&body).map_err(protocol_error)?;
     Ok((pid, answer))
 }
 
 /// The same, with an answer that is no JSON.
-pub(crate) fn text(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
+pub(crate) fn text(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     runtime()?.block_on(async {
         tokio::time::timeout(PATIENCE, fetch(runtime_dir, ask))
             .await
-            .unwrap_or(Err(ClientError::Silent))
+            .unwrap_or(Err(ClientError::Timeout))
     })
 }
 
-async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
+async fn fetch(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     let path = ask.path.clone();
     let (pid, response) = begin(runtime_dir, ask).await?;
     let status = response.status();
-    let body = response.into_body().collect().await.map_err(talk)?;
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .map_err(protocol_error)?;
     match status {
         StatusCode::OK => Ok((pid, body.to_bytes())),
         _ => Err(refused(status, &path, &body.to_bytes())),
@@ -150,9 +154,9 @@ pub(crate) enum StreamEnd {
     /// By the daemon.
     Daemon,
     /// By SIGINT, SIGTERM or time.
-    Person,
+    Interrupted,
     /// By the one who takes it.
-    Taker,
+    Receiver,
 }
 
 /// `GET` a path whose answer goes on and on, until it ends, `take` has enough, the time is up, or
@@ -165,15 +169,15 @@ pub(crate) fn stream(
 ) -> Result<StreamEnd, ClientError> {
     let runtime = runtime()?;
     runtime.block_on(async {
-        let interrupted = interrupted().map_err(talk)?;
+        let interrupted = interrupted().map_err(protocol_error)?;
         let mut interrupted = std::pin::pin!(interrupted);
-        let ask = Ask::get(path);
+        let ask = ApiRequest::get(path);
         let begun = tokio::time::timeout(PATIENCE, begin(runtime_dir, ask)).await;
-        let (_, response) = begun.unwrap_or(Err(ClientError::Silent))?;
+        let (_, response) = begun.unwrap_or(Err(ClientError::Timeout))?;
         let status = response.status();
         let mut body = response.into_body();
         if status != StatusCode::OK {
-            let body = body.collect().await.map_err(talk)?;
+            let body = body.collect().await.map_err(protocol_error)?;
             return Err(refused(status, path, &body.to_bytes()));
         }
         let over = async {
@@ -185,8 +189,8 @@ pub(crate) fn stream(
         let mut over = std::pin::pin!(over);
         loop {
             let piece = tokio::select! {
-                () = &mut interrupted => return Ok(StreamEnd::Person),
-                () = &mut over => return Ok(StreamEnd::Person),
+                () = &mut interrupted => return Ok(StreamEnd::Interrupted),
+                () = &mut over => return Ok(StreamEnd::Interrupted),
                 piece = body.frame() => piece,
             };
             let Some(Ok(piece)) = piece else {
@@ -194,7 +198,7 @@ pub(crate) fn stream(
             };
             let taken = piece.data_ref().map(|bytes| take(bytes));
             if taken == Some(ControlFlow::Break(())) {
-                return Ok(StreamEnd::Taker);
+                return Ok(StreamEnd::Receiver);
             }
         }
     })
@@ -214,19 +218,22 @@ fn interrupted() -> io::Result<impl Future<Output = ()>> {
 
 fn runtime() -> Result<tokio::runtime::Runtime, ClientError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().map_err(talk)
+    builder.enable_all().build().map_err(protocol_error)
 }
 
 /// Ask, and wait for the beginning of the answer.
-async fn begin(runtime_dir: &Path, ask: Ask) -> Result<(u32, Response<Incoming>), ClientError> {
+async fn begin(
+    runtime_dir: &Path,
+    ask: ApiRequest,
+) -> Result<(u32, Response<Incoming>), ClientError> {
     let stream = connect(runtime_dir).await?;
-    let pid = stream.peer_cred().map_err(talk)?.pid();
+    let pid = stream.peer_cred().map_err(protocol_error)?.pid();
     let pid = pid
         .and_then(|pid| u32::try_from(pid).ok())
         .unwrap_or_default();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(talk)?;
+        .map_err(protocol_error)?;
     // Ends with the runtime, or with the answer.
     tokio::spawn(connection);
     let request = Request::builder()
@@ -235,8 +242,8 @@ async fn begin(runtime_dir: &Path, ask: Ask) -> Result<(u32, Response<Incoming>)
         .header(hyper::header::HOST, "vicinity")
         .header(hyper::header::CONTENT_TYPE, ask.kind)
         .body(Full::new(ask.body))
-        .map_err(talk)?;
-    let response = sender.send_request(request).await.map_err(talk)?;
+        .map_err(protocol_error)?;
+    let response = sender.send_request(request).await.map_err(protocol_error)?;
     Ok((pid, response))
 }
 
@@ -261,7 +268,7 @@ fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {
             reason: reason.to_owned(),
             wrong: status.is_client_error(),
         },
-        None => talk(format!("{path} gives {status}")),
+        None => protocol_error(format!("{path} gives {status}")),
     }
 }
 
@@ -281,6 +288,6 @@ async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {
         })
 }
 
-fn talk(error: impl Into<Cause>) -> ClientError {
-    ClientError::Talk(error.into())
+fn protocol_error(error: impl Into<Cause>) -> ClientError {
+    ClientError::Protocol(error.into())
 }

@@ -79,7 +79,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    heap::give_back();
+    heap::trim();
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -5,20 +5,20 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::client::{self, Ask, ClientError, Method};
+use crate::client::{self, ApiRequest, ClientError, Method};
 use crate::config::Keys;
 use crate::status::ConfigStatus;
 
 /// A key of the configuration and its value, as `KEY=VALUE` on the command line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pair {
+pub(crate) struct KeyValue {
     /// The keys from the outermost table inwards.
     path: Vec<String>,
     /// Null takes the key away.
     value: Value,
 }
 
-impl std::str::FromStr for Pair {
+impl std::str::FromStr for KeyValue {
     type Err = String;
 
     /// The value is as in the file, and what is nothing else is a text: `vlan=10`,
@@ -51,7 +51,7 @@ fn written(value: &str) -> Option<Value> {
 }
 
 /// Pairs as nested tables; `name` is one more of them.
-fn keys(name: Option<(&str, &str)>, pairs: &[Pair]) -> Keys {
+fn keys(name: Option<(&str, &str)>, pairs: &[KeyValue]) -> Keys {
     let mut keys = Keys::new();
     if let Some((key, name)) = name {
         keys.insert(key.to_owned(), Value::from(name));
@@ -120,30 +120,39 @@ impl<'a> Target<'a> {
 pub(crate) fn add(
     runtime_dir: &Path,
     target: Target<'_>,
-    pairs: &[Pair],
+    pairs: &[KeyValue],
 ) -> Result<String, ClientError> {
     let keys = keys(Some(target.name()), pairs);
-    change(runtime_dir, Ask::json(Method::POST, &target.list(), &keys))
+    change(
+        runtime_dir,
+        ApiRequest::json(Method::POST, &target.list(), &keys),
+    )
 }
 
 /// Other values for some keys.
 pub(crate) fn set(
     runtime_dir: &Path,
     target: Target<'_>,
-    pairs: &[Pair],
+    pairs: &[KeyValue],
 ) -> Result<String, ClientError> {
     let keys = keys(None, pairs);
-    change(runtime_dir, Ask::json(Method::PATCH, &target.path(), &keys))
+    change(
+        runtime_dir,
+        ApiRequest::json(Method::PATCH, &target.path(), &keys),
+    )
 }
 
 /// Something goes.
 pub(crate) fn remove(runtime_dir: &Path, target: Target<'_>) -> Result<String, ClientError> {
-    change(runtime_dir, Ask::bare(Method::DELETE, &target.path()))
+    change(
+        runtime_dir,
+        ApiRequest::bare(Method::DELETE, &target.path()),
+    )
 }
 
 /// The configuration file is read again.
 pub(crate) fn reload(runtime_dir: &Path) -> Result<String, ClientError> {
-    change(runtime_dir, Ask::bare(Method::POST, "/v1/reload")).map(|_| String::new())
+    change(runtime_dir, ApiRequest::bare(Method::POST, "/v1/reload")).map(|_| String::new())
 }
 
 /// The text of the configuration in force.
@@ -153,7 +162,7 @@ pub(crate) fn show(runtime_dir: &Path) -> Result<String, ClientError> {
 }
 
 /// What every change prints: nothing, unless it will not last.
-fn change(runtime_dir: &Path, ask: Ask) -> Result<String, ClientError> {
+fn change(runtime_dir: &Path, ask: ApiRequest) -> Result<String, ClientError> {
     let (_, config): (u32, ConfigStatus) = client::ask(runtime_dir, ask)?;
     Ok(match config.file {
         Some(_) => String::new(),
@@ -170,7 +179,7 @@ mod tests {
     use super::*;
 
     fn given(texts: &[&str]) -> Value {
-        let pairs: Vec<Pair> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        let pairs: Vec<KeyValue> = texts.iter().map(|text| text.parse().unwrap()).collect();
         Value::Object(keys(None, &pairs))
     }
 
@@ -202,7 +211,7 @@ mod tests {
     #[test]
     fn a_word_without_a_value_is_no_pair() {
         for wrong in ["vlan", "=10", "limits.=1", ""] {
-            assert!(wrong.parse::<Pair>().is_err(), "{wrong}");
+            assert!(wrong.parse::<KeyValue>().is_err(), "{wrong}");
         }
     }
 

@@ -6,7 +6,7 @@ use super::capture::sink::CaptureError;
 use crate::client::ClientError;
 use crate::config::ConfigError;
 use crate::name;
-use crate::processes::start::DataPlaneError;
+use crate::processes::start::ProcessError;
 use crate::serve::ServeError;
 
 /// The exit codes, and what each means.
@@ -28,7 +28,7 @@ pub(crate) enum Failure {
     Serve(#[from] ServeError),
     /// A data plane.
     #[error(transparent)]
-    DataPlane(#[from] DataPlaneError),
+    DataPlane(#[from] ProcessError),
     /// The daemon could not be asked.
     #[error(transparent)]
     Client(#[from] ClientError),

@@ -16,7 +16,7 @@ pub(crate) const RING: u16 = 1024;
 
 /// Which NIC.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Which {
+pub(crate) struct NicArgs {
     /// Name of the VM
     vm: String,
     /// A configuration, for a daemon that does not run; without it, the one at work is asked
@@ -30,7 +30,7 @@ pub(crate) struct Which {
     queues: u16,
 }
 
-impl Which {
+impl NicArgs {
     /// Find it in the configuration; `runtime_dir`, from the command line, wins over the file.
     pub(crate) fn find(&self, runtime_dir: Option<&Path>) -> Result<Nic, Failure> {
         let config = match &self.config {

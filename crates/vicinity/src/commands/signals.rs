@@ -3,6 +3,6 @@
 use lab::interrupt;
 
 /// Returns whether no such signal came yet.
-pub(crate) fn go_on() -> bool {
+pub(crate) fn keep_running() -> bool {
     interrupt::check().is_ok()
 }

@@ -6,9 +6,9 @@ use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
 use switch::steering::MAX_WORKERS;
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::model::{Config, MAX_NETWORKS, MAX_SOCKET_PATH, Network, Out, Port};
-use super::values::{Unique, absolute, individual, interface, named};
+use super::values::{Unique, absolute, check_name, individual, interface};
 use super::{direct, file, members, mirrors, owner, rules, spaces};
 use crate::runtime_paths::RUNTIME_DIR;
 
@@ -82,7 +82,7 @@ impl<'t> Seen<'t> {
     ) -> Result<Network, Mistake> {
         let place = network.span();
         let network = network.into_inner();
-        named(&network.name)?;
+        check_name(&network.name)?;
         members::leaves_room(&network.name)?;
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
@@ -162,7 +162,7 @@ impl<'t> Seen<'t> {
             .map(|port| {
                 let place = port.span();
                 let port = port.get_ref();
-                named(&port.vm)?;
+                check_name(&port.vm)?;
                 vms.take(port.vm.get_ref().clone(), port.vm.span())?;
                 let mac = port.mac.as_ref().map(individual).transpose()?;
                 if let (Some(mac), Some(text)) = (mac, &port.mac) {
@@ -186,7 +186,7 @@ impl<'t> Seen<'t> {
                     socket,
                     mode: port.mode,
                     rules,
-                    owner: owner::check(owner::Written {
+                    owner: owner::check(owner::OwnerKeys {
                         user: port.owner.as_ref(),
                         label: port.owner_label.as_ref(),
                         cgroup: port.owner_cgroup.as_ref(),

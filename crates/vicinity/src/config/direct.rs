@@ -5,9 +5,9 @@ use ::direct::{Policies, Policy};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
-use super::values::{Unique, named};
+use super::values::{Unique, check_name};
 
 /// Most pairs that a group can list.
 const MAX_PAIRS: usize = 60;
@@ -51,7 +51,7 @@ fn group(
     vms: &mut Unique<'_, String>,
 ) -> Result<TrustGroup, Mistake> {
     let group = written.get_ref();
-    named(&group.name)?;
+    check_name(&group.name)?;
     names.take(group.name.get_ref().clone(), group.name.span())?;
     let members = group.members.get_ref();
     if !(2..=MEMBERS as usize).contains(&members.len()) {
@@ -60,7 +60,7 @@ fn group(
         return Err(Mistake::new(group.members.span(), message, help));
     }
     for vm in members {
-        named(vm)?;
+        check_name(vm)?;
         vms.take(vm.get_ref().clone(), vm.span())?;
     }
     if let Some(extra) = group.pair.get(MAX_PAIRS) {

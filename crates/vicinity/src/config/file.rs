@@ -10,9 +10,9 @@ use switch::guard::Role;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
+use super::key_path::tables;
 use super::mode::Mode;
-use super::place::tables;
 use crate::name;
 pub(super) use space::{Objective, Space};
 

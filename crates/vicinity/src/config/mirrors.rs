@@ -3,10 +3,10 @@
 use switch::limits::MAX_MIRRORS;
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
 use super::model::{Mirrored, Port};
-use super::values::named;
+use super::values::check_name;
 use crate::name;
 
 /// What stands for all ports; no name has such a character.
@@ -25,7 +25,7 @@ pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
         if name.get_ref() == ALL {
             return Ok(Mirrored::All);
         }
-        named(name).map(|()| Mirrored::Port(name.get_ref().clone()))
+        check_name(name).map(|()| Mirrored::Port(name.get_ref().clone()))
     };
     list.get_ref().iter().map(mirrored).collect()
 }

@@ -1,13 +1,14 @@
 //! The configuration: where it comes from ([`source`]), what was written ([`mod@file`]), whether it
-//! makes sense ([`check`]), how a mistake is shown ([`complaint`]), and how the text is changed by a
+//! makes sense ([`check`]), how a mistake is shown ([`diagnostic`]), and how the text is changed by a
 //! command ([`edit`]). The rest of the program sees [`Config`] only, which is
 //! always valid.
 
 mod check;
-mod complaint;
+mod diagnostic;
 mod direct;
 mod edit;
 mod file;
+mod key_path;
 mod limits;
 mod members;
 mod mirrors;
@@ -15,14 +16,13 @@ mod mode;
 mod model;
 mod owner;
 mod parse;
-mod place;
 mod pushes;
 mod rules;
 mod source;
 mod spaces;
 mod values;
 
-pub(crate) use complaint::ConfigError;
+pub(crate) use diagnostic::ConfigError;
 pub(crate) use direct::TrustGroup;
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use mode::Mode;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::complaint::{self, ConfigError};
+use super::diagnostic::{self, ConfigError};
 use super::model::Config;
 use super::{check, file};
 
@@ -19,8 +19,8 @@ pub(crate) fn keys() -> Vec<String> {
 /// What a configuration's text says, without the comments.
 pub(crate) fn as_json(text: &str) -> Result<serde_json::Value, ConfigError> {
     toml::from_str(text).map_err(|error| {
-        let mistake = complaint::Mistake::from_toml(&error);
-        ConfigError::Invalid(Box::new(complaint::explain(
+        let mistake = diagnostic::Mistake::from_toml(&error);
+        ConfigError::Invalid(Box::new(diagnostic::explain(
             "the configuration",
             text,
             &mistake,
@@ -37,6 +37,6 @@ pub(super) fn parse(
     file::read(text)
         .and_then(|file| check::check(text, file, runtime_dir))
         .map_err(|mistake| {
-            ConfigError::Invalid(Box::new(complaint::explain(origin, text, &mistake)))
+            ConfigError::Invalid(Box::new(diagnostic::explain(origin, text, &mistake)))
         })
 }

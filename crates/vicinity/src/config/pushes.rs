@@ -6,7 +6,7 @@ use memory_plane::push::{Target, Way};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
 use super::values::absolute;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use switch::guard::{MAX_VLAN, Prefix, Role, Rules, SourceRules, VlanRules};
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::values::individual;
 use super::{file, limits};
 

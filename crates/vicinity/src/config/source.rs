@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::complaint::ConfigError;
+use super::diagnostic::ConfigError;
 use super::model::Config;
 use super::parse::parse;
 

@@ -7,9 +7,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::pushes::{self, Push};
-use super::values::{Unique, absolute, named};
+use super::values::{Unique, absolute, check_name};
 use super::{file, limits};
 
 /// Bytes of a slot.
@@ -141,7 +141,7 @@ fn too_little(place: std::ops::Range<usize>, budget: u32) -> Mistake {
 
 fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, Mistake> {
     let space = written.get_ref();
-    named(&space.vm)?;
+    check_name(&space.vm)?;
     let fixed = space.slots.as_ref().map(slots).transpose()?;
     let slots = match budget {
         Some(_) => fixed,
@@ -308,9 +308,9 @@ vm = \"db\"
             objective,
             ["space.objective.percent", "1 to 99"],
         );
-        for (named, value) in [("weight", 1001), ("class", 256)] {
-            let objective = format!("objective = {{ {named} = {value} }}");
-            let said = format!("a {named} of {value}");
+        for (key, value) in [("weight", 1001), ("class", 256)] {
+            let objective = format!("objective = {{ {key} = {value} }}");
+            let said = format!("a {key} of {value}");
             complains("slots = 64", &objective, [&said, "it is"]);
         }
         let small = "\nspace-budget = 71\n[[space]]\nvm = \"web\"";

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use switch::mac::Mac;
 use toml::Spanned;
 
-use super::complaint::{Mistake, line_number};
+use super::diagnostic::{Mistake, line_number};
 use crate::name;
 
 /// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
@@ -27,7 +27,7 @@ pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t
     Err(Mistake::new(text.span(), message, help))
 }
 
-pub(super) fn named(name: &Spanned<String>) -> Result<(), Mistake> {
+pub(super) fn check_name(name: &Spanned<String>) -> Result<(), Mistake> {
     name::check(name.get_ref()).map_err(|error| {
         let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
         Mistake::new(name.span(), message, error.to_string())

@@ -5,20 +5,20 @@
 use sandbox::Duty;
 use switch::workers::Workers;
 
-use super::start::{DataPlaneError, log_gaps, settle, take_control};
+use super::start::{ProcessError, log_gaps, set_up, take_control_socket};
 
 /// Serve the network with this name, which is used in the log only, with so many workers.
-pub(crate) fn run(network: &str, workers: usize) -> Result<(), DataPlaneError> {
-    sandbox::close_inherited().map_err(DataPlaneError::System)?;
-    let control = take_control().map_err(DataPlaneError::Control)?;
+pub(crate) fn run(network: &str, workers: usize) -> Result<(), ProcessError> {
+    sandbox::close_inherited().map_err(ProcessError::System)?;
+    let control = take_control_socket().map_err(ProcessError::Control)?;
     let _span = tracing::error_span!("network", name = network).entered();
-    settle(&format!("net-{network}")).map_err(DataPlaneError::System)?;
+    set_up(&format!("net-{network}")).map_err(ProcessError::System)?;
     // What it opens, and what it asks the kernel once, comes before the sandbox closes.
     rustix::param::page_size();
-    let workers = Workers::new(control, workers).map_err(DataPlaneError::System)?;
+    let workers = Workers::new(control, workers).map_err(ProcessError::System)?;
     log_gaps(sandbox::enter_process());
-    vhost::reclaim::start(confine).map_err(DataPlaneError::System)?;
-    workers.run(confine).map_err(DataPlaneError::Serving)
+    vhost::reclaim::start(confine).map_err(ProcessError::System)?;
+    workers.run(confine).map_err(ProcessError::Serving)
 }
 
 /// Confine a thread of a network's data plane.

@@ -15,10 +15,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 use switch::control::ControlSocket;
 
-use super::start::{DataPlaneError, settle, take_control};
+use super::start::{ProcessError, set_up, take_control_socket};
 use crate::config::TrustGroup;
 use crate::runtime_paths::direct_folder;
-use crate::status::StandingStatus;
+use crate::status::GroupMemberStatus;
 
 /// Supervisor to process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,24 +49,24 @@ pub(crate) enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// How a member is.
-    Member(StandingStatus),
+    Member(GroupMemberStatus),
     /// There is no other.
     End,
 }
 
 /// Serve the group of this name.
-pub(crate) fn run(runtime_dir: &Path, group: &str) -> Result<(), DataPlaneError> {
-    sandbox::close_inherited().map_err(DataPlaneError::System)?;
-    let control = take_control().map_err(DataPlaneError::Control)?;
+pub(crate) fn run(runtime_dir: &Path, group: &str) -> Result<(), ProcessError> {
+    sandbox::close_inherited().map_err(ProcessError::System)?;
+    let control = take_control_socket().map_err(ProcessError::Control)?;
     let _span = tracing::error_span!("group", name = group).entered();
-    settle(&format!("direct-{group}")).map_err(DataPlaneError::System)?;
+    set_up(&format!("direct-{group}")).map_err(ProcessError::System)?;
     let (parts, policies) = take_parts(&control)?;
     let mut group = Group::with(&direct_folder(runtime_dir), parts, policies);
-    serve(&control, &mut group).map_err(DataPlaneError::Direct)
+    serve(&control, &mut group).map_err(ProcessError::Direct)
 }
 
 fn serve(control: &ControlSocket, group: &mut Group) -> Result<(), DirectError> {
-    while obey(control, group) {
+    while handle_orders(control, group) {
         group.turn()?;
         group.wait(Some(control.as_fd()))?;
     }
@@ -74,7 +74,7 @@ fn serve(control: &ControlSocket, group: &mut Group) -> Result<(), DirectError> 
 }
 
 /// Do all that the supervisor has said; false when that is to end.
-fn obey(control: &ControlSocket, group: &mut Group) -> bool {
+fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
     loop {
         match control.receive::<Order>() {
             Ok(Some((Order::KeepOut { vm, out }, _))) => {
@@ -102,15 +102,15 @@ fn report(control: &ControlSocket, group: &Group) -> io::Result<()> {
 }
 
 /// The group, as the supervisor says it.
-fn take_parts(control: &ControlSocket) -> Result<(Parts, Policies), DataPlaneError> {
+fn take_parts(control: &ControlSocket) -> Result<(Parts, Policies), ProcessError> {
     let mut seats = Vec::new();
     let mut listeners: Option<(String, OwnedFd)> = None;
     loop {
         let waited = poll(&mut [PollFd::new(control, PollFlags::IN)], None);
-        waited.map_err(|error| DataPlaneError::System(error.into()))?;
+        waited.map_err(|error| ProcessError::System(error.into()))?;
         let order = match control.receive::<Order>() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            order => order.map_err(DataPlaneError::System)?,
+            order => order.map_err(ProcessError::System)?,
         };
         match (order, listeners.take()) {
             (Some((Order::Member(name), Some(listener))), None) => {
@@ -120,10 +120,10 @@ fn take_parts(control: &ControlSocket) -> Result<(Parts, Policies), DataPlaneErr
                 seats.push(Seat::adopt(name, listener, doorbell));
             }
             (Some((Order::Begin { group }, Some(window))), None) => {
-                let parts = Parts::adopt(window, seats).map_err(DataPlaneError::Direct)?;
+                let parts = Parts::adopt(window, seats).map_err(ProcessError::Direct)?;
                 return Ok((parts, group.policies()));
             }
-            _ => return Err(DataPlaneError::System(io::ErrorKind::InvalidData.into())),
+            _ => return Err(ProcessError::System(io::ErrorKind::InvalidData.into())),
         }
     }
 }

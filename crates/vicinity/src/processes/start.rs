@@ -27,7 +27,7 @@ pub(crate) const SPACE: &str = "space-process";
 
 /// Why a data plane ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DataPlaneError {
+pub(crate) enum ProcessError {
     /// Started by hand.
     #[error(
         "standard input is not a control socket ({0}); `vicinity serve` starts this command itself"
@@ -70,7 +70,7 @@ pub(crate) enum DataPlaneError {
 }
 
 /// This program once more, to be a data plane at the other end of a control socket.
-pub(crate) fn itself(control: ControlSocket) -> Command {
+pub(crate) fn command(control: ControlSocket) -> Command {
     // Not the path we were started by: another version may be there by now.
     let mut command = Command::new("/proc/self/exe");
     command
@@ -87,7 +87,7 @@ pub(crate) fn itself(control: ControlSocket) -> Command {
 
 /// The control socket, which is standard input. That and standard output lead to the log
 /// afterwards, so that the process holds nothing it does not use.
-pub(crate) fn take_control() -> io::Result<ControlSocket> {
+pub(crate) fn take_control_socket() -> io::Result<ControlSocket> {
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     let control = ControlSocket::try_from(socket)?;
     rustix::stdio::dup2_stdin(rustix::stdio::stderr())?;
@@ -96,7 +96,7 @@ pub(crate) fn take_control() -> io::Result<ControlSocket> {
 }
 
 /// Make ourselves known, and let nothing but the supervisor end us.
-pub(crate) fn settle(name: &str) -> io::Result<()> {
+pub(crate) fn set_up(name: &str) -> io::Result<()> {
     // A service manager ends all processes of a service at once; ours ends with its supervisor,
     // which tells it to.
     for signal in [SIGINT, SIGTERM] {

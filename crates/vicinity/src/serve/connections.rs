@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A connection. The next one of the same socket comes when `next` is dropped.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct Connection {
     pub(super) stream: Foreign,
     pub(super) peer: Peer,
     pub(super) next: oneshot::Sender<()>,
@@ -32,7 +32,7 @@ pub(super) struct Arrival {
 pub(super) async fn accept<M>(
     socket: UnixListener,
     to: mpsc::Sender<M>,
-    wrap: impl Fn(Arrival) -> M,
+    wrap: impl Fn(Connection) -> M,
 ) {
     loop {
         match socket.accept().await {
@@ -53,7 +53,7 @@ pub(super) async fn dial<M>(
     path: PathBuf,
     wake: Arc<Notify>,
     to: mpsc::Sender<M>,
-    wrap: impl Fn(Arrival) -> M,
+    wrap: impl Fn(Connection) -> M,
     failed: impl Fn(String) -> M,
 ) {
     let mut pause = FIRST_PAUSE;
@@ -98,7 +98,7 @@ fn unreachable(path: &Path, error: &std::io::Error) -> String {
 async fn deliver<M>(
     stream: UnixStream,
     to: &mpsc::Sender<M>,
-    wrap: &impl Fn(Arrival) -> M,
+    wrap: &impl Fn(Connection) -> M,
 ) -> bool {
     let (next, welcome) = oneshot::channel();
     let peer = Peer::of(&stream);
@@ -109,8 +109,8 @@ async fn deliver<M>(
             return true;
         }
     };
-    let arrival = Arrival { stream, peer, next };
-    if to.send(wrap(arrival)).await.is_err() {
+    let connection = Connection { stream, peer, next };
+    if to.send(wrap(connection)).await.is_err() {
         return false;
     }
     // The answer is that `next` was dropped.

@@ -21,7 +21,7 @@ use crate::config::TrustGroup;
 use crate::processes::direct_group::{Event, Order};
 use crate::runtime_paths::direct_folder;
 use crate::serve::process::deadline::sleep_until;
-use crate::status::{GroupStatus, StandingStatus};
+use crate::status::{GroupMemberStatus, GroupStatus};
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
@@ -72,11 +72,11 @@ pub(super) struct Group {
     /// Who is to stay out; kept here for the next process.
     out: BTreeSet<String>,
     inbox: mpsc::Receiver<Message>,
-    outlet: mpsc::Sender<Message>,
-    asked: PendingRequest<GroupStatus>,
+    sender: mpsc::Sender<Message>,
+    pending: PendingRequest<GroupStatus>,
     /// What it said so far of what it was asked, and the last time in full.
-    hearing: Vec<StandingStatus>,
-    members: Vec<StandingStatus>,
+    incoming: Vec<GroupMemberStatus>,
+    members: Vec<GroupMemberStatus>,
 }
 
 impl Group {
@@ -87,7 +87,7 @@ impl Group {
         launch: Launch,
     ) -> Result<Self, GroupError> {
         let parts = Parts::make(&direct_folder(runtime_dir), &config.members)?;
-        let (outlet, inbox) = mpsc::channel(INBOX);
+        let (sender, inbox) = mpsc::channel(INBOX);
         let duty = Duty::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
         let mut group = Self {
@@ -98,9 +98,9 @@ impl Group {
             launch,
             out: BTreeSet::new(),
             inbox,
-            outlet,
-            asked: PendingRequest::new(PATIENCE),
-            hearing: Vec::new(),
+            sender,
+            pending: PendingRequest::new(PATIENCE),
+            incoming: Vec::new(),
             members: Vec::new(),
         };
         group.set_up();
@@ -109,17 +109,17 @@ impl Group {
 
     /// Where to send the group its messages.
     pub(super) fn address(&self) -> mpsc::Sender<Message> {
-        self.outlet.clone()
+        self.sender.clone()
     }
 
     /// Tell the process what it is to serve.
     fn set_up(&mut self) {
         let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
-            Ok(fd) => self.process.plane.orders.give(order, Some(fd)),
+            Ok(fd) => self.process.plane.orders.push(order, Some(fd)),
             // The process will find the order without a descriptor, end, and be started again.
             Err(error) => {
                 tracing::error!(%error, "group {}", self.config.name);
-                self.process.plane.orders.give(order, None);
+                self.process.plane.orders.push(order, None);
             }
         };
         for seat in self.parts.seats() {
@@ -133,15 +133,15 @@ impl Group {
             self.process
                 .plane
                 .orders
-                .give(Order::KeepOut { vm, out }, None);
+                .push(Order::KeepOut { vm, out }, None);
         }
     }
 
     /// Serve until told to stop.
     pub(super) async fn run(mut self) {
         loop {
-            let deadline = self.process.life.deadline().into_iter();
-            let deadline = deadline.chain(self.asked.deadline()).min();
+            let deadline = self.process.lifecycle.deadline().into_iter();
+            let deadline = deadline.chain(self.pending.deadline()).min();
             tokio::select! {
                 event = self.process.plane.next_event::<Event>() => match event {
                     Some(event) => self.event(event),
@@ -152,8 +152,8 @@ impl Group {
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.wait(asker, Instant::now());
-                        match self.process.life.is_up() {
+                        self.pending.add_waiter(asker, Instant::now());
+                        match self.process.lifecycle.is_up() {
                             true => self.ask(),
                             false => self.answer(),
                         }
@@ -181,18 +181,18 @@ impl Group {
         self.process
             .plane
             .orders
-            .give(Order::KeepOut { vm, out }, None);
+            .push(Order::KeepOut { vm, out }, None);
         true
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.asked.is_late(now) {
+        if self.pending.is_late(now) {
             self.tell();
         }
-        match self.process.due(&mut self.asked, now) {
+        match self.process.due(&mut self.pending, now) {
             Due::Nothing => {}
-            Due::Look => self.ask(),
+            Due::HealthCheck => self.ask(),
             Due::Start => {
                 let duty = Duty::Group(&self.runtime_dir, &self.config.name);
                 if self.process.start_again(duty, &self.launch) {
@@ -204,23 +204,23 @@ impl Group {
 
     /// Ask the process how it is, unless it has been asked already.
     fn ask(&mut self) {
-        if self.asked.put(Instant::now()) {
-            self.hearing.clear();
-            self.process.plane.orders.give(Order::Report, None);
+        if self.pending.begin(Instant::now()) {
+            self.incoming.clear();
+            self.process.plane.orders.push(Order::Report, None);
         }
     }
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Member(member) if self.hearing.len() < self.config.members.len() => {
+            Event::Member(member) if self.incoming.len() < self.config.members.len() => {
                 if member.state == "absent" {
                     self.out.remove(&member.vm);
                 }
-                self.hearing.push(member);
+                self.incoming.push(member);
             }
             Event::Member(_) => tracing::error!("our bug: a group has unknown members"),
             Event::End => {
-                self.members = std::mem::take(&mut self.hearing);
+                self.members = std::mem::take(&mut self.incoming);
                 self.answer();
             }
         }
@@ -228,27 +228,27 @@ impl Group {
 
     /// The process has answered, or never will.
     fn answer(&mut self) {
-        self.asked.answered();
+        self.pending.finish();
         self.tell();
     }
 
     /// Tell those who ask what is known.
     fn tell(&mut self) {
-        let up = self.process.life.is_up();
+        let up = self.process.lifecycle.is_up();
         let status = GroupStatus {
             name: self.config.name.clone(),
             up,
-            restarts: self.process.life.restarts(),
+            restarts: self.process.lifecycle.restarts(),
             reason: self
                 .process
                 .trouble
                 .clone()
-                .or_else(|| self.asked.trouble()),
+                .or_else(|| self.pending.stale_reason()),
             members: match up {
                 true => self.members.clone(),
                 false => Vec::new(),
             },
         };
-        self.asked.tell(status);
+        self.pending.reply(status);
     }
 }

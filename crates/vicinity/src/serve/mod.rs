@@ -45,7 +45,7 @@ use self::systemd::handed::HandedError;
 use crate::config::{Config, Source};
 use crate::runtime_paths::CONTROL_SOCKET;
 pub(crate) use api::OPENAPI;
-use request::Refusal;
+use request::ChangeError;
 use runtime_dir::{RuntimeDir, RuntimeDirError};
 use supervisor::Supervisor;
 
@@ -64,7 +64,7 @@ pub(crate) enum ServeError {
     RuntimeDir(#[from] RuntimeDirError),
     /// A network.
     #[error(transparent)]
-    Network(#[from] Refusal),
+    Network(#[from] ChangeError),
     /// The control socket of a service manager.
     #[error(transparent)]
     Handed(#[from] HandedError),
@@ -122,10 +122,13 @@ async fn serve(
             (control, Some(file))
         }
     };
-    let (mut supervisor, wishes) = Supervisor::new(source, config, launch, kept);
+    let (mut supervisor, requests) = Supervisor::new(source, config, launch, kept);
     supervisor.start().await?;
     let addresses = supervisor.addresses();
-    let daemon = api::daemon::Daemon { addresses, wishes };
+    let daemon = api::daemon::Daemon {
+        addresses,
+        requests,
+    };
     let mut api = JoinSet::new();
     api.spawn(api::serve(control, daemon.clone()));
     let answers = async move || daemon.supervisor_answers().await;

@@ -5,14 +5,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::direct_groups::{self, GroupError};
 use super::memory_plane::orchestrator;
 use super::memory_plane::space_task::{self, SpaceError};
-use super::message_plane::{self, DoorsError};
+use super::message_plane::{self, ResourcesError};
 use super::network::message::Message;
-use super::network::parts::PartsError;
+use super::network::resources::NetworkResourcesError;
 use crate::config::{ConfigError, Edit, EditError, SaveError, Source};
 
 /// What a client wants to be changed.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum ChangeRequest {
     /// Read the file again.
     Reload,
     /// Take this text.
@@ -20,15 +20,15 @@ pub(super) enum Wish {
     /// Change the text.
     Edit(Edit),
     /// Nothing: tell what is in force.
-    Tell,
+    Show,
 }
 
 /// A wish, and who waits for the answer.
-pub(super) type Request = (Wish, oneshot::Sender<Result<Source, Refusal>>);
+pub(super) type Request = (ChangeRequest, oneshot::Sender<Result<Source, ChangeError>>);
 
 /// Why a change was refused. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ChangeError {
     /// The configuration, or what it would become.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     },
     /// Sockets of the message plane, or its uplink.
     #[error("the message plane: {0}")]
-    Members(#[from] DoorsError),
+    Members(#[from] ResourcesError),
     /// A trust group of the direct channel.
     #[error("group {name}: {source}")]
     Group {
@@ -62,11 +62,11 @@ pub(crate) enum Refusal {
     },
     /// Something the system does not give.
     #[error("network {network}: {source}")]
-    Parts {
+    Resources {
         /// The network.
         network: String,
         /// What is missing.
-        source: PartsError,
+        source: NetworkResourcesError,
     },
     /// A data plane cannot be started.
     #[error("{whose}: its data plane cannot be started: {source}")]

@@ -14,13 +14,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::direct_groups::{self, Group, GroupError};
 use super::memory_plane::space_task::SpaceError;
 use super::memory_plane::{self, MemoryPlane};
-use super::message_plane::{self, Doors, Messages};
+use super::message_plane::{self, Messages, PlaneResources};
 use super::network::Network;
 use super::network::config_diff::Change;
 use super::network::message::Message;
-use super::network::parts::Parts;
+use super::network::resources::NetworkResources;
 use super::process::launch::Launch;
-use super::request::{Addresses, Refusal, Request, Wish};
+use super::request::{Addresses, ChangeError, ChangeRequest, Request};
 use super::runtime_dir::Folder;
 use super::systemd::fd_store::FdStore;
 use super::systemd::notify::Reloading;
@@ -68,7 +68,7 @@ impl Supervisor {
         launch: Launch,
         kept: FdStore,
     ) -> (Self, mpsc::Sender<Request>) {
-        let (outlet, inbox) = mpsc::channel(INBOX);
+        let (sender, inbox) = mpsc::channel(INBOX);
         let supervisor = Self {
             source,
             config,
@@ -82,12 +82,12 @@ impl Supervisor {
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
         };
-        (supervisor, outlet)
+        (supervisor, sender)
     }
 
     /// Start every network of the configuration, the message plane, the trust groups and the spaces,
     /// or nothing.
-    pub(super) async fn start(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn start(&mut self) -> Result<(), ChangeError> {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
         self.start_groups()?;
@@ -102,15 +102,15 @@ impl Supervisor {
         Ok(())
     }
 
-    fn start_messages(&mut self) -> Result<(), Refusal> {
+    fn start_messages(&mut self) -> Result<(), ChangeError> {
         let members = self.config.members.clone();
         if members.is_empty() {
             return Ok(());
         }
         let uplink = self.config.message_uplink.as_ref();
-        let doors = Doors::take(&self.config.runtime_dir, members, uplink)?;
-        let started = Messages::start(doors, self.launch.clone());
-        let messages = started.map_err(|source| Refusal::Start {
+        let resources = PlaneResources::take(&self.config.runtime_dir, members, uplink)?;
+        let started = Messages::start(resources, self.launch.clone());
+        let messages = started.map_err(|source| ChangeError::Start {
             whose: "the message plane".to_owned(),
             source,
         })?;
@@ -119,10 +119,10 @@ impl Supervisor {
         Ok(())
     }
 
-    fn start_groups(&mut self) -> Result<(), Refusal> {
+    fn start_groups(&mut self) -> Result<(), ChangeError> {
         for config in self.config.groups.clone() {
             let name = config.name.clone();
-            let refused = |source| Refusal::Group { name, source };
+            let refused = |source| ChangeError::Group { name, source };
             let group = self.start_group(config).map_err(refused)?;
             self.groups.push(group.address());
             self.tasks.spawn(group.run());
@@ -146,8 +146,8 @@ impl Supervisor {
     /// Carry out requests for ever. Not cancel safe, except between two requests: what is begun
     /// is to be finished.
     pub(super) async fn run(&mut self) {
-        while let Some((wish, answer)) = self.inbox.recv().await {
-            let result = self.grant(wish).await;
+        while let Some((request, answer)) = self.inbox.recv().await {
+            let result = self.handle(request).await;
             if let Err(refusal) = &result {
                 tracing::warn!("a change was refused: {refusal}");
             }
@@ -172,13 +172,13 @@ impl Supervisor {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    async fn grant(&mut self, wish: Wish) -> Result<Source, Refusal> {
-        let _reloading = matches!(wish, Wish::Reload).then(Reloading::begin);
-        let (source, written) = match wish {
-            Wish::Tell => return Ok(self.source.clone()),
-            Wish::Reload => (self.source.again()?, true),
-            Wish::Replace(text) => (self.source.with(text), false),
-            Wish::Edit(edit) => (self.source.with(edit.apply(self.source.text())?), false),
+    async fn handle(&mut self, request: ChangeRequest) -> Result<Source, ChangeError> {
+        let _reloading = matches!(request, ChangeRequest::Reload).then(Reloading::begin);
+        let (source, written) = match request {
+            ChangeRequest::Show => return Ok(self.source.clone()),
+            ChangeRequest::Reload => (self.source.again()?, true),
+            ChangeRequest::Replace(text) => (self.source.with(text), false),
+            ChangeRequest::Edit(edit) => (self.source.with(edit.apply(self.source.text())?), false),
         };
         let plan = self.plan(source)?;
         if !written {
@@ -188,7 +188,7 @@ impl Supervisor {
         Ok(self.source.clone())
     }
 
-    fn plan(&mut self, source: Source) -> Result<Plan, Refusal> {
+    fn plan(&mut self, source: Source) -> Result<Plan, ChangeError> {
         let config = source.check()?;
         for (same, key) in [
             (config.runtime_dir == self.config.runtime_dir, "runtime-dir"),
@@ -204,14 +204,14 @@ impl Supervisor {
             ),
         ] {
             if !same {
-                return Err(Refusal::Fixed { key });
+                return Err(ChangeError::Fixed { key });
             }
         }
         let old = |name: &str| self.config.networks.iter().find(|old| old.name == name);
         let mut changes = Vec::new();
         for new in &config.networks {
             let change = old(&new.name).map_or(Ok(None), |old| Change::prepare(old, new));
-            let change = change.map_err(|source| Refusal::Parts {
+            let change = change.map_err(|source| ChangeError::Resources {
                 network: new.name.clone(),
                 source,
             })?;
@@ -234,18 +234,18 @@ impl Supervisor {
     fn start_networks<'a>(
         &self,
         networks: impl Iterator<Item = &'a config::Network>,
-    ) -> Result<Vec<Network>, Refusal> {
+    ) -> Result<Vec<Network>, ChangeError> {
         let take = |network: &config::Network| {
-            Parts::take(network.clone()).map_err(|source| Refusal::Parts {
+            NetworkResources::take(network.clone()).map_err(|source| ChangeError::Resources {
                 network: network.name.clone(),
                 source,
             })
         };
         let parts = networks.map(take).collect::<Result<Vec<_>, _>>()?;
-        let start = |parts: Parts| {
+        let start = |parts: NetworkResources| {
             let whose = format!("network {}", parts.config.name);
             Network::start(parts, self.launch.clone())
-                .map_err(|source| Refusal::Start { whose, source })
+                .map_err(|source| ChangeError::Start { whose, source })
         };
         parts.into_iter().map(start).collect()
     }
@@ -308,6 +308,6 @@ impl Supervisor {
     }
 }
 
-fn refused_space((vm, source): (String, SpaceError)) -> Refusal {
-    Refusal::Space { vm, source }
+fn refused_space((vm, source): (String, SpaceError)) -> ChangeError {
+    ChangeError::Space { vm, source }
 }

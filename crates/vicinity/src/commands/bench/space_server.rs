@@ -20,7 +20,7 @@ use crate::commands::failure::Failure;
 use crate::config::{self, MIN_SPACE_SLOTS, SLOT_BYTES, Space};
 use crate::processes::space::protocol::{Setting, Size};
 use crate::processes::start::SPACE;
-use crate::processes::start::{DataPlaneError, itself};
+use crate::processes::start::{ProcessError, command};
 
 /// Whose space it is said to be.
 const VM: &str = "bench";
@@ -39,7 +39,7 @@ struct Filled {
 /// in `folder`.
 pub(crate) fn serve(folder: &Path) -> Result<(), Failure> {
     let space = space(folder)?;
-    start(folder, &space).map_err(|error| DataPlaneError::System(error).into())
+    start(folder, &space).map_err(|error| ProcessError::System(error).into())
 }
 
 /// Anybody on this host may fetch.
@@ -47,24 +47,24 @@ fn space(folder: &Path) -> Result<Space, Failure> {
     let file = folder.join("space.toml");
     let text =
         format!("[[space]]\nvm = \"{VM}\"\nlisten = \"127.0.0.1:0\"\nallow = [\"127.0.0.1\"]\n");
-    fs::write(&file, text).map_err(DataPlaneError::System)?;
+    fs::write(&file, text).map_err(ProcessError::System)?;
     let mut spaces = config::load(Some(&file), None)?.spaces.into_iter();
-    let none = || DataPlaneError::System(io::ErrorKind::NotFound.into());
+    let none = || ProcessError::System(io::ErrorKind::NotFound.into());
     Ok(spaces.next().ok_or_else(none)?)
 }
 
 fn start(folder: &Path, space: &Space) -> io::Result<()> {
     let filled = fill(&folder.join("files"))?;
     let clients = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let door = UnixListener::bind(folder.join("space.sock"))?;
+    let vm_socket = UnixListener::bind(folder.join("space.sock"))?;
     let (control, theirs) = ControlSocket::pair()?;
-    let mut process = itself(theirs).args([SPACE, VM]).spawn()?;
+    let mut process = command(theirs).args([SPACE, VM]).spawn()?;
     let setting = Setting {
         space,
         size: filled.size,
         memory: &filled.memory,
         clients: Some(&clients),
-        door: door.as_fd(),
+        vm_socket: vm_socket.as_fd(),
     };
     for (order, fd) in setting.orders() {
         control.send(&order, Some(fd))?;

@@ -114,7 +114,7 @@ impl Sink {
         match (self.trouble, end) {
             (Some(trouble), _) => Err(trouble),
             (None, StreamEnd::Daemon) => Err(CaptureError::Ended { frames }),
-            (None, StreamEnd::Person | StreamEnd::Taker) => {
+            (None, StreamEnd::Interrupted | StreamEnd::Receiver) => {
                 tracing::info!("{frames} frames captured");
                 Ok(())
             }

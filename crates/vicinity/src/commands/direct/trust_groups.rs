@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use direct::Group;
 use lab::interrupt;
 
-use crate::client::{self, Ask, ClientError, Method};
+use crate::client::{self, ApiRequest, ClientError, Method};
 use crate::commands::failure::Failure;
 use crate::commands::output::as_json;
-use crate::commands::signals::go_on;
+use crate::commands::signals::keep_running;
 use crate::name;
 use crate::runtime_paths::direct_folder;
 use crate::status::GroupStatus;
@@ -29,7 +29,7 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     interrupt::install()?;
     let mut group = Group::new(&direct_folder(runtime_dir), vms)?;
     eprintln!("serving {} VMs", vms.len());
-    Ok(group.serve(go_on)?)
+    Ok(group.serve(keep_running)?)
 }
 
 /// QEMU's options that let a VM join, a line each; its memory has to be as `vicinity qemu-args`
@@ -99,5 +99,5 @@ pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
 
 fn tell(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
     let path = format!("/v1/direct/{vm}/{what}");
-    client::ask(runtime_dir, Ask::bare(Method::POST, &path)).map(|(_, groups)| groups)
+    client::ask(runtime_dir, ApiRequest::bare(Method::POST, &path)).map(|(_, groups)| groups)
 }

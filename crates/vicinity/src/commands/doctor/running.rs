@@ -24,7 +24,7 @@ const GUEST_TSO: u64 = 1 << 7 | 1 << 8;
 
 /// What is looked at.
 #[derive(Debug, Default)]
-struct Scene {
+struct Snapshot {
     networks: Vec<NetworkStatus>,
     ports: Vec<PortStatus>,
     /// VMs on this host, with their QEMUs' process ids.
@@ -44,17 +44,17 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
             more.extend(Listening::now().checks(&networks, &ports));
             let links = links::of(networks.iter().filter_map(|it| it.uplink.as_deref()));
             let machines = machines();
-            let scene = Scene {
+            let snapshot = Snapshot {
                 networks,
                 ports,
                 machines,
                 links,
             };
-            let mut checks = scene.checks();
+            let mut checks = snapshot.checks();
             checks.extend(more);
             checks
         }
-        (Err(error), _) | (_, Err(error)) => vec![nobody(runtime_dir, &error)],
+        (Err(error), _) | (_, Err(error)) => vec![no_daemon(runtime_dir, &error)],
     };
     let checks = checks.into_iter();
     checks
@@ -62,7 +62,7 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
         .collect()
 }
 
-fn nobody(runtime_dir: &Path, error: &ClientError) -> Check {
+fn no_daemon(runtime_dir: &Path, error: &ClientError) -> Check {
     let name = "daemon";
     let socket = runtime_dir.join(CONTROL_SOCKET);
     match error {
@@ -90,7 +90,7 @@ fn machines() -> Vec<(u32, Machine)> {
     proc.processes().into_iter().filter_map(machine).collect()
 }
 
-impl Scene {
+impl Snapshot {
     fn checks(&self) -> Vec<Check> {
         let mut checks = vec![Check::ok(
             "daemon",

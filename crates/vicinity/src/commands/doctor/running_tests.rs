@@ -55,8 +55,8 @@ fn tap() -> Link {
 }
 
 /// Two VMs and an uplink, all well.
-fn scene() -> Scene {
-    Scene {
+fn snapshot() -> Snapshot {
+    Snapshot {
         networks: vec![network(Some("vic0"))],
         ports: vec![port("web", State::Running), port("db", State::Running)],
         machines: vec![
@@ -68,8 +68,8 @@ fn scene() -> Scene {
 }
 
 /// What is wrong in a scene: the only thing.
-fn wrong(scene: &Scene) -> String {
-    let checks = scene.checks();
+fn wrong(snapshot: &Snapshot) -> String {
+    let checks = snapshot.checks();
     let wrong: Vec<_> = checks
         .iter()
         .filter(|check| check.remedy.is_some())
@@ -79,8 +79,8 @@ fn wrong(scene: &Scene) -> String {
     wrong.concat()
 }
 
-fn is_named(scene: &Scene, parts: &[&str]) {
-    let said = wrong(scene);
+fn is_named(snapshot: &Snapshot, parts: &[&str]) {
+    let said = wrong(snapshot);
     for part in parts {
         assert!(said.contains(part), "{part:?} not in {said:?}");
     }
@@ -89,30 +89,30 @@ fn is_named(scene: &Scene, parts: &[&str]) {
 
 #[test]
 fn all_is_well() {
-    assert_eq!(wrong(&scene()), "");
-    let mut scene = scene();
-    scene.networks = vec![network(None)];
-    assert_eq!(wrong(&scene), "");
-    let last = scene.checks().pop().unwrap();
+    assert_eq!(wrong(&snapshot()), "");
+    let mut snapshot = snapshot();
+    snapshot.networks = vec![network(None)];
+    assert_eq!(wrong(&snapshot), "");
+    let last = snapshot.checks().pop().unwrap();
     assert!(last.found.contains("no network has one"), "{last:?}");
 }
 
 #[test]
 fn memory_that_is_not_shared() {
-    let mut scene = scene();
-    scene.machines[0].1.shared = false;
+    let mut snapshot = snapshot();
+    snapshot.machines[0].1.shared = false;
     is_named(
-        &scene,
+        &snapshot,
         &["shared memory: web's", "process 42", "libvirt-xml web"],
     );
 }
 
 #[test]
 fn two_vms_with_one_address() {
-    let mut scene = scene();
-    scene.machines[1] = machine("db", "52:54:00:00:00:0A");
+    let mut snapshot = snapshot();
+    snapshot.machines[1] = machine("db", "52:54:00:00:00:0A");
     is_named(
-        &scene,
+        &snapshot,
         &["addresses: 52:54:00:00:00:0a on lan", "db and web"],
     );
 }
@@ -120,72 +120,72 @@ fn two_vms_with_one_address() {
 /// Whatever their NICs were given.
 #[test]
 fn two_vms_that_use_one_address() {
-    let mut scene = scene();
+    let mut snapshot = snapshot();
     let seen = json!([{ "mac": "52:54:00:00:00:0c", "vlan": 0, "vm": "db", "moves": 9 }]);
-    scene.ports[0].duplicates = serde_json::from_value(seen).unwrap();
+    snapshot.ports[0].duplicates = serde_json::from_value(seen).unwrap();
     is_named(
-        &scene,
+        &snapshot,
         &["addresses: 52:54:00:00:00:0c on lan", "db and web"],
     );
 }
 
 #[test]
 fn a_vm_whose_frames_are_too_long_for_the_uplink() {
-    let mut scene = scene();
-    for port in &mut scene.ports {
+    let mut snapshot = snapshot();
+    for port in &mut snapshot.ports {
         port.mtu = 9000;
     }
-    scene.ports[1].mtu = 0;
-    is_named(&scene, &["MTU: web sends up to 9000", "vic0 takes 1500"]);
+    snapshot.ports[1].mtu = 0;
+    is_named(&snapshot, &["MTU: web sends up to 9000", "vic0 takes 1500"]);
 }
 
 #[test]
 fn vms_of_one_network_with_different_mtus() {
-    let mut scene = scene();
-    scene.ports[0].mtu = 1400;
-    scene.ports[1].mtu = 1500;
-    is_named(&scene, &["MTU: web has 1400, db", "host_mtu"]);
+    let mut snapshot = snapshot();
+    snapshot.ports[0].mtu = 1400;
+    snapshot.ports[1].mtu = 1500;
+    is_named(&snapshot, &["MTU: web has 1400, db", "host_mtu"]);
 }
 
 #[test]
 fn a_vm_without_offloads() {
-    let mut scene = scene();
-    scene.ports[1].features = GUEST_CSUM;
+    let mut snapshot = snapshot();
+    snapshot.ports[1].features = GUEST_CSUM;
     is_named(
-        &scene,
+        &snapshot,
         &["offloads: db takes no large frames", "guest_tso4"],
     );
 }
 
 #[test]
 fn a_vm_that_has_not_started_its_driver_has_no_offloads_yet() {
-    let mut scene = scene();
-    scene.ports[1] = port("db", State::Connected);
-    scene.ports[1].features = 0;
-    assert_eq!(wrong(&scene), "");
+    let mut snapshot = snapshot();
+    snapshot.ports[1] = port("db", State::Connected);
+    snapshot.ports[1].features = 0;
+    assert_eq!(wrong(&snapshot), "");
 }
 
 #[test]
 fn an_uplink_that_leads_nowhere_and_one_that_is_down() {
-    let mut scene = scene();
+    let mut snapshot = snapshot();
     let nowhere = Link {
         enslaved: false,
         ..tap()
     };
-    scene.links.insert("vic0".to_owned(), nowhere);
+    snapshot.links.insert("vic0".to_owned(), nowhere);
     is_named(
-        &scene,
+        &snapshot,
         &["uplinks: vic0 of lan is on no bridge", "master BRIDGE"],
     );
     let down = Link { up: false, ..tap() };
-    scene.links.insert("vic0".to_owned(), down);
-    is_named(&scene, &["vic0 of lan is down", "ip link set vic0 up"]);
+    snapshot.links.insert("vic0".to_owned(), down);
+    is_named(&snapshot, &["vic0 of lan is down", "ip link set vic0 up"]);
 }
 
 #[test]
 fn a_port_in_quarantine_comes_with_the_reason() {
-    let mut scene = scene();
-    scene.ports[0] = port("web", State::Quarantined);
-    scene.ports[0].reason = Some("it talks nonsense".to_owned());
-    is_named(&scene, &["web on lan is quarantined: it talks nonsense"]);
+    let mut snapshot = snapshot();
+    snapshot.ports[0] = port("web", State::Quarantined);
+    snapshot.ports[0].reason = Some("it talks nonsense".to_owned());
+    is_named(&snapshot, &["web on lan is quarantined: it talks nonsense"]);
 }

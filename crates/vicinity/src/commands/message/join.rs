@@ -11,7 +11,7 @@ use message::remote::{self, Gateway, Member, Switchboard, uplink};
 use mxoe::Port;
 
 use crate::commands::failure::Failure;
-use crate::commands::signals::go_on;
+use crate::commands::signals::keep_running;
 use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Where other hosts are, and how this one appears to them, on the command line.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct UplinkArgs {
     /// Reach other hosts by this interface, with MX over Ethernet; its MTU must be 4130 or more
     #[arg(long, value_name = "INTERFACE")]
     uplink: Option<String>,
@@ -37,7 +37,7 @@ fn host_name(text: &str) -> Result<String, name::NameError> {
     name::check(text).map(|()| text.to_owned())
 }
 
-impl Way {
+impl UplinkArgs {
     pub(crate) fn uplink(&self) -> Option<Uplink> {
         Some(Uplink {
             interface: self.uplink.clone()?,
@@ -65,7 +65,11 @@ pub(crate) fn member(text: &str) -> Result<Member, String> {
 
 /// Join these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too; and
 /// the way to other hosts, if there is one.
-pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result<(), Failure> {
+pub(crate) fn serve(
+    runtime_dir: &Path,
+    members: &[Member],
+    way: &UplinkArgs,
+) -> Result<(), Failure> {
     interrupt::install()?;
     let mut members = members.to_vec();
     let uplink = way.uplink().map(|uplink| {
@@ -82,7 +86,7 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
     thread::scope(|scope| {
         let gateway = || {
             let way = remote::Transport::Socket(member_socket(runtime_dir, HOST));
-            Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
+            Gateway::join(&runtime_dir.join(BOARD), &way)?.run(keep_running)
         };
         let gateway = host.then(|| scope.spawn(gateway));
         let uplink = uplink.map(|(plan, port)| scope.spawn(|| run_uplink(plan, port, runtime_dir)));
@@ -90,9 +94,9 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
         eprintln!("serving {} members", members.len());
         // Without one of its parts somebody would be missing, and nobody would know.
         let ended = || parts.iter().any(thread::ScopedJoinHandle::is_finished);
-        switchboard.serve(|_| go_on() && !ended())?;
+        switchboard.serve(|_| keep_running() && !ended())?;
         drop(switchboard);
-        let cut_short = go_on();
+        let cut_short = keep_running();
         for part in parts {
             match part.join() {
                 Ok(Err(error)) if cut_short => return Err(error.into()),
@@ -111,7 +115,7 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
         members: plan.faces,
         patience: plan.give_up,
     };
-    uplink::Uplink::join(options)?.run(|_| go_on())
+    uplink::Uplink::join(options)?.run(|_| keep_running())
 }
 
 /// Be the gateway of this VM until SIGINT or SIGTERM; or of processes of the host, as the member
@@ -129,7 +133,7 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
             false => ", without interrupts",
         };
         eprintln!("joined as NIC {:012x}{woken}", gateway.nic());
-        match gateway.run(go_on) {
+        match gateway.run(keep_running) {
             // In a VM the device stays, and the host's next process has it.
             Err(error) if socket.is_none() => eprintln!("{error}: joining again"),
             ended => return Ok(ended?),
@@ -138,7 +142,7 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
         gateway = loop {
             match Gateway::join(&board, &way) {
                 Ok(gateway) => break gateway,
-                Err(_) if go_on() => thread::sleep(AGAIN),
+                Err(_) if keep_running() => thread::sleep(AGAIN),
                 Err(_) => return Ok(()),
             }
         };

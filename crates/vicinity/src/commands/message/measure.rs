@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::commands::failure::Failure;
 use crate::commands::output;
-use crate::commands::signals::go_on;
+use crate::commands::signals::keep_running;
 
 /// Lengths that `perf` measures, in bytes: each protocol, and where the targets are.
 pub(crate) const LENGTHS: [u32; 6] = [8, 64, 4096, 32_768, 65_536, 4 << 20];
@@ -32,7 +32,7 @@ const MOST: f64 = 2e6;
 pub(crate) const MOST_TRIPS: i64 = 100_000_000;
 
 /// Messages of any length that are under way to another member or host, at least.
-const FAR: u8 = 4;
+const REMOTE_SENDS: u8 = 4;
 
 /// How long the other side may take to answer a connect.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure>
     let Address { nic, endpoint: id } = endpoint.address();
     eprintln!("endpoint {id} on NIC {nic:012x} answers");
     while interrupt::check().is_ok() {
-        perf::answer(&mut endpoint, &go_on)?;
+        perf::answer(&mut endpoint, &keep_running)?;
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ struct Trips {
 /// Time `count` round trips to `peer` with messages of `length` bytes.
 pub(crate) fn ping(
     board: &Path,
-    to: &To,
+    to: &EndpointName,
     (length, count): (u32, u32),
     json: bool,
 ) -> Result<String, Failure> {
@@ -85,7 +85,7 @@ pub(crate) fn ping(
         count,
         window: 1,
     };
-    let times = perf::round_trips(&mut endpoint, peer, load, &go_on);
+    let times = perf::round_trips(&mut endpoint, peer, load, &keep_running);
     let times = times.map_err(|error| unreached(to, error))?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
@@ -123,7 +123,7 @@ pub(crate) fn ping(
 /// Measure latency, message rate and bandwidth to `peer` with messages of these `lengths`.
 pub(crate) fn measure(
     board: &Path,
-    to: &To,
+    to: &EndpointName,
     lengths: &[u32],
     json: bool,
 ) -> Result<String, Failure> {
@@ -135,7 +135,7 @@ pub(crate) fn measure(
             interrupt::check()?;
             let window = match peer_is_far {
                 // What one host says of a message, the other waits for: meanwhile others fill the wire.
-                true => perf::window(length).max(FAR),
+                true => perf::window(length).max(REMOTE_SENDS),
                 false => perf::window(length),
             };
             let load = Load {
@@ -161,12 +161,12 @@ pub(crate) fn measure(
 
 fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, MessageError> {
     let load = |count| Load { count, ..load };
-    let mut trips = |count| perf::round_trips(endpoint, peer, load(count), &go_on);
+    let mut trips = |count| perf::round_trips(endpoint, peer, load(count), &keep_running);
     let count = enough(trips(PROBE)?.iter().sum());
     let times = trips(count)?;
     let halves = times.iter().map(|time| time.as_secs_f64() * 1e6 / 2.0);
     let halves: Vec<f64> = halves.collect();
-    let mut stream = |count| perf::stream(endpoint, peer, load(count), &go_on);
+    let mut stream = |count| perf::stream(endpoint, peer, load(count), &keep_running);
     let count = enough(stream(PROBE)?);
     let time = stream(count)?;
     Ok(Figures {
@@ -218,7 +218,7 @@ fn open(board: &Path, options: &Options) -> Result<Endpoint, Failure> {
     Ok(Endpoint::open(&board, options)?)
 }
 
-fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
+fn connect(board: &Path, to: &EndpointName) -> Result<(Endpoint, Peer), Failure> {
     interrupt::install()?;
     let mut endpoint = open(board, &Options::default())?;
     let board = Board::open(board).map_err(MessageError::from)?;
@@ -232,7 +232,7 @@ fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
     Ok((endpoint, peer))
 }
 
-fn unreached(to: &To, error: MessageError) -> Failure {
+fn unreached(to: &EndpointName, error: MessageError) -> Failure {
     Failure::Unreached {
         advice: advice(&error),
         to: to.to_string(),
@@ -265,13 +265,13 @@ fn advice(error: &MessageError) -> &'static str {
 
 /// Whom to send to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct To {
+pub(crate) struct EndpointName {
     /// None on this board.
     member: Option<String>,
     endpoint: u32,
 }
 
-impl fmt::Display for To {
+impl fmt::Display for EndpointName {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.member {
             Some(member) => write!(to, "{member}:{}", self.endpoint),
@@ -280,7 +280,7 @@ impl fmt::Display for To {
     }
 }
 
-impl FromStr for To {
+impl FromStr for EndpointName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -302,7 +302,10 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_here_or_of_a_member() {
-        let to = |text: &str| text.parse::<To>().map(|to| (to.member, to.endpoint));
+        let to = |text: &str| {
+            text.parse::<EndpointName>()
+                .map(|to| (to.member, to.endpoint))
+        };
         assert_eq!(to("7"), Ok((None, 7)));
         assert_eq!(to("web:7"), Ok((Some("web".to_owned()), 7)));
         assert!(to("web").is_err() && to("web:").is_err() && to("").is_err());

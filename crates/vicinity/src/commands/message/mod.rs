@@ -40,7 +40,7 @@ pub(crate) enum Message {
         #[arg(required = true, value_parser = join::member, value_name = "NAME")]
         members: Vec<message::remote::Member>,
         #[command(flatten)]
-        way: join::Way,
+        way: join::UplinkArgs,
     },
     /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
     Join {
@@ -60,7 +60,7 @@ pub(crate) enum Message {
     Ping {
         /// The endpoint: 7, or of a VM or a host, web:7
         #[arg(value_name = "ENDPOINT")]
-        peer: measure::To,
+        peer: measure::EndpointName,
         /// Bytes of a message
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         length: u32,
@@ -75,7 +75,7 @@ pub(crate) enum Message {
     Perf {
         /// The endpoint: 7, or of a VM or a host, web:7
         #[arg(value_name = "ENDPOINT")]
-        peer: measure::To,
+        peer: measure::EndpointName,
         /// Bytes of a message
         #[arg(long, value_delimiter = ',', default_values_t = measure::LENGTHS, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         lengths: Vec<u32>,

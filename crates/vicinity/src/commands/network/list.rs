@@ -5,7 +5,7 @@ use std::path::Path;
 use switch::control::Drops;
 use switch::guard::Rules;
 
-use crate::client::{self, Ask};
+use crate::client::{self, ApiRequest};
 use crate::commands::failure::Failure;
 use crate::commands::output::as_json;
 use crate::status::{Duplicate, Kind, NetworkStatus, PortStatus, State};
@@ -179,6 +179,6 @@ pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure>
 
 /// The daemon's figures in Prometheus' text format.
 pub(crate) fn metrics(runtime_dir: &Path) -> Result<String, Failure> {
-    let (_, text) = client::text(runtime_dir, Ask::get("/metrics"))?;
+    let (_, text) = client::text(runtime_dir, ApiRequest::get("/metrics"))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::Subcommand;
 
 use super::configuration;
-use super::configuration::{Pair, Target};
+use super::configuration::{KeyValue, Target};
 use super::failure::Failure;
 
 #[derive(Debug, Subcommand)]
@@ -33,7 +33,7 @@ pub(crate) enum Port {
         vm: String,
         /// What it has: the configuration's keys and values, like vlan=10
         #[arg(value_name = "KEY=VALUE")]
-        pairs: Vec<Pair>,
+        pairs: Vec<KeyValue>,
     },
     /// Change one; its VM stays connected unless `socket` or `mode` change
     Set {
@@ -43,7 +43,7 @@ pub(crate) enum Port {
         vm: String,
         /// What is new; KEY= takes a key away
         #[arg(value_name = "KEY=VALUE", required = true)]
-        pairs: Vec<Pair>,
+        pairs: Vec<KeyValue>,
     },
     /// Remove one; its VM is disconnected
     Remove {
@@ -73,7 +73,7 @@ pub(crate) enum Network {
         network: String,
         /// What it has: the configuration's keys and values, like accept=true
         #[arg(value_name = "KEY=VALUE")]
-        pairs: Vec<Pair>,
+        pairs: Vec<KeyValue>,
     },
     /// Change one
     Set {
@@ -81,7 +81,7 @@ pub(crate) enum Network {
         network: String,
         /// What is new; KEY= takes a key away
         #[arg(value_name = "KEY=VALUE", required = true)]
-        pairs: Vec<Pair>,
+        pairs: Vec<KeyValue>,
     },
     /// Remove one, with its ports
     Remove {

@@ -9,7 +9,7 @@ use lab::study::inference;
 use serde::Serialize;
 use space::simulate::{self, Outcome, Policy, Trace};
 
-use super::configuration::{self, Pair, Target};
+use super::configuration::{self, KeyValue, Target};
 use super::failure::Failure;
 use super::output;
 use super::qemu_args;
@@ -21,7 +21,7 @@ use crate::status::SpaceStatus;
 use crate::table::{self, Align};
 
 /// What the controller is compared with, in the last columns.
-const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
+const BASELINES: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Space {
@@ -43,7 +43,7 @@ pub(crate) enum Space {
         vm: String,
         /// What it has: the configuration's keys and values, like slots=64
         #[arg(value_name = "KEY=VALUE")]
-        pairs: Vec<Pair>,
+        pairs: Vec<KeyValue>,
     },
     /// Change the slots, the objective or the rate of one; nobody is disturbed
     Set {
@@ -51,7 +51,7 @@ pub(crate) enum Space {
         vm: String,
         /// What is new; KEY= takes a key away
         #[arg(value_name = "KEY=VALUE", required = true)]
-        pairs: Vec<Pair>,
+        pairs: Vec<KeyValue>,
     },
     /// Remove one, with all that is in it
     Remove {
@@ -244,7 +244,7 @@ fn simulate(seeds: u64, budgets: &[u32]) -> Vec<Runs> {
 fn as_text(runs: &[Runs], seeds: u64) -> String {
     let mut head = vec![("load", Align::Left), ("slots", Align::Right)];
     head.extend(Policy::ALL.map(|policy| (policy.name(), Align::Right)));
-    let against = RIVALS.map(|rival| format!("- {}", rival.name()));
+    let against = BASELINES.map(|baseline| format!("- {}", baseline.name()));
     head.extend(against.iter().map(|title| (title.as_str(), Align::Right)));
     let rows: Vec<_> = runs.chunks(Policy::ALL.len()).map(row).collect();
     format!(
@@ -268,11 +268,11 @@ fn row(cells: &[Runs]) -> Vec<String> {
         let (late, resizes) = (inference::mean(&late(cell)), inference::mean(&resizes));
         format!("{late:.1} / {resizes:.0}")
     }));
-    for rival in RIVALS {
-        let Some(rival) = cells.iter().find(|cell| cell.policy == rival.name()) else {
+    for baseline in BASELINES {
+        let Some(baseline) = cells.iter().find(|cell| cell.policy == baseline.name()) else {
             continue;
         };
-        let pairs = late(ours).into_iter().zip(late(rival));
+        let pairs = late(ours).into_iter().zip(late(baseline));
         let differences: Vec<f64> = pairs.map(|(ours, theirs)| ours - theirs).collect();
         let interval = inference::bootstrap(differences.len(), |picked| {
             let picked = picked.iter().filter_map(|at| differences.get(*at).copied());

@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// A stretch that means none would do.
-const HOPELESS: f64 = 1e3;
+const MAX_STRETCH: f64 = 1e3;
 
 /// Where the controller has no say.
 const FIXED: &str = "no space is sized by the controller: set `space-budget`, and leave `slots` away \
@@ -31,10 +31,10 @@ const FIXED: &str = "no space is sized by the controller: set `space-budget`, an
 /// What each space does, once or until interrupted.
 pub(crate) fn top(runtime_dir: &Path, once: bool, json: bool) -> Result<String, ClientError> {
     loop {
-        let look = look(runtime_dir)?;
+        let sample = sample(runtime_dir)?;
         let text = match json {
-            true => output::as_json_line(&look),
-            false => look.to_string(),
+            true => output::as_json_line(&sample),
+            false => sample.to_string(),
         };
         if once {
             return Ok(text);
@@ -59,19 +59,19 @@ pub(crate) fn top(runtime_dir: &Path, once: bool, json: bool) -> Result<String, 
 
 /// What there is to see at one time.
 #[derive(Serialize)]
-struct Look {
+struct Sample {
     spaces: Vec<SpaceStatus>,
     control: Option<ControlStatus>,
 }
 
-fn look(runtime_dir: &Path) -> Result<Look, ClientError> {
-    Ok(Look {
+fn sample(runtime_dir: &Path) -> Result<Sample, ClientError> {
+    Ok(Sample {
         spaces: client::get(runtime_dir, "/v1/spaces")?,
         control: client::get(runtime_dir, "/v1/space-control")?,
     })
 }
 
-impl fmt::Display for Look {
+impl fmt::Display for Sample {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (left, right) = (Align::Left, Align::Right);
         let head = [
@@ -126,7 +126,7 @@ fn row(space: &SpaceStatus, control: Option<&ControlStatus>) -> Vec<String> {
 }
 
 fn summary(control: &ControlStatus) -> String {
-    let stretch = match control.stretch < HOPELESS {
+    let stretch = match control.stretch < MAX_STRETCH {
         true => format!("objectives stretched {:.2} times", control.stretch),
         false => "objectives out of reach, or not known what they take".to_owned(),
     };

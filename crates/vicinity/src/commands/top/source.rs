@@ -53,7 +53,7 @@ impl Source {
 /// The daemon and its VMs' counters. Without one, VMs are watched all the same.
 fn daemon(runtime_dir: &Path) -> Option<Daemon> {
     let (pid, ports): (u32, Vec<PortStatus>) =
-        client::ask(runtime_dir, client::Ask::get("/v1/ports")).ok()?;
+        client::ask(runtime_dir, client::ApiRequest::get("/v1/ports")).ok()?;
     let sent = ports.iter().flat_map(sent).collect();
     let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
     Some(Daemon {

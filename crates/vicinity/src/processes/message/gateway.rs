@@ -8,21 +8,21 @@ use std::path::Path;
 use message::MessageError;
 use message::remote::{Gateway, Transport};
 
-use super::protocol::is_to_go_on;
+use super::protocol::keep_running;
 use crate::message_uplink::HOST;
-use crate::processes::start::{DataPlaneError, settle, take_control};
+use crate::processes::start::{ProcessError, set_up, take_control_socket};
 use crate::runtime_paths::{BOARD, member_socket};
 
 /// Be the gateway of this host's own programs.
-pub(crate) fn run(runtime_dir: &Path) -> Result<(), DataPlaneError> {
-    let control = take_control().map_err(DataPlaneError::Control)?;
-    settle("message-host").map_err(DataPlaneError::System)?;
+pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
+    let control = take_control_socket().map_err(ProcessError::Control)?;
+    set_up("message-host").map_err(ProcessError::System)?;
     let board = runtime_dir.join(BOARD);
     let way = Transport::Socket(member_socket(runtime_dir, HOST));
     let run = || -> Result<(), MessageError> {
         let mut gateway = Gateway::join(&board, &way)?;
         gateway.watch(&control)?;
-        gateway.run(|| is_to_go_on(&control))
+        gateway.run(|| keep_running(&control))
     };
-    run().map_err(DataPlaneError::Messages)
+    run().map_err(ProcessError::Messages)
 }

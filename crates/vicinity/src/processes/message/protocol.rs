@@ -86,7 +86,7 @@ pub(crate) struct Accepted {
 
 /// Answer if the supervisor asks how this gateway or uplink is. False when that is to end: the supervisor
 /// says so, or is gone.
-pub(crate) fn is_to_go_on(control: &ControlSocket) -> bool {
+pub(crate) fn keep_running(control: &ControlSocket) -> bool {
     // Nearly always nothing was said, which is asked without memory for an order.
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     if let Err(Errno::AGAIN | Errno::INTR) = recv(control, &mut [0; 1][..], flags) {

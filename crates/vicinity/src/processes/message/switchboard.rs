@@ -12,20 +12,20 @@ use sandbox::Duty;
 use switch::control::ControlSocket;
 
 use super::protocol::{Accepted, Event, Order};
-use crate::processes::start::{DataPlaneError, log_gaps, settle, take_control};
+use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::status::MemberStatus;
 
 /// Join the members that the supervisor says.
-pub(crate) fn run() -> Result<(), DataPlaneError> {
-    sandbox::close_inherited().map_err(DataPlaneError::System)?;
-    let control = take_control().map_err(DataPlaneError::Control)?;
-    settle("messages").map_err(DataPlaneError::System)?;
+pub(crate) fn run() -> Result<(), ProcessError> {
+    sandbox::close_inherited().map_err(ProcessError::System)?;
+    let control = take_control_socket().map_err(ProcessError::Control)?;
+    set_up("messages").map_err(ProcessError::System)?;
     rustix::param::page_size();
     // Before the sandbox closes: memory is mapped, and what the kernel can do is asked.
-    let parts = parts(&control).map_err(DataPlaneError::System)?;
+    let parts = parts(&control).map_err(ProcessError::System)?;
     let board = parts.adopt().and_then(Switchboard::with);
-    let mut board = board.map_err(DataPlaneError::Messages)?;
-    board.watch(&control).map_err(DataPlaneError::Messages)?;
+    let mut board = board.map_err(ProcessError::Messages)?;
+    board.watch(&control).map_err(ProcessError::Messages)?;
     let _asked = window::doorbell::fences_all();
     let gaps = sandbox::enter_process().into_iter();
     log_gaps(gaps.chain(sandbox::enter_thread(Duty::Messages)));
@@ -43,9 +43,9 @@ pub(crate) fn run() -> Result<(), DataPlaneError> {
             let full = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
             !told.any(|told| told.is_err_and(full))
         });
-        !board.is_called() || obey(&control, board)
+        !board.is_called() || handle_orders(&control, board)
     });
-    served.map_err(DataPlaneError::Messages)
+    served.map_err(ProcessError::Messages)
 }
 
 impl Accepted {
@@ -61,14 +61,14 @@ impl Accepted {
 
 /// What the supervisor hands over.
 #[derive(Default)]
-struct Handed {
+struct Received {
     members: Vec<Member>,
     /// By the number of the member.
     guests: BTreeMap<usize, Accepted>,
     regions: Vec<OwnedFd>,
 }
 
-impl Handed {
+impl Received {
     fn adopt(mut self) -> Result<Resources, MessageError> {
         let members = self.members.into_iter().enumerate();
         let places = members.map(|(number, member)| {
@@ -86,8 +86,8 @@ impl Handed {
 }
 
 /// What is served, and with what.
-fn parts(control: &ControlSocket) -> io::Result<Handed> {
-    let mut parts = Handed::default();
+fn parts(control: &ControlSocket) -> io::Result<Received> {
+    let mut parts = Received::default();
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         let order = match control.receive::<Order>() {
@@ -122,7 +122,7 @@ fn parts(control: &ControlSocket) -> io::Result<Handed> {
 }
 
 /// Do what the supervisor says; false when that is to end.
-fn obey(control: &ControlSocket, board: &mut Switchboard) -> bool {
+fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
     match control.receive::<Order>() {
         Ok(Some((Order::Report, _))) => report(control, board).is_ok(),
         Ok(Some((Order::Admit(member), Some(socket)))) => {

@@ -13,34 +13,34 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::Duty;
 use switch::control::ControlSocket;
 
-use super::protocol::{Event, Order, is_to_go_on};
+use super::protocol::{Event, Order, keep_running};
 use crate::message_uplink::UPLINK;
-use crate::processes::start::{DataPlaneError, log_gaps, settle, take_control};
+use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::runtime_paths::member_socket;
 
 /// Be the uplink that the supervisor says.
-pub(crate) fn run(runtime_dir: &Path) -> Result<(), DataPlaneError> {
-    sandbox::close_inherited().map_err(DataPlaneError::System)?;
-    let control = take_control().map_err(DataPlaneError::Control)?;
-    settle("message-uplink").map_err(DataPlaneError::System)?;
+pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
+    sandbox::close_inherited().map_err(ProcessError::System)?;
+    let control = take_control_socket().map_err(ProcessError::Control)?;
+    set_up("message-uplink").map_err(ProcessError::System)?;
     rustix::param::page_size();
-    let options = options(&control, runtime_dir).map_err(DataPlaneError::System)?;
+    let options = options(&control, runtime_dir).map_err(ProcessError::System)?;
     // Before the sandbox closes: the host is reached, and what the kernel can do is asked.
-    let mut uplink = uplink::Uplink::join(options).map_err(DataPlaneError::Messages)?;
-    uplink.watch(&control).map_err(DataPlaneError::Messages)?;
+    let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
+    uplink.watch(&control).map_err(ProcessError::Messages)?;
     let _asked = window::doorbell::fences_all();
     let gaps = sandbox::enter_process().into_iter();
     log_gaps(gaps.chain(sandbox::enter_thread(Duty::Uplink)));
-    let mut told = Told::default();
+    let mut told = ReportedCounters::default();
     // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
     // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
     // supervisor asks how it is, and is told what it has done.
     // syscalls: getrandom recvfrom sched_yield epoll_pwait2 recvmsg sendmsg
     let served = uplink.run(|uplink| {
         told.tell(uplink, &control);
-        is_to_go_on(&control)
+        keep_running(&control)
     });
-    served.map_err(DataPlaneError::Messages)
+    served.map_err(ProcessError::Messages)
 }
 
 /// How often the supervisor is told what an uplink has done, at most.
@@ -48,12 +48,12 @@ const TELL: Duration = Duration::from_secs(1);
 
 /// What the supervisor was told, and when.
 #[derive(Default)]
-struct Told {
+struct ReportedCounters {
     counters: uplink::Counters,
     at: Option<Instant>,
 }
 
-impl Told {
+impl ReportedCounters {
     /// Say what the uplink has done, if that is news, and a second has passed.
     fn tell(&mut self, uplink: &mut uplink::Uplink, control: &ControlSocket) {
         let now = Instant::now();

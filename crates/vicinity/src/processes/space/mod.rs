@@ -29,57 +29,57 @@ use switch::control::ControlSocket;
 
 use self::protocol::{Event, Order, Size};
 use self::push::Connections;
-use super::start::{DataPlaneError, log_gaps, settle, take_control};
+use super::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::config::{SLOT_BYTES, Space};
 
 /// Between attempts to serve a VM when something goes wrong again and again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Slots that are free for so long, or longer, have their memory given back.
-const LOOK: Duration = Duration::from_millis(900);
+const TRIM_PERIOD: Duration = Duration::from_millis(900);
 
 /// Have the space of this VM.
-pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
-    sandbox::close_inherited().map_err(DataPlaneError::System)?;
-    let control = take_control().map_err(DataPlaneError::Control)?;
+pub(crate) fn run(vm: &str) -> Result<(), ProcessError> {
+    sandbox::close_inherited().map_err(ProcessError::System)?;
+    let control = take_control_socket().map_err(ProcessError::Control)?;
     let _span = tracing::error_span!("space", vm = vm).entered();
-    settle(&format!("space-{vm}")).map_err(DataPlaneError::System)?;
-    die_of_panics();
+    set_up(&format!("space-{vm}")).map_err(ProcessError::System)?;
+    abort_on_panic();
     let Parts {
         space,
         size,
         memory,
-        door,
+        vm_socket,
         clients,
     } = take_parts(&control)?;
     let control = Arc::new(control);
     let connections = Connections::new(&control);
     let (shared, service) = prepare(&space, size, memory)?;
-    vhost::descriptor::prepare().map_err(|error| DataPlaneError::System(error.into()))?;
-    let_memory_be_lent();
+    vhost::descriptor::prepare().map_err(|error| ProcessError::System(error.into()))?;
+    raise_locked_memory_limit();
     let push = space.push.as_ref();
     let push = push.map(|push| push::prepare(push, &shared, &connections));
     let push = push.transpose()?;
     let gaps = sandbox::enter_process().into_iter();
     log_gaps(gaps.chain(sandbox::enter_thread(Duty::Space)));
     let begin = || {
-        serve(&space.vm, door, &shared)?;
+        serve(&space.vm, vm_socket, &shared)?;
         if let Some(listener) = clients {
-            run_alone("clients", &space.vm, http::serve(service, listener))?;
+            spawn_runtime("clients", &space.vm, http::serve(service, listener))?;
         }
         if let Some(pusher) = push {
             let push = async { Ok(Pusher::run(pusher).await) };
-            run_alone("push", &space.vm, push)?;
+            spawn_runtime("push", &space.vm, push)?;
         }
         Ok(())
     };
-    begin().map_err(DataPlaneError::System)?;
-    obey(&control, &shared, &connections).map_err(DataPlaneError::Serving)
+    begin().map_err(ProcessError::System)?;
+    handle_orders(&control, &shared, &connections).map_err(ProcessError::Serving)
 }
 
 /// A space without one of its threads would look well and serve nobody: the supervisor starts it
 /// again instead.
-fn die_of_panics() {
+fn abort_on_panic() {
     let log = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         log(panic);
@@ -89,7 +89,7 @@ fn die_of_panics() {
 
 /// What the network is lent is pinned, and the kernel counts that together for all spaces, whose user is one.
 /// It is never more than the spaces' memory. Beyond the limit, sends are copied.
-fn let_memory_be_lent() {
+fn raise_locked_memory_limit() {
     let now = getrlimit(Resource::Memlock);
     let none = Rlimit {
         current: None,
@@ -110,9 +110,9 @@ fn prepare(
     space: &Space,
     size: Size,
     (ram, notes): (File, File),
-) -> Result<(Arc<Shared>, Service), DataPlaneError> {
+) -> Result<(Arc<Shared>, Service), ProcessError> {
     let shared = Shared::with(ram, notes, SLOT_BYTES, size.slots, size.most);
-    let shared = shared.map_err(DataPlaneError::System)?;
+    let shared = shared.map_err(ProcessError::System)?;
     shared.resize(size.slots, size.limit);
     shared.limit(space.rate);
     let token = space.token_file.as_deref().map(token::read).transpose()?;
@@ -124,18 +124,18 @@ fn prepare(
             allow: space.allow.clone(),
             token,
         }),
-        tls: tls.transpose().map_err(DataPlaneError::Tls)?,
+        tls: tls.transpose().map_err(ProcessError::Tls)?,
     };
     Ok((shared, service))
 }
 
 /// Serve the VM, in a thread.
-fn serve(vm: &str, door: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
+fn serve(vm: &str, vm_socket: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
     let (vm, shared) = (vm.to_owned(), Arc::clone(shared));
     let serve = move || {
         let _span = tracing::error_span!("space", vm).entered();
         loop {
-            if let Err(error) = serve_vm(&shared, &door) {
+            if let Err(error) = serve_vm(&shared, &vm_socket) {
                 tracing::warn!("the VM: {error}");
                 std::thread::sleep(PAUSE);
             }
@@ -150,7 +150,7 @@ fn serve(vm: &str, door: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 /// Do what never ends, in a thread.
-fn run_alone<F>(name: &'static str, vm: &str, work: F) -> io::Result<()>
+fn spawn_runtime<F>(name: &'static str, vm: &str, work: F) -> io::Result<()>
 where
     F: Future<Output = io::Result<Infallible>> + Send + 'static,
 {
@@ -169,15 +169,19 @@ where
 }
 
 /// Do what the supervisor says, until that is to end.
-fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> io::Result<()> {
-    let mut looked = Instant::now();
+fn handle_orders(
+    control: &ControlSocket,
+    shared: &Shared,
+    connections: &Connections,
+) -> io::Result<()> {
+    let mut trimmed = Instant::now();
     loop {
         let order = next(control)?;
         // Orders come each second, or where nobody decides its size, some times a minute; more of them
         // where somebody watches.
-        if looked.elapsed() >= LOOK {
+        if trimmed.elapsed() >= TRIM_PERIOD {
             shared.trim();
-            looked = Instant::now();
+            trimmed = Instant::now();
         }
         let event = match order {
             Some((Order::Report, _)) => Event::Report(shared.figures()),
@@ -221,28 +225,29 @@ struct Parts {
     size: Size,
     /// The slots', and the ledger's.
     memory: (File, File),
-    door: UnixListener,
+    vm_socket: UnixListener,
     clients: Option<TcpListener>,
 }
 
-fn take_parts(control: &ControlSocket) -> Result<Parts, DataPlaneError> {
-    let wrong = || DataPlaneError::System(io::ErrorKind::InvalidData.into());
+fn take_parts(control: &ControlSocket) -> Result<Parts, ProcessError> {
+    let wrong = || ProcessError::System(io::ErrorKind::InvalidData.into());
     let (mut slots, mut ledger, mut clients) = (None, None, None);
     loop {
-        match next(control).map_err(DataPlaneError::System)? {
+        match next(control).map_err(ProcessError::System)? {
             Some((Order::Slots, Some(file))) => slots = Some(file.into()),
             Some((Order::Ledger, Some(file))) => ledger = Some(file.into()),
             Some((Order::Clients, Some(listener))) => clients = Some(listener.into()),
-            Some((Order::Begin(space, size), Some(door))) => {
-                let door = UnixListener::from(door);
+            Some((Order::Begin(space, size), Some(vm_socket))) => {
+                let vm_socket = UnixListener::from(vm_socket);
                 // Only this process accepts on it, and it waits.
-                door.set_nonblocking(false)
-                    .map_err(DataPlaneError::System)?;
+                vm_socket
+                    .set_nonblocking(false)
+                    .map_err(ProcessError::System)?;
                 return Ok(Parts {
                     space: *space,
                     size,
                     memory: slots.zip(ledger).ok_or_else(wrong)?,
-                    door,
+                    vm_socket,
                     clients,
                 });
             }

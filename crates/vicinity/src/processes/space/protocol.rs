@@ -45,7 +45,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) memory: &'a (File, File),
     pub(crate) clients: Option<&'a TcpListener>,
     /// Where the VM's QEMU connects.
-    pub(crate) door: BorrowedFd<'a>,
+    pub(crate) vm_socket: BorrowedFd<'a>,
 }
 
 impl<'a> Setting<'a> {
@@ -63,7 +63,7 @@ impl<'a> Setting<'a> {
         memory
             .into_iter()
             .chain(clients)
-            .chain([(begin, self.door)])
+            .chain([(begin, self.vm_socket)])
     }
 }
 

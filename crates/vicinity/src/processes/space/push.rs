@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::protocol::Event;
 use super::token;
 use crate::config::{self, Push};
-use crate::processes::start::DataPlaneError;
+use crate::processes::start::ProcessError;
 
 /// A connection, or why there is none.
 type Answer = Result<std::net::TcpStream, String>;
@@ -61,22 +61,22 @@ pub(crate) fn prepare(
     push: &Push,
     shared: &Arc<Shared>,
     connections: &Arc<Connections>,
-) -> Result<Pusher, DataPlaneError> {
-    let target: Target = push.to.parse().map_err(DataPlaneError::Store)?;
+) -> Result<Pusher, ProcessError> {
+    let target: Target = push.to.parse().map_err(ProcessError::Store)?;
     let credential = push.credential.as_ref().map(credential).transpose()?;
     let tls = push.trust.as_deref().map(tls::connector).transpose();
     let connections = Arc::clone(connections);
     let dial: Dial = Box::new(move || connections.ask());
-    let tls = tls.map_err(DataPlaneError::Tls)?;
+    let tls = tls.map_err(ProcessError::Tls)?;
     Ok(Pusher::new(shared, target, credential, tls, dial))
 }
 
 /// What is in the file.
-fn credential(written: &config::Credential) -> Result<push::Credential, DataPlaneError> {
+fn credential(written: &config::Credential) -> Result<push::Credential, ProcessError> {
     match written {
         config::Credential::Token(file) => {
             let header = HeaderValue::try_from(format!("Bearer {}", token::read(file)?));
-            let header = header.map_err(|_| DataPlaneError::Token {
+            let header = header.map_err(|_| ProcessError::Token {
                 file: file.display().to_string(),
                 why: "it has what cannot stand in a header".to_owned(),
             });
@@ -84,7 +84,7 @@ fn credential(written: &config::Credential) -> Result<push::Credential, DataPlan
         }
         config::Credential::Keys { file, region } => {
             let keys = push::Keys::read(file, region);
-            let keys = keys.map_err(|error| DataPlaneError::Keys {
+            let keys = keys.map_err(|error| ProcessError::Keys {
                 file: file.display().to_string(),
                 error,
             });

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::processes::start::DataPlaneError;
+use crate::processes::start::ProcessError;
 
 /// Longest token, in bytes.
 const MAX_TOKEN: usize = 4096;
 
 /// The token that is in this file.
-pub(super) fn read(file: &Path) -> Result<String, DataPlaneError> {
-    let wrong = |why: String| DataPlaneError::Token {
+pub(super) fn read(file: &Path) -> Result<String, ProcessError> {
+    let wrong = |why: String| ProcessError::Token {
         file: file.display().to_string(),
         why,
     };

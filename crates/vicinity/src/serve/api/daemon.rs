@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::serve::memory_plane::{orchestrator, space_task};
 use crate::serve::network::message::{Answer, Message};
-use crate::serve::request::{Addresses, Request, Wish};
+use crate::serve::request::{Addresses, ChangeRequest, Request};
 use crate::serve::{direct_groups, message_plane};
 use crate::status::{ControlStatus, GroupStatus, MessageStatus, SpaceStatus};
 
@@ -19,14 +19,18 @@ const ANSWERS: Duration = Duration::from_millis(850);
 #[derive(Clone, Debug)]
 pub(in crate::serve) struct Daemon {
     pub(in crate::serve) addresses: watch::Receiver<Addresses>,
-    pub(in crate::serve) wishes: mpsc::Sender<Request>,
+    pub(in crate::serve) requests: mpsc::Sender<Request>,
 }
 
 impl Daemon {
     /// Returns whether the supervisor answers: `false` once the daemon ends.
     pub(in crate::serve) async fn supervisor_answers(&self) -> bool {
         let (question, answer) = oneshot::channel();
-        self.wishes.send((Wish::Tell, question)).await.is_ok() && answer.await.is_ok()
+        self.requests
+            .send((ChangeRequest::Show, question))
+            .await
+            .is_ok()
+            && answer.await.is_ok()
     }
 
     /// The message plane's state, where there is one.

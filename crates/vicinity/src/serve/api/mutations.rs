@@ -11,19 +11,19 @@ use super::daemon::Daemon;
 use crate::config::{Edit, EditError, Keys, SaveError, Source};
 use crate::serve::direct_groups;
 use crate::serve::memory_plane::space_task::SpaceError;
-use crate::serve::request::{Refusal, Wish};
+use crate::serve::request::{ChangeError, ChangeRequest};
 use crate::status::ConfigStatus;
 
 pub(in crate::serve) async fn config(State(daemon): State<Daemon>) -> Response {
-    daemon.wish(Wish::Tell).await
+    daemon.request(ChangeRequest::Show).await
 }
 
 pub(in crate::serve) async fn replace(State(daemon): State<Daemon>, text: String) -> Response {
-    daemon.wish(Wish::Replace(text)).await
+    daemon.request(ChangeRequest::Replace(text)).await
 }
 
 pub(in crate::serve) async fn reload(State(daemon): State<Daemon>) -> Response {
-    daemon.wish(Wish::Reload).await
+    daemon.request(ChangeRequest::Reload).await
 }
 
 pub(in crate::serve) async fn add_network(
@@ -129,13 +129,13 @@ impl Daemon {
     }
 
     async fn edit(&self, edit: Edit) -> Response {
-        self.wish(Wish::Edit(edit)).await
+        self.request(ChangeRequest::Edit(edit)).await
     }
 
-    async fn wish(&self, wish: Wish) -> Response {
+    async fn request(&self, request: ChangeRequest) -> Response {
         let (answer, granted) = oneshot::channel();
         // Neither fails before the daemon ends.
-        drop(self.wishes.send((wish, answer)).await);
+        drop(self.requests.send((request, answer)).await);
         match granted.await {
             Ok(Ok(source)) => Json(status(&source)).into_response(),
             Ok(Err(refusal)) => {
@@ -154,24 +154,23 @@ fn status(source: &Source) -> ConfigStatus {
     }
 }
 
-fn code(refusal: &Refusal) -> StatusCode {
+fn code(refusal: &ChangeError) -> StatusCode {
     match refusal {
-        Refusal::Edit(EditError::Missing { .. }) => StatusCode::NOT_FOUND,
-        Refusal::Edit(EditError::Exists { .. }) | Refusal::Save(SaveError::Changed { .. }) => {
-            StatusCode::CONFLICT
-        }
-        Refusal::Edit(_)
-        | Refusal::Config(_)
-        | Refusal::Fixed { .. }
-        | Refusal::Space {
+        ChangeError::Edit(EditError::Missing { .. }) => StatusCode::NOT_FOUND,
+        ChangeError::Edit(EditError::Exists { .. })
+        | ChangeError::Save(SaveError::Changed { .. }) => StatusCode::CONFLICT,
+        ChangeError::Edit(_)
+        | ChangeError::Config(_)
+        | ChangeError::Fixed { .. }
+        | ChangeError::Space {
             source: SpaceError::Fixed | SpaceError::TooLarge { .. },
             ..
         } => StatusCode::UNPROCESSABLE_ENTITY,
-        Refusal::Parts { .. }
-        | Refusal::Start { .. }
-        | Refusal::Members(_)
-        | Refusal::Group { .. }
-        | Refusal::Space { .. }
-        | Refusal::Save(SaveError::Write { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+        ChangeError::Resources { .. }
+        | ChangeError::Start { .. }
+        | ChangeError::Members(_)
+        | ChangeError::Group { .. }
+        | ChangeError::Space { .. }
+        | ChangeError::Save(SaveError::Write { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

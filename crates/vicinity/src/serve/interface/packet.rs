@@ -42,7 +42,7 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
 
 /// Have the interface hear frames for VMs' addresses, until the descriptor is closed. Returns its
 /// number, too.
-pub(super) fn hear_all(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
+pub(super) fn set_promiscuous(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
     let (socket, index) = new(name)?;
     join(&socket, index).map_err(refused(name, "hear frames for VMs"))?;
     Ok((socket, index.unsigned_abs()))

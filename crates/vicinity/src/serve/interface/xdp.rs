@@ -45,7 +45,7 @@ pub(crate) const GIVEN: usize = 2;
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
     let because = |step| refused(name, step);
     let socket = new().map_err(because("open a socket of AF_XDP"))?;
-    let (listener, index) = packet::hear_all(name)?;
+    let (listener, index) = packet::set_promiscuous(name)?;
     let memory = register(&socket).map_err(because("share memory for frames"))?;
     rings(&socket).map_err(because("make rings"))?;
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);

@@ -81,7 +81,7 @@ pub(in crate::serve) struct Orchestrator {
 impl Orchestrator {
     /// For no space yet, with this budget; messages go to the sender.
     pub(in crate::serve) fn new(budget: u32) -> (Self, mpsc::Sender<Message>) {
-        let (outlet, inbox) = mpsc::channel(INBOX);
+        let (sender, inbox) = mpsc::channel(INBOX);
         let orchestrator = Self {
             budget,
             controller: Controller::new(budget, MIN_SPACE_SLOTS),
@@ -92,7 +92,7 @@ impl Orchestrator {
             decisions: VecDeque::new(),
             inbox,
         };
-        (orchestrator, outlet)
+        (orchestrator, sender)
     }
 
     /// Share slots out until told to stop.

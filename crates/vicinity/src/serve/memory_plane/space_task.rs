@@ -105,7 +105,7 @@ pub(in crate::serve) enum Message {
 #[derive(Debug)]
 pub(in crate::serve) struct SpaceTask {
     config: Space,
-    door: UnixListener,
+    vm_socket: UnixListener,
     _file: SocketFile,
     clients: Option<TcpListener>,
     /// Of its slots, and of its ledger. What was published outlives its process.
@@ -114,8 +114,8 @@ pub(in crate::serve) struct SpaceTask {
     launch: Launch,
     process: ChildProcess<Order>,
     inbox: mpsc::Receiver<Message>,
-    outlet: mpsc::Sender<Message>,
-    asked: PendingRequest<SpaceStatus>,
+    sender: mpsc::Sender<Message>,
+    pending: PendingRequest<SpaceStatus>,
     /// What it said last.
     figures: Figures,
     size: Size,
@@ -140,28 +140,28 @@ impl SpaceTask {
     ) -> Result<Self, SpaceError> {
         let path = space_socket(runtime_dir, &config.vm);
         runtime_dir::remove_socket(&path);
-        let (door, file) = runtime_dir::listen(&path, MODE)?;
+        let (vm_socket, file) = runtime_dir::listen(&path, MODE)?;
         let replug = Replug::new(&config.vm, space_monitor(runtime_dir, &config.vm), path);
         let clients = config
             .listen
             .map(|at| TcpListener::bind(at).map_err(|source| SpaceError::Listen { at, source }));
         let clients = clients.transpose()?;
-        let (outlet, inbox) = mpsc::channel(INBOX);
+        let (sender, inbox) = mpsc::channel(INBOX);
         let name = format!("space of {}", config.vm);
         let size = Size::of(&config, budget, memory.as_ref().map(|memory| memory.most));
         let memory = memory.map_or_else(|| new_memory(&name, size.most), Ok)?;
         let mut space = Self {
             process: ChildProcess::start(&name, Duty::Space(&config.vm), &launch)?,
             config,
-            door,
+            vm_socket,
             _file: file,
             clients,
             memory: (memory.slots, memory.ledger),
             came_back: memory.came_back,
             launch,
             inbox,
-            outlet,
-            asked: PendingRequest::new(PATIENCE),
+            sender,
+            pending: PendingRequest::new(PATIENCE),
             figures: Figures::default(),
             size,
             windows: VecDeque::new(),
@@ -187,7 +187,7 @@ impl SpaceTask {
 
     /// Where to send the space its messages.
     pub(in crate::serve) fn address(&self) -> mpsc::Sender<Message> {
-        self.outlet.clone()
+        self.sender.clone()
     }
 
     /// What the configuration says of it.
@@ -218,21 +218,21 @@ impl SpaceTask {
             size: self.size,
             memory: &self.memory,
             clients: self.clients.as_ref(),
-            door: self.door.as_fd(),
+            vm_socket: self.vm_socket.as_fd(),
         };
         for (order, fd) in setting.orders() {
             let fd = fd.try_clone_to_owned();
             // A process that finds an order without its descriptor ends, and is started again.
             let fd = fd.inspect_err(|error| tracing::error!(%error, "space of {}", self.config.vm));
-            self.process.plane.orders.give(order, fd.ok());
+            self.process.plane.orders.push(order, fd.ok());
         }
     }
 
     /// Serve until told to stop.
     pub(in crate::serve) async fn run(mut self) {
         loop {
-            let deadline = self.process.life.deadline().into_iter();
-            let deadline = deadline.chain(self.asked.deadline()).min();
+            let deadline = self.process.lifecycle.deadline().into_iter();
+            let deadline = deadline.chain(self.pending.deadline()).min();
             tokio::select! {
                 event = self.process.plane.next_event::<Event>() => match event {
                     Some(Event::Report(figures)) => {
@@ -263,25 +263,25 @@ impl SpaceTask {
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.wait(asker, Instant::now());
-                        match self.process.life.is_up() {
+                        self.pending.add_waiter(asker, Instant::now());
+                        match self.process.lifecycle.is_up() {
                             true => self.ask(),
                             false => self.answer(),
                         }
                     }
                     Some(Message::Window(asker)) => {
-                        if self.process.life.is_up() {
+                        if self.process.lifecycle.is_up() {
                             self.windows.push_back(asker);
-                            self.process.plane.orders.give(Order::Window, None);
+                            self.process.plane.orders.push(Order::Window, None);
                         }
                     }
                     Some(Message::Resize(slots, limit, done)) => self.resize(slots, limit, done),
                     Some(Message::Configure(config)) => {
                         self.config = *config;
                         // The next process begins with it.
-                        if self.process.life.is_up() {
+                        if self.process.lifecycle.is_up() {
                             let order = Order::Rate(self.config.rate);
-                            self.process.plane.orders.give(order, None);
+                            self.process.plane.orders.push(order, None);
                         }
                         if let Some(slots) = self.config.slots {
                             let (done, _) = oneshot::channel();
@@ -293,8 +293,8 @@ impl SpaceTask {
                 done = self.dialing.done() => {
                     let orders = &mut self.process.plane.orders;
                     match done {
-                        Ok(stream) => orders.give(Order::Connected, Some(stream)),
-                        Err(why) => orders.give(Order::Unreachable(why), None),
+                        Ok(stream) => orders.push(Order::Connected, Some(stream)),
+                        Err(why) => orders.push(Order::Unreachable(why), None),
                     }
                 }
                 () = sleep_until(deadline) => self.tick(),
@@ -311,11 +311,11 @@ impl SpaceTask {
             limit: limit.min(most),
             most,
         };
-        match self.process.life.is_up() {
+        match self.process.lifecycle.is_up() {
             true => {
                 self.sized.push_back(done);
                 let order = Order::Resize(self.size);
-                self.process.plane.orders.give(order, None);
+                self.process.plane.orders.push(order, None);
             }
             // Nothing is in use.
             false => {
@@ -326,12 +326,12 @@ impl SpaceTask {
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.asked.is_late(now) {
+        if self.pending.is_late(now) {
             self.tell();
         }
-        match self.process.due(&mut self.asked, now) {
+        match self.process.due(&mut self.pending, now) {
             Due::Nothing => {}
-            Due::Look => self.ask(),
+            Due::HealthCheck => self.ask(),
             Due::Start => {
                 let duty = Duty::Space(&self.config.vm);
                 if self.process.start_again(duty, &self.launch) {
@@ -347,14 +347,14 @@ impl SpaceTask {
 
     /// Ask the process how it is, unless it has been asked already.
     fn ask(&mut self) {
-        if self.asked.put(Instant::now()) {
-            self.process.plane.orders.give(Order::Report, None);
+        if self.pending.begin(Instant::now()) {
+            self.process.plane.orders.push(Order::Report, None);
         }
     }
 
     /// The process has answered, or never will.
     fn answer(&mut self) {
-        self.asked.answered();
+        self.pending.finish();
         self.tell();
     }
 
@@ -362,16 +362,16 @@ impl SpaceTask {
     fn tell(&mut self) {
         let listen = self.clients.as_ref();
         let listen = listen.and_then(|clients| clients.local_addr().ok());
-        self.asked.tell(SpaceStatus {
+        self.pending.reply(SpaceStatus {
             vm: self.config.vm.clone(),
-            up: self.process.life.is_up(),
-            restarts: self.process.life.restarts(),
+            up: self.process.lifecycle.is_up(),
+            restarts: self.process.lifecycle.restarts(),
             reason: self
                 .process
                 .trouble
                 .clone()
                 .or(self.replug.trouble())
-                .or(self.asked.trouble()),
+                .or(self.pending.stale_reason()),
             listen,
             tls: self.config.tls.is_some(),
             rate: self.config.rate,

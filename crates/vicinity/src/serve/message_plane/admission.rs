@@ -13,16 +13,16 @@ use vhost::raw::Foreign;
 use crate::config::Owner;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::Order;
-use crate::serve::connections::{self, Arrival};
+use crate::serve::connections::{self, Connection};
 use crate::serve::peer::Peer;
-use crate::serve::process::plane::Orders;
+use crate::serve::process::handle::Orders;
 
 /// Between two lines of the log on strangers at a member's socket.
 const STRANGERS: Duration = Duration::from_secs(10);
 
 /// A member's socket.
 #[derive(Debug)]
-struct Door {
+struct MemberSocket {
     name: String,
     /// Whom it is for; none for processes of this daemon.
     owner: Option<Owner>,
@@ -34,13 +34,13 @@ struct Door {
     /// what takes long to close.
     begun: Option<Foreign>,
     /// To be given. More of them wait in the kernel.
-    waiting: Option<Arrival>,
+    waiting: Option<Connection>,
 }
 
 /// The members' sockets at work, by the numbers of the members.
 #[derive(Debug)]
 pub(super) struct Admission {
-    doors: Vec<Door>,
+    sockets: Vec<MemberSocket>,
     /// They accept; end with this.
     _tasks: JoinSet<()>,
 }
@@ -51,15 +51,15 @@ impl Admission {
         members: impl Iterator<Item = &'m Member>,
         listeners: Vec<(UnixListener, Owner)>,
         to: &mpsc::Sender<M>,
-        wrap: impl Fn(usize, Arrival) -> M + Copy + Send + Sync + 'static,
+        wrap: impl Fn(usize, Connection) -> M + Copy + Send + Sync + 'static,
     ) -> Self {
         let mut tasks = JoinSet::new();
-        let doors = members.zip(listeners).enumerate();
-        let doors = doors.map(|(number, (member, (listener, owner)))| {
-            let wrap = move |arrival| wrap(number, arrival);
+        let sockets = members.zip(listeners).enumerate();
+        let sockets = sockets.map(|(number, (member, (listener, owner)))| {
+            let wrap = move |connection| wrap(number, connection);
             tasks.spawn(connections::accept(listener, to.clone(), wrap));
             let ours = member.name == HOST || member.uplink;
-            Door {
+            MemberSocket {
                 name: member.name.clone(),
                 owner: (!ours).then_some(owner),
                 told: None,
@@ -69,7 +69,7 @@ impl Admission {
             }
         });
         Self {
-            doors: doors.collect(),
+            sockets: sockets.collect(),
             _tasks: tasks,
         }
     }
@@ -78,44 +78,44 @@ impl Admission {
     pub(super) fn arrived(
         &mut self,
         number: usize,
-        arrival: Arrival,
+        connection: Connection,
         up: bool,
         orders: &mut Orders<Order>,
     ) {
-        let Some(door) = self.doors.get_mut(number) else {
+        let Some(socket) = self.sockets.get_mut(number) else {
             return;
         };
-        if let Err(why) = door.check(&arrival.peer) {
-            return door.tell(&why, Instant::now());
+        if let Err(why) = socket.check(&connection.peer) {
+            return socket.tell(&why, Instant::now());
         }
-        door.waiting = Some(arrival);
-        if up && door.given.is_none() {
-            door.give(number, orders);
+        socket.waiting = Some(connection);
+        if up && socket.given.is_none() {
+            socket.give(number, orders);
         }
     }
 
     /// The data plane has begun with what it was given of a member.
     pub(super) fn begun(&mut self, number: usize, orders: &mut Orders<Order>) {
-        if let Some(door) = self.doors.get_mut(number) {
-            let given = door.given.take();
+        if let Some(socket) = self.sockets.get_mut(number) {
+            let given = socket.given.take();
             // Processes of the daemon hear of a data plane's end by the end of their connection.
-            door.begun = given.filter(|_| door.owner.is_some());
-            door.give(number, orders);
+            socket.begun = given.filter(|_| socket.owner.is_some());
+            socket.give(number, orders);
         }
     }
 
     /// Another data plane is there: it is given what the last one had not begun with.
     pub(super) fn again(&mut self, orders: &mut Orders<Order>) {
-        for (number, door) in self.doors.iter_mut().enumerate() {
-            match door.given.take() {
-                Some(stream) => door.hand_over(number, stream, orders),
-                None => door.give(number, orders),
+        for (number, socket) in self.sockets.iter_mut().enumerate() {
+            match socket.given.take() {
+                Some(stream) => socket.hand_over(number, stream, orders),
+                None => socket.give(number, orders),
             }
         }
     }
 }
 
-impl Door {
+impl MemberSocket {
     fn check(&self, peer: &Peer) -> Result<(), String> {
         match &self.owner {
             Some(owner) => peer.check(owner),
@@ -139,7 +139,7 @@ impl Door {
 
     /// Give what waits.
     fn give(&mut self, number: usize, orders: &mut Orders<Order>) {
-        if let Some(Arrival { stream, .. }) = self.waiting.take() {
+        if let Some(Connection { stream, .. }) = self.waiting.take() {
             self.hand_over(number, stream, orders);
         }
     }
@@ -148,7 +148,7 @@ impl Door {
         match stream.as_fd().try_clone_to_owned() {
             Ok(same) => {
                 self.given = Some(stream);
-                orders.give(Order::Admit(number), Some(same));
+                orders.push(Order::Admit(number), Some(same));
             }
             Err(error) => {
                 tracing::error!(member = %self.name, %error, "cannot hand a connection over");
@@ -166,16 +166,16 @@ mod tests {
 
     use super::*;
 
-    fn arrival() -> (Arrival, oneshot::Receiver<()>) {
+    fn connection() -> (Connection, oneshot::Receiver<()>) {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(&ours).unwrap();
         let stream = Foreign::from(OwnedFd::from(ours.into_std().unwrap()));
         let (next, welcome) = oneshot::channel();
-        (Arrival { stream, peer, next }, welcome)
+        (Connection { stream, peer, next }, welcome)
     }
 
     fn with(owner: Owner) -> Admission {
-        let door = Door {
+        let socket = MemberSocket {
             name: "web".to_owned(),
             owner: Some(owner),
             told: None,
@@ -184,7 +184,7 @@ mod tests {
             waiting: None,
         };
         Admission {
-            doors: vec![door],
+            sockets: vec![socket],
             _tasks: JoinSet::new(),
         }
     }
@@ -201,7 +201,7 @@ mod tests {
     async fn nothing_that_connects_is_lost_with_a_data_plane_and_nothing_is_given_twice() {
         let (mut admission, mut orders) = (with(Owner::default()), Orders::default());
         // There is no data plane.
-        let (first, mut welcome) = arrival();
+        let (first, mut welcome) = connection();
         admission.arrived(0, first, false, &mut orders);
         assert_eq!(admits(&mut orders), 0);
         assert!(
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(admits(&mut orders), 1);
         }
         assert!(welcome.await.is_err(), "the next one may come");
-        let (second, _welcome) = arrival();
+        let (second, _welcome) = connection();
         admission.arrived(0, second, true, &mut orders);
         assert_eq!(admits(&mut orders), 0, "one after the other");
         admission.begun(0, &mut orders);
@@ -224,7 +224,7 @@ mod tests {
         admission.again(&mut orders);
         assert_eq!(admits(&mut orders), 0, "it was begun with");
         // Of a member that there is not.
-        admission.arrived(7, arrival().0, true, &mut orders);
+        admission.arrived(7, connection().0, true, &mut orders);
         admission.begun(7, &mut orders);
         assert_eq!(admits(&mut orders), 0);
     }
@@ -239,7 +239,7 @@ mod tests {
         };
         let mut orders = Orders::default();
         let mut admission = with(stranger);
-        let (arrived, welcome) = arrival();
+        let (arrived, welcome) = connection();
         admission.arrived(0, arrived, true, &mut orders);
         assert_eq!(admits(&mut orders), 0);
         assert!(welcome.await.is_err(), "the next one may come");
@@ -248,7 +248,7 @@ mod tests {
             ..Owner::default()
         };
         let mut admission = with(owner);
-        admission.arrived(0, arrival().0, true, &mut orders);
+        admission.arrived(0, connection().0, true, &mut orders);
         assert_eq!(admits(&mut orders), 1);
     }
 }

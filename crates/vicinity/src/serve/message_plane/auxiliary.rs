@@ -16,7 +16,7 @@ use crate::serve::process::pending_request::PendingRequest;
 pub(super) struct Auxiliary {
     process: ChildProcess<Order>,
     /// Nobody waits for the answer: that there is one is all that it says.
-    asked: PendingRequest<()>,
+    pending: PendingRequest<()>,
 }
 
 impl Auxiliary {
@@ -24,18 +24,18 @@ impl Auxiliary {
     pub(super) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         Ok(Self {
             process: ChildProcess::start(name, duty, launch)?,
-            asked: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(PATIENCE),
         })
     }
 
     /// Have it do this.
-    pub(super) fn give(&mut self, order: Order, fd: Option<std::os::fd::OwnedFd>) {
-        self.process.plane.orders.give(order, fd);
+    pub(super) fn push(&mut self, order: Order, fd: Option<std::os::fd::OwnedFd>) {
+        self.process.plane.orders.push(order, fd);
     }
 
     /// How often it was started again.
     pub(super) fn restarts(&self) -> u64 {
-        self.process.life.restarts()
+        self.process.lifecycle.restarts()
     }
 
     /// Why it does not run, or did not the last time, or has not answered.
@@ -43,22 +43,22 @@ impl Auxiliary {
         self.process
             .trouble
             .clone()
-            .or_else(|| self.asked.trouble())
+            .or_else(|| self.pending.stale_reason())
     }
 
     /// When [`tick`](Self::tick) is wanted.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let life = self.process.life.deadline().into_iter();
-        life.chain(self.asked.deadline()).min()
+        let life = self.process.lifecycle.deadline().into_iter();
+        life.chain(self.pending.deadline()).min()
     }
 
     /// Time has passed. Whether it was started again, and has to be told what it serves.
     pub(super) fn tick(&mut self, now: Instant, duty: Duty<'_>, launch: &Launch) -> bool {
-        match self.process.due(&mut self.asked, now) {
+        match self.process.due(&mut self.pending, now) {
             Due::Nothing => false,
-            Due::Look => {
-                if self.asked.put(now) {
-                    self.give(Order::Report, None);
+            Due::HealthCheck => {
+                if self.pending.begin(now) {
+                    self.push(Order::Report, None);
                 }
                 false
             }
@@ -68,7 +68,7 @@ impl Auxiliary {
 
     /// It has ended.
     pub(super) async fn ended(&mut self) {
-        self.asked.answered();
+        self.pending.finish();
         self.process.ended().await;
     }
 
@@ -86,7 +86,7 @@ pub(super) async fn said(auxiliary: &mut Option<Auxiliary>) -> Option<Event> {
     };
     loop {
         match auxiliary.process.plane.next_event().await {
-            Some(Event::End) => auxiliary.asked.answered(),
+            Some(Event::End) => auxiliary.pending.finish(),
             other => return other,
         }
     }

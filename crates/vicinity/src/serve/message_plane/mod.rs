@@ -7,7 +7,7 @@
 
 mod admission;
 mod auxiliary;
-mod doors;
+mod resources;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 use self::admission::Admission;
 use self::auxiliary::{Auxiliary, said};
-pub(super) use self::doors::{Doors, DoorsError};
-use super::connections::Arrival;
+pub(super) use self::resources::{PlaneResources, ResourcesError};
+use super::connections::Connection;
 use super::process::child_process::ChildProcess;
+use super::process::handle::Orders;
 use super::process::launch::{Duty, Launch};
 use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
-use super::process::plane::Orders;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::{Accepted, Event, Order};
 use crate::serve::process::deadline::{PATIENCE, sleep_until};
@@ -39,7 +39,7 @@ pub(super) enum Message {
     /// Somebody wants to know the state.
     Ask(oneshot::Sender<MessageStatus>),
     /// Somebody connected as the member of this number.
-    Arrived(usize, Arrival),
+    Arrived(usize, Connection),
     /// Stop the processes and end.
     Stop,
 }
@@ -47,7 +47,7 @@ pub(super) enum Message {
 /// The message plane at work.
 #[derive(Debug)]
 pub(super) struct Messages {
-    doors: Doors,
+    resources: PlaneResources,
     admission: Admission,
     launch: Launch,
     plane: ChildProcess<Order>,
@@ -57,27 +57,27 @@ pub(super) struct Messages {
     /// What the uplink said last.
     uplink_said: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
-    outlet: mpsc::Sender<Message>,
-    asked: PendingRequest<MessageStatus>,
+    sender: mpsc::Sender<Message>,
+    pending: PendingRequest<MessageStatus>,
     /// What it said so far of what it was asked, and the last time in full.
-    hearing: Vec<MemberStatus>,
+    incoming: Vec<MemberStatus>,
     members: Vec<MemberStatus>,
 }
 
 impl Messages {
     /// Start the processes.
-    pub(super) fn start(mut doors: Doors, launch: Launch) -> std::io::Result<Self> {
-        let (outlet, inbox) = mpsc::channel(INBOX);
-        let listeners = std::mem::take(&mut doors.listeners);
-        let members = doors.parts.places().iter().map(Place::member);
-        let admission = Admission::start(members, listeners, &outlet, Message::Arrived);
+    pub(super) fn start(mut resources: PlaneResources, launch: Launch) -> std::io::Result<Self> {
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let listeners = std::mem::take(&mut resources.listeners);
+        let members = resources.parts.places().iter().map(Place::member);
+        let admission = Admission::start(members, listeners, &sender, Message::Arrived);
         let is_host = |place: &Place| place.member().name == HOST;
-        let gateway = doors.parts.places().iter().any(is_host).then(|| {
-            let duty = Duty::Gateway(&doors.runtime_dir);
+        let gateway = resources.parts.places().iter().any(is_host).then(|| {
+            let duty = Duty::Gateway(&resources.runtime_dir);
             Auxiliary::start("the message plane's gateway for this host", duty, &launch)
         });
-        let uplink = doors.uplink.as_ref().map(|_| {
-            let duty = Duty::Uplink(&doors.runtime_dir);
+        let uplink = resources.uplink.as_ref().map(|_| {
+            let duty = Duty::Uplink(&resources.runtime_dir);
             Auxiliary::start("the message plane's uplink", duty, &launch)
         });
         let mut messages = Self {
@@ -85,13 +85,13 @@ impl Messages {
             gateway: gateway.transpose()?,
             uplink: uplink.transpose()?,
             uplink_said: UplinkStatus::default(),
-            doors,
+            resources,
             admission,
             launch,
             inbox,
-            outlet,
-            asked: PendingRequest::new(PATIENCE),
-            hearing: Vec::new(),
+            sender,
+            pending: PendingRequest::new(PATIENCE),
+            incoming: Vec::new(),
             members: Vec::new(),
         };
         messages.set_up();
@@ -101,7 +101,7 @@ impl Messages {
 
     /// Where to send the message plane its messages.
     pub(super) fn address(&self) -> mpsc::Sender<Message> {
-        self.outlet.clone()
+        self.sender.clone()
     }
 
     /// Tell the data plane who its members are.
@@ -109,15 +109,15 @@ impl Messages {
         let orders = &mut self.plane.plane.orders;
         let give = |orders: &mut Orders<Order>, order, fd: BorrowedFd<'_>| {
             match fd.try_clone_to_owned() {
-                Ok(fd) => orders.give(order, Some(fd)),
+                Ok(fd) => orders.push(order, Some(fd)),
                 // The process will find the order without a descriptor, end, and be started again.
                 Err(error) => {
                     tracing::error!(%error, "the message plane");
-                    orders.give(order, None);
+                    orders.push(order, None);
                 }
             }
         };
-        for (number, place) in self.doors.parts.places().iter().enumerate() {
+        for (number, place) in self.resources.parts.places().iter().enumerate() {
             let member = place.member();
             let order = Order::Member {
                 name: member.name.clone(),
@@ -125,42 +125,42 @@ impl Messages {
                 nic: member.nic,
                 uplink: member.uplink,
             };
-            orders.give(order, None);
+            orders.push(order, None);
             // With the eventfds of its connection: QEMU has no others.
             if let Some(Accepted {
                 socket: Some(socket),
                 bell: Some(bell),
                 doorbell: Some(doorbell),
-            }) = self.doors.guests.get(&number)
+            }) = self.resources.guests.get(&number)
             {
                 give(orders, Order::Bell, bell.as_fd());
                 give(orders, Order::Doorbell, doorbell.as_fd());
                 give(orders, Order::Guest, socket.as_fd());
             }
         }
-        for region in self.doors.parts.regions() {
+        for region in self.resources.parts.regions() {
             give(orders, Order::Region, region);
         }
-        orders.give(Order::Begin, None);
+        orders.push(Order::Begin, None);
         self.admission.again(orders);
     }
 
     /// Give the uplink its interface.
     fn set_up_uplink(&mut self) {
-        let (Some(plan), Some(uplink)) = (&self.doors.uplink, &mut self.uplink) else {
+        let (Some(plan), Some(uplink)) = (&self.resources.uplink, &mut self.uplink) else {
             return;
         };
         match plan.open() {
             Ok(port) => {
                 for Face { nic, name } in plan.faces.clone() {
-                    uplink.give(Order::Face { nic, name }, None);
+                    uplink.push(Order::Face { nic, name }, None);
                 }
                 let give_up = plan.give_up;
-                uplink.give(Order::Uplink { give_up }, Some(port.into()));
+                uplink.push(Order::Uplink { give_up }, Some(port.into()));
             }
             Err(error) => {
                 tracing::error!(%error, "the uplink's interface cannot be used");
-                uplink.give(Order::Stop, None);
+                uplink.push(Order::Stop, None);
             }
         }
     }
@@ -193,16 +193,16 @@ impl Messages {
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.wait(asker, Instant::now());
-                        match self.plane.life.is_up() {
+                        self.pending.add_waiter(asker, Instant::now());
+                        match self.plane.lifecycle.is_up() {
                             true => self.ask(),
                             false => self.answer(),
                         }
                     }
-                    Some(Message::Arrived(number, arrival)) => {
-                        let up = self.plane.life.is_up();
+                    Some(Message::Arrived(number, connection)) => {
+                        let up = self.plane.lifecycle.is_up();
                         let orders = &mut self.plane.plane.orders;
-                        self.admission.arrived(number, arrival, up, orders);
+                        self.admission.arrived(number, connection, up, orders);
                     }
                     Some(Message::Stop) | None => break,
                 },
@@ -218,23 +218,23 @@ impl Messages {
     fn deadline(&self) -> Option<Instant> {
         let others = self.gateway.iter().chain(&self.uplink);
         let others = others.filter_map(Auxiliary::deadline);
-        let plane = self.plane.life.deadline();
-        others.chain(plane).chain(self.asked.deadline()).min()
+        let plane = self.plane.lifecycle.deadline();
+        others.chain(plane).chain(self.pending.deadline()).min()
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.asked.is_late(now) {
+        if self.pending.is_late(now) {
             self.tell();
         }
-        match self.plane.due(&mut self.asked, now) {
+        match self.plane.due(&mut self.pending, now) {
             Due::Nothing => {}
-            Due::Look => self.ask(),
+            Due::HealthCheck => self.ask(),
             Due::Start => {
                 if self.plane.start_again(Duty::Messages, &self.launch) {
-                    let guests = &self.doors.guests;
+                    let guests = &self.resources.guests;
                     let renewed = self
-                        .doors
+                        .resources
                         .parts
                         .renew(|member| guests.contains_key(&member));
                     if let Err(error) = renewed {
@@ -245,10 +245,14 @@ impl Messages {
             }
         }
         if let Some(gateway) = &mut self.gateway {
-            gateway.tick(now, Duty::Gateway(&self.doors.runtime_dir), &self.launch);
+            gateway.tick(
+                now,
+                Duty::Gateway(&self.resources.runtime_dir),
+                &self.launch,
+            );
         }
         if let Some(uplink) = &mut self.uplink {
-            if uplink.tick(now, Duty::Uplink(&self.doors.runtime_dir), &self.launch) {
+            if uplink.tick(now, Duty::Uplink(&self.resources.runtime_dir), &self.launch) {
                 self.set_up_uplink();
             }
         }
@@ -256,30 +260,30 @@ impl Messages {
 
     /// Part of a VM that the data plane accepted came.
     fn accepted(&mut self, number: usize, keep: impl FnOnce(&mut Accepted)) {
-        let place = self.doors.parts.places().get(number);
+        let place = self.resources.parts.places().get(number);
         // Processes of the host connect again by themselves.
         let vm = place.map(Place::member);
         if vm.is_some_and(|member| member.name != HOST && !member.uplink) {
-            keep(self.doors.guests.entry(number).or_default());
+            keep(self.resources.guests.entry(number).or_default());
         }
     }
 
     /// Ask the data plane how it is, unless it has been asked already.
     fn ask(&mut self) {
-        if self.asked.put(Instant::now()) {
-            self.hearing.clear();
-            self.plane.plane.orders.give(Order::Report, None);
+        if self.pending.begin(Instant::now()) {
+            self.incoming.clear();
+            self.plane.plane.orders.push(Order::Report, None);
         }
     }
 
     fn event(&mut self, event: Event, fd: Option<OwnedFd>) {
         match event {
-            Event::Member(member) if self.hearing.len() < self.doors.parts.places().len() => {
-                self.hearing.push(*member);
+            Event::Member(member) if self.incoming.len() < self.resources.parts.places().len() => {
+                self.incoming.push(*member);
             }
             Event::Member(_) => tracing::error!("our bug: the message plane has unknown members"),
             Event::End => {
-                self.members = std::mem::take(&mut self.hearing);
+                self.members = std::mem::take(&mut self.incoming);
                 self.answer();
             }
             Event::Admitting(number) => {
@@ -287,7 +291,7 @@ impl Messages {
             }
             Event::Bell(number) => {
                 // The next connection: nothing of the last one stays.
-                let last = self.doors.guests.remove(&number);
+                let last = self.resources.guests.remove(&number);
                 if let Some(socket) = last.and_then(|last| last.socket) {
                     vhost::reclaim::close(socket);
                 }
@@ -301,18 +305,22 @@ impl Messages {
 
     /// The data plane has answered, or never will.
     fn answer(&mut self) {
-        self.asked.answered();
+        self.pending.finish();
         self.tell();
     }
 
     /// Tell those who ask what is known.
     fn tell(&mut self) {
-        let up = self.plane.life.is_up();
+        let up = self.plane.lifecycle.is_up();
         let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
         let status = MessageStatus {
             up,
-            restarts: self.plane.life.restarts(),
-            reason: self.plane.trouble.clone().or_else(|| self.asked.trouble()),
+            restarts: self.plane.lifecycle.restarts(),
+            reason: self
+                .plane
+                .trouble
+                .clone()
+                .or_else(|| self.pending.stale_reason()),
             gateway_restarts: gateway.map(Auxiliary::restarts),
             gateway_reason: gateway.and_then(Auxiliary::trouble),
             uplink_restarts: uplink.map(Auxiliary::restarts),
@@ -323,6 +331,6 @@ impl Messages {
                 false => Vec::new(),
             },
         };
-        self.asked.tell(status);
+        self.pending.reply(status);
     }
 }

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use super::Network;
 use super::config_diff::Change;
-use super::parts;
 use super::port::{Settings, Way};
+use super::resources;
 use crate::config::{self, Mode};
 
 impl Network {
@@ -87,7 +87,7 @@ impl Network {
     fn watch_for(&mut self, port: &config::Port) {
         if port.mode == Mode::Client {
             if let Some(folder) = port.socket.parent() {
-                parts::watch_other(&mut self.watch, folder);
+                resources::watch_other(&mut self.watch, folder);
             }
         }
     }
@@ -108,10 +108,10 @@ impl Network {
             return;
         };
         self.end_watches(id);
-        let served = port.attached() && self.life.is_up();
+        let served = port.attached() && self.lifecycle.is_up();
         port.leave(&mut self.plane.orders);
         if served {
-            self.plane.orders.give(Order::Detach { port: id }, None);
+            self.plane.orders.push(Order::Detach { port: id }, None);
             self.leaving.insert(id, port);
         }
     }

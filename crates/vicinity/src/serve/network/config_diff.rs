@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::parts::{self, Opened, PartsError};
+use super::resources::{self, NetworkResourcesError, Opened};
 use crate::config;
 use crate::serve::interface;
 
@@ -28,7 +28,7 @@ impl Change {
     pub(in crate::serve) fn prepare(
         old: &config::Network,
         new: &config::Network,
-    ) -> Result<Option<Self>, PartsError> {
+    ) -> Result<Option<Self>, NetworkResourcesError> {
         if old == new {
             return Ok(None);
         }
@@ -49,7 +49,7 @@ impl Change {
         Ok(Some(Self {
             removed: removed.map(|port| port.vm.clone()).collect(),
             changed: changed.cloned().collect(),
-            added: added.map(parts::open).collect::<Result<_, _>>()?,
+            added: added.map(resources::open).collect::<Result<_, _>>()?,
             uplink,
             restart: old.workers != new.workers,
             config: new.clone(),

@@ -5,14 +5,14 @@ use tokio::sync::oneshot;
 
 use super::config_diff::Change;
 use super::watch::{WatchError, Watched};
-use crate::serve::connections::Arrival;
+use crate::serve::connections::Connection;
 use crate::status::{NetworkStatus, PortStatus};
 
 /// What others tell a network.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
     /// A front-end is connected.
-    Arrival(PortId, Arrival),
+    Connected(PortId, Connection),
     /// A front-end cannot be connected to.
     Unreachable {
         /// Which port's.

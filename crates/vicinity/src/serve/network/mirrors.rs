@@ -20,7 +20,7 @@ impl Network {
             .filter(|(port, to)| self.mirrors.get(*port) != Some(*to));
         let new = new.map(|(port, to)| (*port, to.clone()));
         for (port, to) in none.chain(new) {
-            self.plane.orders.give(Order::Mirror { port, to }, None);
+            self.plane.orders.push(Order::Mirror { port, to }, None);
         }
         self.mirrors = wanted;
     }

@@ -8,10 +8,10 @@ pub(super) mod config_diff;
 mod folder;
 pub(super) mod message;
 mod mirrors;
-pub(super) mod parts;
 mod port;
 mod ports;
 mod quarantine;
+pub(super) mod resources;
 mod restart;
 mod status_reply;
 mod subscriptions;
@@ -28,10 +28,10 @@ use tokio::sync::{mpsc, oneshot};
 use self::message::{Answer, Message};
 use self::port::Port;
 use self::watch::Watch;
+use super::process::handle::Process;
 use super::process::launch::Launch;
 use super::process::lifecycle::Lifecycle;
 use super::process::pending_request::PendingRequest;
-use super::process::plane::Plane;
 use super::runtime_dir::Folder;
 use crate::config;
 
@@ -43,8 +43,8 @@ pub(super) type Mirrors = BTreeMap<PortId, Vec<PortId>>;
 pub(super) struct Network {
     pub(super) config: config::Network,
     pub(super) launch: Launch,
-    pub(super) plane: Plane,
-    pub(super) life: Lifecycle,
+    pub(super) plane: Process,
+    pub(super) lifecycle: Lifecycle,
     pub(super) watch: folder::Watch,
     pub(super) ports: BTreeMap<PortId, Port>,
     /// Ports that were removed and whose memory the data plane may still have.
@@ -59,9 +59,9 @@ pub(super) struct Network {
     pub(super) uplink: Option<(PortId, Vec<OwnedFd>)>,
     inbox: mpsc::Receiver<Message>,
     /// For the tasks that bring connections.
-    pub(super) outlet: mpsc::Sender<Message>,
+    pub(super) sender: mpsc::Sender<Message>,
     /// Who wants to know the state, and until when the data plane may take to tell it.
-    pub(super) asked: PendingRequest<Answer>,
+    pub(super) pending: PendingRequest<Answer>,
     pub(super) worker: WorkerReport,
     /// Why the data plane is gone.
     pub(super) trouble: Option<String>,

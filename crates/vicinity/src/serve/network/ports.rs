@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use super::Network;
 use super::folder;
 use super::message::Message;
-use super::parts::Opened;
 use super::port::{Port, Settings, Way};
+use super::resources::Opened;
 use crate::config::MAX_PORTS;
 use crate::name;
 use crate::serve::connections;
@@ -66,9 +66,9 @@ impl Network {
         };
         if let Some(mut port) = self.new_port(&config.vm, way, settings) {
             let id = port.id;
-            let wrap = move |arrival| Message::Arrival(id, arrival);
-            let task = connections::accept(listener, self.outlet.clone(), wrap);
-            port.fed_by(tokio::spawn(task).abort_handle(), Some(file));
+            let wrap = move |connection| Message::Connected(id, connection);
+            let task = connections::accept(listener, self.sender.clone(), wrap);
+            port.set_source(tokio::spawn(task).abort_handle(), Some(file));
             self.ports.insert(port.id, port);
         }
     }
@@ -81,11 +81,11 @@ impl Network {
         };
         if let Some(mut port) = self.new_port(vm, way, settings) {
             let id = port.id;
-            let arrived = move |arrival| Message::Arrival(id, arrival);
+            let arrived = move |connection| Message::Connected(id, connection);
             let unreachable = move |reason| Message::Unreachable { port: id, reason };
-            let to = self.outlet.clone();
+            let to = self.sender.clone();
             let task = connections::dial(socket, wake, to, arrived, unreachable);
-            port.fed_by(tokio::spawn(task).abort_handle(), None);
+            port.set_source(tokio::spawn(task).abort_handle(), None);
             self.ports.insert(port.id, port);
         }
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// First time in quarantine.
-const FIRST_HOLD: Duration = Duration::from_secs(1);
+const FIRST_QUARANTINE: Duration = Duration::from_secs(1);
 
 /// Longest time in quarantine.
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
+const LONGEST_QUARANTINE: Duration = Duration::from_secs(60);
 
 /// Good conduct for so long after a quarantine, and it is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
@@ -22,16 +22,16 @@ pub(in crate::serve) const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// One port's record.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Conduct {
+pub(in crate::serve) struct ConnectionHistory {
     /// Hold and end of the last quarantine.
     last: Option<(Duration, Instant)>,
     /// Recent connections, oldest first, at most [`CONNECTS`].
     connects: VecDeque<Instant>,
 }
 
-impl Conduct {
+impl ConnectionHistory {
     /// Note a connection. False when there were too many of late.
-    pub(in crate::serve) fn connects(&mut self, now: Instant) -> bool {
+    pub(in crate::serve) fn record(&mut self, now: Instant) -> bool {
         let recent = |then: &Instant| now.duration_since(*then) < CONNECTS_WITHIN;
         while self.connects.front().is_some_and(|then| !recent(then)) {
             self.connects.pop_front();
@@ -45,12 +45,12 @@ impl Conduct {
 
     /// Start a quarantine; returns its end. Each is twice as long as the one before, until
     /// the last one is forgotten.
-    pub(in crate::serve) fn punish(&mut self, now: Instant) -> Instant {
+    pub(in crate::serve) fn quarantine(&mut self, now: Instant) -> Instant {
         let hold = match self.last {
             Some((hold, end)) if now.duration_since(end) < FORGET_AFTER => {
-                (hold * 2).min(LONGEST_HOLD)
+                (hold * 2).min(LONGEST_QUARANTINE)
             }
-            _ => FIRST_HOLD,
+            _ => FIRST_QUARANTINE,
         };
         let end = now + hold;
         self.last = Some((hold, end));
@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn the_hold_doubles_up_to_a_minute() {
-        let mut conduct = Conduct::default();
+        let mut history = ConnectionHistory::default();
         let mut now = Instant::now();
         let mut holds = Vec::new();
         for _ in 0..9 {
-            let end = conduct.punish(now);
+            let end = history.quarantine(now);
             holds.push(end.duration_since(now).as_secs());
             now = end;
         }
@@ -78,39 +78,39 @@ mod tests {
 
     #[test]
     fn good_conduct_is_rewarded_after_a_minute_and_not_before() {
-        let mut conduct = Conduct::default();
+        let mut history = ConnectionHistory::default();
         let start = Instant::now();
-        let end = conduct.punish(start);
+        let end = history.quarantine(start);
         let early = end + FORGET_AFTER - Duration::from_millis(1);
-        let second = conduct.punish(early);
+        let second = history.quarantine(early);
         assert_eq!(second.duration_since(early), Duration::from_secs(2));
         let late = second + FORGET_AFTER;
-        let third = conduct.punish(late);
+        let third = history.quarantine(late);
         assert_eq!(third.duration_since(late), Duration::from_secs(1));
     }
 
     #[test]
     fn twenty_connections_in_ten_seconds_are_fine_and_the_next_is_not() {
-        let mut conduct = Conduct::default();
+        let mut history = ConnectionHistory::default();
         let start = Instant::now();
         for step in 0..20 {
-            assert!(conduct.connects(start + Duration::from_millis(step * 100)));
+            assert!(history.record(start + Duration::from_millis(step * 100)));
         }
         let almost = start + CONNECTS_WITHIN - Duration::from_millis(1);
-        assert!(!conduct.connects(almost));
+        assert!(!history.record(almost));
         assert!(
-            conduct.connects(start + CONNECTS_WITHIN),
+            history.record(start + CONNECTS_WITHIN),
             "the first one is old now"
         );
-        assert!(!conduct.connects(start + CONNECTS_WITHIN));
+        assert!(!history.record(start + CONNECTS_WITHIN));
     }
 
     #[test]
     fn a_quarantine_clears_the_count() {
-        let mut conduct = Conduct::default();
+        let mut history = ConnectionHistory::default();
         let start = Instant::now();
-        while conduct.connects(start) {}
-        let end = conduct.punish(start);
-        assert!(conduct.connects(end));
+        while history.record(start) {}
+        let end = history.quarantine(start);
+        assert!(history.record(end));
     }
 }

@@ -4,9 +4,9 @@ use switch::control::Order;
 use tokio::time::Instant;
 
 use super::Network;
+use crate::serve::process::handle::Process;
 use crate::serve::process::launch::Duty;
 use crate::serve::process::lifecycle::Due;
-use crate::serve::process::plane::Plane;
 
 impl Network {
     /// Tell the data plane all that holds for the network whoever is connected.
@@ -19,58 +19,58 @@ impl Network {
             Order::SetGather { micros },
             Order::SetLookUps { times },
         ] {
-            self.plane.orders.give(order, None);
+            self.plane.orders.push(order, None);
         }
     }
 
     /// Time has passed.
     pub(super) fn live(&mut self, now: Instant) {
-        if self.asked.is_late(now) {
+        if self.pending.is_late(now) {
             self.tell();
         }
-        if self.asked.is_overdue(now) {
-            self.silence();
+        if self.pending.is_overdue(now) {
+            self.kill_unresponsive();
         }
-        match self.life.due(now) {
+        match self.lifecycle.due(now) {
             Due::Nothing => {}
-            Due::Look => self.ask(now),
+            Due::HealthCheck => self.ask(now),
             Due::Start => self.start_again(now),
         }
     }
 
     /// The data plane does not answer: end it, which will be noticed like any other end, also when the
     /// kernel does not let it go.
-    fn silence(&mut self) {
-        self.life.silenced();
+    fn kill_unresponsive(&mut self) {
+        self.lifecycle.killed_as_unresponsive();
         self.plane.kill();
     }
 
     /// The data plane ended, or cannot be ended and is left behind.
-    pub(super) fn data_plane_ended(&mut self, verdict: &str) {
+    pub(super) fn data_plane_ended(&mut self, exit_reason: &str) {
         for port in self.ports.values_mut() {
             port.lost();
         }
         self.leaving.clear();
         self.all_left();
-        match std::mem::take(&mut self.life.asked) {
+        match std::mem::take(&mut self.lifecycle.restart_requested) {
             true => self.start_again(Instant::now()),
-            false => self.down(verdict, Instant::now()),
+            false => self.down(exit_reason, Instant::now()),
         }
         self.answer();
     }
 
     /// Have the data plane end in order, and another one take over.
     pub(super) fn renew(&mut self) {
-        if self.life.is_up() {
-            self.life.asked = true;
+        if self.lifecycle.is_up() {
+            self.lifecycle.restart_requested = true;
             // What it counted is to last.
-            self.plane.orders.give(Order::Report, None);
-            self.plane.orders.give(Order::Stop, None);
+            self.plane.orders.push(Order::Report, None);
+            self.plane.orders.push(Order::Stop, None);
         }
     }
 
-    fn down(&mut self, verdict: &str, now: Instant) {
-        let trouble = self.life.ended(verdict, now);
+    fn down(&mut self, exit_reason: &str, now: Instant) {
+        let trouble = self.lifecycle.ended(exit_reason, now);
         tracing::error!(network = %self.config.name, "{trouble}");
         self.trouble = Some(trouble);
     }
@@ -79,11 +79,11 @@ impl Network {
         if let Err(error) = self.renew_uplink() {
             return self.down(&format!("its uplink cannot be opened again: {error}"), now);
         }
-        match Plane::start(Duty::Network(&self.config), &self.launch) {
+        match Process::start(Duty::Network(&self.config), &self.launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
         }
-        self.life.started(now);
+        self.lifecycle.started(now);
         self.trouble = None;
         tracing::info!(network = %self.config.name, "data plane started again");
         self.set_up();

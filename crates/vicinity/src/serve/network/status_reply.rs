@@ -11,14 +11,14 @@ use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
 impl Network {
     /// Ask the data plane how it is, unless it has been asked already.
     pub(in crate::serve) fn ask(&mut self, now: Instant) {
-        if self.asked.put(now) {
-            self.plane.orders.give(Order::Report, None);
+        if self.pending.begin(now) {
+            self.plane.orders.push(Order::Report, None);
         }
     }
 
     /// The data plane has answered, or never will.
     pub(in crate::serve) fn answer(&mut self) {
-        self.asked.answered();
+        self.pending.finish();
         self.tell();
     }
 
@@ -26,7 +26,7 @@ impl Network {
     pub(in crate::serve) fn tell(&mut self) {
         let now = Instant::now();
         let name = &self.config.name;
-        let up = self.life.is_up();
+        let up = self.lifecycle.is_up();
         let status = |port: &Port| PortStatus {
             sent_to: self.sent_to(port),
             mirrors: self.mirrored_by(port),
@@ -38,8 +38,8 @@ impl Network {
             network: NetworkStatus {
                 name: name.clone(),
                 up,
-                restarts: self.life.restarts(),
-                reason: self.trouble.clone().or_else(|| self.asked.trouble()),
+                restarts: self.lifecycle.restarts(),
+                reason: self.trouble.clone().or_else(|| self.pending.stale_reason()),
                 uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
@@ -50,7 +50,7 @@ impl Network {
                 worker: self.worker,
             },
         };
-        self.asked.tell(answer);
+        self.pending.reply(answer);
     }
 
     /// The addresses that a port uses and another one, too.

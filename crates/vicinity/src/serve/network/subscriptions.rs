@@ -59,11 +59,11 @@ impl Network {
         let before = self.watches.len();
         self.watches
             .retain(|watch| (watch.port, watch.number) != (port, number));
-        if self.watches.len() < before && self.life.is_up() {
+        if self.watches.len() < before && self.lifecycle.is_up() {
             let capture = number;
             self.plane
                 .orders
-                .give(Order::EndCapture { port, capture }, None);
+                .push(Order::EndCapture { port, capture }, None);
         }
     }
 
@@ -81,7 +81,7 @@ impl Network {
     }
 
     fn order_watch(&mut self, watch: usize) {
-        let Some(watch) = self.watches.get(watch).filter(|_| self.life.is_up()) else {
+        let Some(watch) = self.watches.get(watch).filter(|_| self.lifecycle.is_up()) else {
             return;
         };
         let order = Order::Capture {
@@ -90,7 +90,7 @@ impl Network {
             most: watch.bytes,
         };
         match watch.socket.try_clone() {
-            Ok(socket) => self.plane.orders.give(order, Some(socket)),
+            Ok(socket) => self.plane.orders.push(order, Some(socket)),
             Err(error) => tracing::error!(%error, "a capture does not go on"),
         }
     }

@@ -11,27 +11,30 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::message::Message;
-use super::parts::Parts;
 use super::port::Port;
+use super::resources::NetworkResources;
 use super::{Mirrors, Network};
 use crate::serve::process::deadline::{PATIENCE, sleep_until};
+use crate::serve::process::handle::Process;
 use crate::serve::process::launch::{Duty, Launch};
 use crate::serve::process::lifecycle::Lifecycle;
 use crate::serve::process::pending_request::PendingRequest;
-use crate::serve::process::plane::Plane;
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
 
 impl Network {
     /// Start a data plane, and bring up every configured port.
-    pub(in crate::serve) fn start(parts: Parts, launch: Launch) -> std::io::Result<Self> {
-        let (outlet, inbox) = mpsc::channel(INBOX);
+    pub(in crate::serve) fn start(
+        parts: NetworkResources,
+        launch: Launch,
+    ) -> std::io::Result<Self> {
+        let (sender, inbox) = mpsc::channel(INBOX);
         let mut network = Self {
-            plane: Plane::start(Duty::Network(&parts.config), &launch)?,
+            plane: Process::start(Duty::Network(&parts.config), &launch)?,
             config: parts.config,
             launch,
-            life: Lifecycle::new(Instant::now()),
+            lifecycle: Lifecycle::new(Instant::now()),
             watch: parts.watch,
             ports: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -40,8 +43,8 @@ impl Network {
             mirrors: Mirrors::new(),
             uplink: None,
             inbox,
-            outlet,
-            asked: PendingRequest::new(PATIENCE),
+            sender,
+            pending: PendingRequest::new(PATIENCE),
             worker: WorkerReport::default(),
             trouble: None,
             _folder: parts.folder,
@@ -60,7 +63,7 @@ impl Network {
 
     /// Where to send this network its messages.
     pub(in crate::serve) fn address(&self) -> mpsc::Sender<Message> {
-        self.outlet.clone()
+        self.sender.clone()
     }
 
     /// Serve until told to stop.
@@ -71,8 +74,8 @@ impl Network {
                 event = self.plane.next_event() => match event {
                     Some(event) => self.event(event),
                     None => {
-                        let verdict = self.plane.verdict().await;
-                        self.data_plane_ended(&verdict);
+                        let exit_reason = self.plane.exit_reason().await;
+                        self.data_plane_ended(&exit_reason);
                     }
                 },
                 message = self.inbox.recv() => match message {
@@ -126,13 +129,13 @@ impl Network {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Arrival(port, arrival) => {
-                let up = self.life.is_up();
+            Message::Connected(port, connection) => {
+                let up = self.lifecycle.is_up();
                 match self.ports.get_mut(&port) {
                     Some(port) if up => {
-                        port.arrive(arrival, Instant::now(), &mut self.plane.orders);
+                        port.connected(connection, Instant::now(), &mut self.plane.orders);
                     }
-                    Some(port) => port.turn_away(arrival),
+                    Some(port) => port.reject(connection),
                     None => {}
                 }
             }
@@ -143,8 +146,8 @@ impl Network {
             }
             Message::Ask(asker) => {
                 let now = Instant::now();
-                self.asked.wait(asker, now);
-                match self.life.is_up() {
+                self.pending.add_waiter(asker, now);
+                match self.lifecycle.is_up() {
                     true => self.ask(now),
                     false => self.answer(),
                 }
@@ -161,8 +164,8 @@ impl Network {
 
     fn deadline(&self) -> Option<Instant> {
         let quarantines = self.ports.values().filter_map(Port::deadline);
-        let life = self.life.deadline();
-        quarantines.chain(self.asked.deadline()).chain(life).min()
+        let life = self.lifecycle.deadline();
+        quarantines.chain(self.pending.deadline()).chain(life).min()
     }
 
     fn tick(&mut self) {
@@ -174,7 +177,7 @@ impl Network {
     }
 
     async fn stop(mut self) {
-        if !self.life.is_up() {
+        if !self.lifecycle.is_up() {
             return;
         }
         if !self.plane.stop::<Event>(Order::Stop, PATIENCE).await {

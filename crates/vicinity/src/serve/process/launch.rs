@@ -13,7 +13,7 @@ use switch::control::ControlSocket;
 use tokio::process::{Child, Command};
 
 use crate::config::Network;
-use crate::processes::start::itself;
+use crate::processes::start::command;
 use crate::processes::start::{
     DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
 };
@@ -64,7 +64,7 @@ pub(in crate::serve) enum Ending {
 /// standard input. They log on our standard error, as `log` (options of the command line) says.
 pub(in crate::serve) fn processes(log: Vec<String>) -> Launch {
     Launch::by(move |duty, control| {
-        let mut command = Command::from(itself(control));
+        let mut command = Command::from(command(control));
         command
             .args(&log)
             .args(duty.arguments())
@@ -125,7 +125,7 @@ fn below(runtime_dir: &Path, command: &str) -> Vec<OsString> {
 impl Ending {
     /// Wait for the end and say how it came. One that the kernel does not let go is left behind: what it
     /// was given is its own for ever, and whoever is started next has descriptors of its own.
-    pub(in crate::serve) async fn verdict(self) -> String {
+    pub(in crate::serve) async fn exit_reason(self) -> String {
         match self {
             Self::Process(mut child) => {
                 if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {

@@ -12,7 +12,7 @@ use super::backoff::Backoff;
 
 /// A data plane is asked how it is at least so often. It bounds what the totals miss when a data
 /// plane dies, and how long one that hangs is left alone.
-const LOOK: Duration = Duration::from_secs(15);
+const HEALTH_CHECK_PERIOD: Duration = Duration::from_secs(15);
 
 /// What is known of a data plane's lives.
 #[derive(Debug)]
@@ -21,15 +21,15 @@ pub(in crate::serve) struct Lifecycle {
     state: State,
     restarts: u64,
     /// The data plane did not answer and was killed for it.
-    silent: bool,
+    unresponsive: bool,
     /// The data plane was told to end, so that another one takes over.
-    pub(in crate::serve) asked: bool,
+    pub(in crate::serve) restart_requested: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Runs; is to be asked at this time.
-    Up { look: Instant },
+    Up { health_check: Instant },
     /// Is to be started at this time.
     Down { start: Instant },
 }
@@ -40,7 +40,7 @@ pub(in crate::serve) enum Due {
     /// Nothing.
     Nothing,
     /// Ask it how it is.
-    Look,
+    HealthCheck,
     /// Start it again.
     Start,
 }
@@ -50,10 +50,12 @@ impl Lifecycle {
     pub(in crate::serve) fn new(now: Instant) -> Self {
         Self {
             backoff: Backoff::new(now),
-            state: State::Up { look: now + LOOK },
+            state: State::Up {
+                health_check: now + HEALTH_CHECK_PERIOD,
+            },
             restarts: 0,
-            silent: false,
-            asked: false,
+            unresponsive: false,
+            restart_requested: false,
         }
     }
 
@@ -69,16 +71,18 @@ impl Lifecycle {
     /// When [`due`](Self::due) is wanted.
     pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Up { look: at } | State::Down { start: at } => Some(at),
+            State::Up { health_check: at } | State::Down { start: at } => Some(at),
         }
     }
 
     /// Time has passed.
     pub(in crate::serve) fn due(&mut self, now: Instant) -> Due {
         match self.state {
-            State::Up { look } if look <= now => {
-                self.state = State::Up { look: now + LOOK };
-                Due::Look
+            State::Up { health_check } if health_check <= now => {
+                self.state = State::Up {
+                    health_check: now + HEALTH_CHECK_PERIOD,
+                };
+                Due::HealthCheck
             }
             State::Down { start } if start <= now => Due::Start,
             _ => Due::Nothing,
@@ -86,13 +90,13 @@ impl Lifecycle {
     }
 
     /// The data plane did not answer and is killed for it.
-    pub(in crate::serve) fn silenced(&mut self) {
-        self.silent = true;
+    pub(in crate::serve) fn killed_as_unresponsive(&mut self) {
+        self.unresponsive = true;
     }
 
     /// The data plane ended, or could not be started, so; returns what to tell of it.
-    pub(in crate::serve) fn ended(&mut self, verdict: &str, now: Instant) -> String {
-        let silent = match std::mem::take(&mut self.silent) {
+    pub(in crate::serve) fn ended(&mut self, exit_reason: &str, now: Instant) -> String {
+        let unresponsive = match std::mem::take(&mut self.unresponsive) {
             true => "it did not answer in time; ",
             false => "",
         };
@@ -105,13 +109,15 @@ impl Lifecycle {
             ),
             false => "it is started again".to_owned(),
         };
-        format!("the data plane ended: {silent}{verdict}; {again}")
+        format!("the data plane ended: {unresponsive}{exit_reason}; {again}")
     }
 
     /// It was started again.
     pub(in crate::serve) fn started(&mut self, now: Instant) {
         self.backoff.started(now);
-        self.state = State::Up { look: now + LOOK };
+        self.state = State::Up {
+            health_check: now + HEALTH_CHECK_PERIOD,
+        };
         self.restarts += 1;
     }
 }

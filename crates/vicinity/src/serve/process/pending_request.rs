@@ -14,7 +14,7 @@ const WAIT: Duration = Duration::from_millis(600);
 /// How a process is, asked by any number.
 #[derive(Debug)]
 pub(in crate::serve) struct PendingRequest<A> {
-    askers: Vec<oneshot::Sender<A>>,
+    waiters: Vec<oneshot::Sender<A>>,
     /// Until when the askers wait.
     wait: Option<Instant>,
     /// Until when the process may take, while it is asked.
@@ -26,7 +26,7 @@ impl<A: Clone> PendingRequest<A> {
     /// To a process that answers within so long.
     pub(in crate::serve) fn new(patience: Duration) -> Self {
         Self {
-            askers: Vec::new(),
+            waiters: Vec::new(),
             wait: None,
             by: None,
             patience,
@@ -35,15 +35,15 @@ impl<A: Clone> PendingRequest<A> {
 
     /// Somebody waits for the next answer. A process that was asked before and has not answered has had a
     /// part of that time.
-    pub(in crate::serve) fn wait(&mut self, asker: oneshot::Sender<A>, now: Instant) {
-        self.askers.push(asker);
+    pub(in crate::serve) fn add_waiter(&mut self, waiter: oneshot::Sender<A>, now: Instant) {
+        self.waiters.push(waiter);
         let since = self.by.and_then(|by| by.checked_sub(self.patience));
         let until = (since.unwrap_or(now) + WAIT).max(now);
         self.wait.get_or_insert(until);
     }
 
     /// Whether the process is to be asked: it has not been already.
-    pub(in crate::serve) fn put(&mut self, now: Instant) -> bool {
+    pub(in crate::serve) fn begin(&mut self, now: Instant) -> bool {
         let new = self.by.is_none();
         self.by.get_or_insert(now + self.patience);
         new
@@ -65,7 +65,7 @@ impl<A: Clone> PendingRequest<A> {
     }
 
     /// Why what is told now may be old: the process has not answered.
-    pub(in crate::serve) fn trouble(&self) -> Option<String> {
+    pub(in crate::serve) fn stale_reason(&self) -> Option<String> {
         self.by.is_some().then(|| {
             format!(
                 "it has not answered yet, and is ended if it does not within {} s; these are the figures \
@@ -76,19 +76,19 @@ impl<A: Clone> PendingRequest<A> {
     }
 
     /// The process has answered, or never will.
-    pub(in crate::serve) fn answered(&mut self) {
+    pub(in crate::serve) fn finish(&mut self) {
         self.by = None;
     }
 
     /// Tell those who ask.
-    pub(in crate::serve) fn tell(&mut self, answer: A) {
+    pub(in crate::serve) fn reply(&mut self, answer: A) {
         self.wait = None;
-        let Some(last) = self.askers.pop() else {
+        let Some(last) = self.waiters.pop() else {
             return;
         };
         // An asker that is gone needs no answer.
-        for asker in self.askers.drain(..) {
-            drop(asker.send(answer.clone()));
+        for waiter in self.waiters.drain(..) {
+            drop(waiter.send(answer.clone()));
         }
         drop(last.send(answer));
     }
@@ -102,17 +102,17 @@ mod tests {
     fn askers_are_told_soon_and_the_process_has_its_time() {
         let now = Instant::now();
         let mut question = PendingRequest::new(Duration::from_secs(5));
-        let (asker, mut answer) = oneshot::channel();
-        question.wait(asker, now);
-        assert!(question.put(now) && !question.put(now));
+        let (waiter, mut answer) = oneshot::channel();
+        question.add_waiter(waiter, now);
+        assert!(question.begin(now) && !question.begin(now));
         assert_eq!(question.deadline(), Some(now + WAIT));
         assert!(!question.is_late(now) && question.is_late(now + WAIT));
-        assert!(question.trouble().is_some());
-        question.tell("old");
+        assert!(question.stale_reason().is_some());
+        question.reply("old");
         assert_eq!(answer.try_recv(), Ok("old"));
         // It is still asked, and those who come later need not wait.
-        let (asker, _answer) = oneshot::channel();
-        question.wait(asker, now + 2 * WAIT);
+        let (waiter, _answer) = oneshot::channel();
+        question.add_waiter(waiter, now + 2 * WAIT);
         assert!(question.is_late(now + 2 * WAIT));
         let by = now + Duration::from_secs(5);
         assert_eq!(question.deadline(), Some(by));
@@ -124,12 +124,12 @@ mod tests {
     fn an_answer_in_time_ends_both_waits() {
         let now = Instant::now();
         let mut question = PendingRequest::new(Duration::from_secs(5));
-        let (asker, mut answer) = oneshot::channel();
-        question.wait(asker, now);
-        question.put(now);
-        question.answered();
-        question.tell("new");
+        let (waiter, mut answer) = oneshot::channel();
+        question.add_waiter(waiter, now);
+        question.begin(now);
+        question.finish();
+        question.reply("new");
         assert_eq!(answer.try_recv(), Ok("new"));
-        assert_eq!((question.deadline(), question.trouble()), (None, None));
+        assert_eq!((question.deadline(), question.stale_reason()), (None, None));
     }
 }

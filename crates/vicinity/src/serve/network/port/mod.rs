@@ -1,6 +1,6 @@
 //! One port: who is connected, who waits, who is kept out, and what was counted.
 
-mod arrival;
+mod admission;
 mod settings;
 mod status;
 
@@ -18,9 +18,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use vhost::raw::Foreign;
 
-use super::quarantine::Conduct;
-use crate::serve::connections::Arrival;
-use crate::serve::process::plane::Orders;
+use super::quarantine::ConnectionHistory;
+use crate::serve::connections::Connection;
+use crate::serve::process::handle::Orders;
 use crate::serve::runtime_dir::SocketFile;
 pub(in crate::serve) use settings::Settings;
 
@@ -48,14 +48,14 @@ pub(in crate::serve) enum Way {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Serving {
-    Nobody,
+enum Service {
+    Idle,
     /// Attached to the data plane.
-    Somebody {
+    Attached {
         running: bool,
     },
     /// Nobody, and nobody is let in.
-    Quarantine {
+    Quarantined {
         until: Instant,
     },
 }
@@ -67,14 +67,14 @@ pub(in crate::serve) struct Port {
     pub(in crate::serve) name: String,
     pub(in crate::serve) way: Way,
     settings: Settings,
-    serving: Serving,
+    service: Service,
     /// When a stranger was last told of in the log.
-    told: Option<Instant>,
+    last_warning: Option<Instant>,
     /// A second front-end, let in when the first is gone. More of them wait in the kernel.
-    waiting: Option<Arrival>,
+    waiting: Option<Connection>,
     /// Client mode: dropped when the front-end may be dialed again.
     redial: Option<oneshot::Sender<()>>,
-    conduct: Conduct,
+    history: ConnectionHistory,
     reason: Option<String>,
     connections: u64,
     quarantines: u64,
@@ -95,11 +95,11 @@ impl Port {
             name: name.to_owned(),
             way,
             settings,
-            serving: Serving::Nobody,
-            told: None,
+            service: Service::Idle,
+            last_warning: None,
             waiting: None,
             redial: None,
-            conduct: Conduct::default(),
+            history: ConnectionHistory::default(),
             reason: None,
             connections: 0,
             quarantines: 0,
@@ -113,7 +113,7 @@ impl Port {
 
     /// The task that brings this port's connections, and the file of the socket it listens
     /// on: both end with the port.
-    pub(in crate::serve) fn fed_by(&mut self, task: AbortHandle, file: Option<SocketFile>) {
+    pub(in crate::serve) fn set_source(&mut self, task: AbortHandle, file: Option<SocketFile>) {
         self.task = Some(task);
         self.file = file;
     }
@@ -150,19 +150,19 @@ impl Port {
     fn give_rules(&self, rules: Rules, orders: &mut Orders) {
         let rules = Box::new(rules);
         let port = self.id;
-        orders.give(Order::SetRules { port, rules }, None);
+        orders.push(Order::SetRules { port, rules }, None);
     }
 
     fn pin(&self, orders: &mut Orders) {
         let port = self.id;
         for (mac, vlan) in self.pins() {
-            orders.give(Order::SetResidency { mac, vlan, port }, None);
+            orders.push(Order::SetResidency { mac, vlan, port }, None);
         }
     }
 
     fn unpin(&self, orders: &mut Orders) {
         for (mac, vlan) in self.pins() {
-            orders.give(Order::ClearResidency { mac, vlan }, None);
+            orders.push(Order::ClearResidency { mac, vlan }, None);
         }
     }
 
@@ -176,17 +176,17 @@ impl Port {
 
     /// Nobody is served, kept out or waiting, so the port can be forgotten.
     pub(in crate::serve) fn idle(&self) -> bool {
-        self.serving == Serving::Nobody
+        self.service == Service::Idle
     }
 
     pub(in crate::serve) fn attached(&self) -> bool {
-        matches!(self.serving, Serving::Somebody { .. })
+        matches!(self.service, Service::Attached { .. })
     }
 
     /// When this port wants [`Self::tick`].
     pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
-        match self.serving {
-            Serving::Quarantine { until } => Some(until),
+        match self.service {
+            Service::Quarantined { until } => Some(until),
             _ => None,
         }
     }
@@ -222,10 +222,10 @@ impl Port {
             way,
         };
         for queue in queues {
-            orders.give(order, Some(queue));
+            orders.push(order, Some(queue));
             order = Order::AddUplinkQueue { port: self.id };
         }
-        self.serving = Serving::Somebody { running: true };
+        self.service = Service::Attached { running: true };
         self.connections += 1;
     }
 
@@ -233,16 +233,16 @@ impl Port {
     pub(in crate::serve) fn running(&mut self) {
         if self.attached() {
             // Once a connection: a guest may start its driver hundreds of times a second.
-            if self.serving == (Serving::Somebody { running: false }) {
+            if self.service == (Service::Attached { running: false }) {
                 tracing::info!(port = %self.name, "guest's driver is running");
             }
-            self.serving = Serving::Somebody { running: true };
+            self.service = Service::Attached { running: true };
         }
     }
 
     /// The data plane's figures.
     pub(in crate::serve) fn reported(&mut self, report: PortReport) {
-        if let Serving::Somebody { running } = &mut self.serving {
+        if let Service::Attached { running } = &mut self.service {
             *running = report.running || matches!(self.way, Way::Uplink(_));
             match (self.report.storm, report.storm) {
                 (false, true) => tracing::warn!(port = %self.name, "{STORM}"),
@@ -268,7 +268,7 @@ impl Port {
         self.totals = self.totals.plus(counters);
         self.report = PortReport::default();
         self.stream = None;
-        self.serving = Serving::Nobody;
+        self.service = Service::Idle;
         match reason {
             Reason::Asked => self.reason = None,
             Reason::Gone => {
@@ -294,7 +294,7 @@ impl Port {
         self.totals = self.totals.plus(&self.report.counters);
         self.report = PortReport::default();
         if self.attached() {
-            self.serving = Serving::Nobody;
+            self.service = Service::Idle;
         }
         self.waiting = None;
     }
@@ -311,7 +311,7 @@ impl Port {
     pub(in crate::serve) fn tick(&mut self, now: Instant, orders: &mut Orders) {
         if self.deadline().is_some_and(|until| until <= now) {
             tracing::info!(port = %self.name, "quarantine is over");
-            self.serving = Serving::Nobody;
+            self.service = Service::Idle;
             self.open(now, orders);
         }
     }
@@ -319,16 +319,16 @@ impl Port {
     /// Let the next front-end in.
     fn open(&mut self, now: Instant, orders: &mut Orders) {
         self.redial = None;
-        if let Some(arrival) = self.waiting.take() {
-            self.admit(arrival, now, orders);
+        if let Some(connection) = self.waiting.take() {
+            self.admit(connection, now, orders);
         }
     }
 
     fn quarantine(&mut self, reason: String, now: Instant) {
-        let until = self.conduct.punish(now);
+        let until = self.history.quarantine(now);
         let seconds = until.duration_since(now).as_secs();
         tracing::warn!(port = %self.name, reason, seconds, "port in quarantine");
-        self.serving = Serving::Quarantine { until };
+        self.service = Service::Quarantined { until };
         self.waiting = None;
         self.quarantines += 1;
         self.reason = Some(reason);

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Port, STORM, Serving, Way};
+use super::{Port, STORM, Service, Way};
 use crate::config::Mode;
 use crate::status::{Kind, PortStatus, State};
 
@@ -10,14 +10,14 @@ impl Port {
     /// How it is at this time.
     pub(in crate::serve) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
         let uplink = matches!(self.way, Way::Uplink(_));
-        let state = match self.serving {
+        let state = match self.service {
             _ if !up => State::Down,
-            Serving::Nobody if uplink => State::Down,
-            Serving::Nobody => State::Waiting,
-            Serving::Somebody { running: false } => State::Connected,
-            Serving::Somebody { running: true } if self.report.logging => State::Migrating,
-            Serving::Somebody { running: true } => State::Running,
-            Serving::Quarantine { .. } => State::Quarantined,
+            Service::Idle if uplink => State::Down,
+            Service::Idle => State::Waiting,
+            Service::Attached { running: false } => State::Connected,
+            Service::Attached { running: true } if self.report.logging => State::Migrating,
+            Service::Attached { running: true } => State::Running,
+            Service::Quarantined { .. } => State::Quarantined,
         };
         let (mode, socket) = match &self.way {
             Way::Server { socket } => (Some(Mode::Server), Some(socket)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use switch::control::Drops;
 use switch::guard::VlanRules;
 
-use super::arrival::REDIAL_STRANGER;
+use super::admission::REDIAL_STRANGER;
 use super::*;
 use crate::config::Owner;
 use crate::serve::network::quarantine::CONNECTS;
@@ -33,7 +33,7 @@ fn client() -> Port {
 }
 
 /// A connection, its front-end's end, and what tells that the next one is welcome.
-fn arrival() -> (Arrival, UnixStream, oneshot::Receiver<()>) {
+fn connection() -> (Connection, UnixStream, oneshot::Receiver<()>) {
     let (stream, front_end) = UnixStream::pair().unwrap();
     for end in [&stream, &front_end] {
         end.set_nonblocking(true).unwrap();
@@ -41,7 +41,7 @@ fn arrival() -> (Arrival, UnixStream, oneshot::Receiver<()>) {
     let stream = Foreign::from(OwnedFd::from(stream));
     let (next, welcome) = oneshot::channel();
     let peer = Peer::default();
-    (Arrival { stream, peer, next }, front_end, welcome)
+    (Connection { stream, peer, next }, front_end, welcome)
 }
 
 fn closed(mut front_end: &UnixStream) -> bool {
@@ -71,7 +71,7 @@ fn gone(port: &mut Port, now: Instant, orders: &mut Orders) {
 async fn a_front_end_is_attached_and_its_states_shown() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     assert_eq!(state(&port, now), State::Waiting);
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     assert_eq!(orders.take(), [attach()]);
     assert_eq!(state(&port, now), State::Connected);
     port.running();
@@ -88,11 +88,11 @@ fn state_of_down_network(port: &Port, now: Instant) -> State {
 #[tokio::test]
 async fn a_second_front_end_waits_for_its_turn() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
-    let (first, _a, mut next) = arrival();
-    port.arrive(first, now, &mut orders);
+    let (first, _a, mut next) = connection();
+    port.connected(first, now, &mut orders);
     assert!(welcome(&mut next), "a second one may come");
-    let (second, _b, mut next) = arrival();
-    port.arrive(second, now, &mut orders);
+    let (second, _b, mut next) = connection();
+    port.connected(second, now, &mut orders);
     assert_eq!(orders.take(), [attach()], "only the first is attached");
     assert!(!welcome(&mut next), "a third one waits in the kernel");
     gone(&mut port, now, &mut orders);
@@ -103,15 +103,15 @@ async fn a_second_front_end_waits_for_its_turn() {
 #[tokio::test]
 async fn a_fault_keeps_the_port_out_for_a_while() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
-    port.arrive(arrival().0, now, &mut orders);
-    let (waiting, waiting_end, _next) = arrival();
-    port.arrive(waiting, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
+    let (waiting, waiting_end, _next) = connection();
+    port.connected(waiting, now, &mut orders);
     orders.take();
     let fault = Reason::Fault("descriptor loop".into());
     port.detached(fault, &Counters::default(), now, &mut orders);
     assert!(closed(&waiting_end), "the one that waited is sent away");
-    let (late, late_end, mut next) = arrival();
-    port.arrive(late, now, &mut orders);
+    let (late, late_end, mut next) = connection();
+    port.connected(late, now, &mut orders);
     assert!(closed(&late_end), "and so is the next one");
     assert!(welcome(&mut next), "but it may try again");
     assert_eq!(orders.take(), []);
@@ -128,7 +128,7 @@ async fn a_fault_keeps_the_port_out_for_a_while() {
     assert_eq!(port.deadline(), Some(end));
     port.tick(end, &mut orders);
     assert_eq!(state(&port, end), State::Waiting);
-    port.arrive(arrival().0, end, &mut orders);
+    port.connected(connection().0, end, &mut orders);
     assert_eq!(orders.take(), [attach()]);
 }
 
@@ -136,11 +136,11 @@ async fn a_fault_keeps_the_port_out_for_a_while() {
 async fn a_front_end_that_connects_all_the_time_is_kept_out() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     for _ in 0..CONNECTS {
-        port.arrive(arrival().0, now, &mut orders);
+        port.connected(connection().0, now, &mut orders);
         gone(&mut port, now, &mut orders);
     }
     assert_eq!(orders.take().len(), CONNECTS);
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     assert_eq!(orders.take(), []);
     let status = port.status("lan", true, now);
     assert_eq!(status.state, State::Quarantined);
@@ -150,7 +150,7 @@ async fn a_front_end_that_connects_all_the_time_is_kept_out() {
 #[tokio::test]
 async fn the_hosts_trouble_is_not_blamed_on_the_guest() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     let trouble = Reason::Host("out of descriptors".into());
     port.detached(trouble, &Counters::default(), now, &mut orders);
     let reason = port.status("lan", true, now).reason.unwrap();
@@ -169,10 +169,10 @@ async fn counters_survive_reconnects() {
         ..Counters::default()
     };
     for frames in [5, 7] {
-        port.arrive(arrival().0, now, &mut orders);
+        port.connected(connection().0, now, &mut orders);
         port.detached(Reason::Gone, &counters(frames), now, &mut orders);
     }
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     port.reported(PortReport {
         port: 3,
         running: true,
@@ -199,8 +199,8 @@ async fn counters_survive_reconnects() {
 #[tokio::test]
 async fn a_client_port_is_dialed_again_when_its_front_end_is_gone() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
-    let (first, _a, mut next) = arrival();
-    port.arrive(first, now, &mut orders);
+    let (first, _a, mut next) = connection();
+    port.connected(first, now, &mut orders);
     assert!(!welcome(&mut next), "not while it is served");
     gone(&mut port, now, &mut orders);
     assert!(welcome(&mut next));
@@ -209,8 +209,8 @@ async fn a_client_port_is_dialed_again_when_its_front_end_is_gone() {
 #[tokio::test]
 async fn a_client_port_is_not_dialed_in_quarantine() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
-    let (first, _a, mut next) = arrival();
-    port.arrive(first, now, &mut orders);
+    let (first, _a, mut next) = connection();
+    port.connected(first, now, &mut orders);
     let fault = Reason::Fault("bad ring".into());
     port.detached(fault, &Counters::default(), now, &mut orders);
     assert!(!welcome(&mut next));
@@ -226,23 +226,23 @@ async fn why_nobody_is_reached_is_shown_until_somebody_is() {
         port.status("lan", true, now).reason.as_deref(),
         Some("no QEMU")
     );
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     assert_eq!(port.status("lan", true, now).reason, None);
 }
 
 #[tokio::test]
 async fn nobody_is_dialed_while_the_network_is_down() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
-    let (first, _a, mut next) = arrival();
-    port.arrive(first, now, &mut orders);
+    let (first, _a, mut next) = connection();
+    port.connected(first, now, &mut orders);
     port.lost();
     assert!(!welcome(&mut next), "not before there is a data plane");
     assert_eq!(state_of_down_network(&port, now), State::Down);
     port.reopen(&mut orders);
     assert!(welcome(&mut next));
     port.lost();
-    let (late, late_end, mut next) = arrival();
-    port.turn_away(late);
+    let (late, late_end, mut next) = connection();
+    port.reject(late);
     assert!(closed(&late_end));
     assert!(!welcome(&mut next));
     port.reopen(&mut orders);
@@ -252,8 +252,8 @@ async fn nobody_is_dialed_while_the_network_is_down() {
 #[tokio::test]
 async fn a_front_end_that_connects_to_us_tries_again_by_itself() {
     let mut port = server();
-    let (late, late_end, mut next) = arrival();
-    port.turn_away(late);
+    let (late, late_end, mut next) = connection();
+    port.reject(late);
     assert!(closed(&late_end));
     assert!(welcome(&mut next));
 }
@@ -265,8 +265,8 @@ async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_addre
     port.settings.mac = Some(mac);
     port.settings.rules.vlan = Some(VlanRules::access(10));
     let rules = Box::new(port.settings.rules.clone());
-    let (first, _a, mut next) = arrival();
-    port.arrive(first, now, &mut orders);
+    let (first, _a, mut next) = connection();
+    port.connected(first, now, &mut orders);
     let fault = Reason::Fault("bad ring".into());
     port.detached(fault, &Counters::default(), now, &mut orders);
     orders.take();
@@ -286,8 +286,8 @@ async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_addre
 #[tokio::test]
 async fn a_storm_is_said_as_long_as_it_lasts() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
-    let (first, _a, _next) = arrival();
-    port.arrive(first, now, &mut orders);
+    let (first, _a, _next) = connection();
+    port.connected(first, now, &mut orders);
     port.running();
     let report = |storm| PortReport {
         running: true,
@@ -316,24 +316,24 @@ fn owned(mut port: Port) -> Port {
 async fn a_stranger_is_turned_away_and_counts_for_nothing() {
     let (mut port, mut orders, now) = (owned(server()), Orders::default(), Instant::now());
     for _ in 0..2 * CONNECTS {
-        let (stranger, end, mut next) = arrival();
-        port.arrive(stranger, now, &mut orders);
+        let (stranger, end, mut next) = connection();
+        port.connected(stranger, now, &mut orders);
         assert!(closed(&end) && welcome(&mut next));
     }
     assert_eq!(orders.take(), []);
     assert_eq!(state(&port, now), State::Waiting, "no quarantine");
     // The owner comes: of default rights here, for a label cannot be had in every test.
     port.settings.owner = Owner::default();
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     assert_eq!(orders.take(), [attach()]);
-    let (waits, waiting_end, _next) = arrival();
-    port.arrive(waits, now, &mut orders);
+    let (waits, waiting_end, _next) = connection();
+    port.connected(waits, now, &mut orders);
     // Neither a stranger nor one more takes the place of the one that waits.
     let mut port = owned(port);
-    port.arrive(arrival().0, now, &mut orders);
+    port.connected(connection().0, now, &mut orders);
     port.settings.owner = Owner::default();
-    let (third, third_end, _next) = arrival();
-    port.arrive(third, now, &mut orders);
+    let (third, third_end, _next) = connection();
+    port.connected(third, now, &mut orders);
     assert!(closed(&third_end) && !closed(&waiting_end));
     gone(&mut port, now, &mut orders);
     assert_eq!(orders.take(), [attach()]);
@@ -343,8 +343,8 @@ async fn a_stranger_is_turned_away_and_counts_for_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_socket_on_which_a_stranger_listens_is_dialed_again_after_a_while() {
     let (mut port, mut orders, now) = (owned(client()), Orders::default(), Instant::now());
-    let (stranger, end, mut next) = arrival();
-    port.arrive(stranger, now, &mut orders);
+    let (stranger, end, mut next) = connection();
+    port.connected(stranger, now, &mut orders);
     assert!(closed(&end) && !welcome(&mut next));
     let reason = port.status("lan", true, now).reason.unwrap();
     assert!(reason.contains("not the owner listens"), "{reason}");

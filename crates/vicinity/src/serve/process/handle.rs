@@ -34,7 +34,7 @@ impl<O> Default for Orders<O> {
 }
 
 impl<O: Serialize> Orders<O> {
-    pub(in crate::serve) fn give(&mut self, order: O, fd: Option<OwnedFd>) {
+    pub(in crate::serve) fn push(&mut self, order: O, fd: Option<OwnedFd>) {
         self.0.push_back((order, fd.map(Foreign::from)));
     }
 
@@ -58,7 +58,7 @@ impl<O: Serialize> Orders<O> {
 
 /// A running data plane, which takes orders `O`.
 #[derive(Debug)]
-pub(in crate::serve) struct Plane<O = Order> {
+pub(in crate::serve) struct Process<O = Order> {
     socket: ControlSocket,
     /// The same socket once more: tells when it can be used.
     ready: UnixStream,
@@ -69,7 +69,7 @@ pub(in crate::serve) struct Plane<O = Order> {
     killed: Option<Instant>,
 }
 
-impl<O: Serialize> Plane<O> {
+impl<O: Serialize> Process<O> {
     /// Start a process for a duty.
     pub(in crate::serve) fn start(duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
@@ -140,10 +140,10 @@ impl<O: Serialize> Plane<O> {
     /// Why the data plane ended, after [`Self::next_event`] returned `None`. Nothing of it is
     /// left when this returns, unless it says so: a process that the kernel does not let go still has
     /// its descriptors.
-    pub(in crate::serve) async fn verdict(&mut self) -> String {
+    pub(in crate::serve) async fn exit_reason(&mut self) -> String {
         match self.ending.take() {
             None => "ended".to_owned(),
-            Some(ending) => ending.verdict().await,
+            Some(ending) => ending.exit_reason().await,
         }
     }
 
@@ -154,10 +154,10 @@ impl<O: Serialize> Plane<O> {
         order: O,
         limit: Duration,
     ) -> bool {
-        self.orders.give(order, None);
+        self.orders.push(order, None);
         let ended = async {
             while self.next_event::<E>().await.is_some() {}
-            self.verdict().await
+            self.exit_reason().await
         };
         tokio::time::timeout(limit, ended).await.is_ok()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::place;
+use super::key_path;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub(crate) enum ConfigError {
     },
     /// The text is wrong.
     #[error("{0}")]
-    Invalid(Box<Complaint>),
+    Invalid(Box<Diagnostic>),
 }
 
 /// What is wrong, at which bytes of the text.
@@ -52,7 +52,7 @@ impl Mistake {
 
 /// A mistake with its place, ready to be printed.
 #[derive(Debug)]
-pub(crate) struct Complaint {
+pub(crate) struct Diagnostic {
     origin: String,
     line: usize,
     column: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Complaint {
 }
 
 /// Find the place of a mistake in the text.
-pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Complaint {
+pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Diagnostic {
     let start = mistake.at.start.min(text.len());
     let before = text.get(..start).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -75,12 +75,12 @@ pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Complaint 
     let column = chars(before.get(line_start..).unwrap_or_default()) + 1;
     let marked = chars(text.get(mistake.at.clone()).unwrap_or_default());
     let room = (chars(source) + 1).saturating_sub(column);
-    Complaint {
+    Diagnostic {
         origin: origin.to_owned(),
         line: line_number(text, start),
         column,
         width: marked.min(room).max(1),
-        key: place::key_at(text, start),
+        key: key_path::key_at(text, start),
         source: source.to_owned(),
         message: mistake.message.clone(),
         help: mistake.help.clone(),
@@ -97,7 +97,7 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             origin,

@@ -7,10 +7,10 @@ use switch::control::Order;
 use tokio::time::Instant;
 use vhost::raw::Foreign;
 
-use super::{Port, Serving, Way};
-use crate::serve::connections::Arrival;
+use super::{Port, Service, Way};
+use crate::serve::connections::Connection;
 use crate::serve::network::quarantine::{CONNECTS, CONNECTS_WITHIN};
-use crate::serve::process::plane::Orders;
+use crate::serve::process::handle::Orders;
 
 /// Between two lines of the log on strangers at a port.
 const STRANGERS: Duration = Duration::from_secs(10);
@@ -20,37 +20,42 @@ pub(super) const REDIAL_STRANGER: Duration = Duration::from_secs(1);
 
 impl Port {
     /// A front-end is connected.
-    pub(in crate::serve) fn arrive(&mut self, arrival: Arrival, now: Instant, orders: &mut Orders) {
-        if let Err(why) = arrival.peer.check(&self.settings.owner) {
+    pub(in crate::serve) fn connected(
+        &mut self,
+        connection: Connection,
+        now: Instant,
+        orders: &mut Orders,
+    ) {
+        if let Err(why) = connection.peer.check(&self.settings.owner) {
             // Nothing of it counts: it is not the owner's conduct.
-            return self.turn_away_stranger(arrival, &why, now);
+            return self.reject_stranger(connection, &why, now);
         }
-        match self.serving {
-            Serving::Nobody => self.admit(arrival, now, orders),
+        match self.service {
+            Service::Idle => self.admit(connection, now, orders),
             // Who waits already stays.
-            Serving::Somebody { .. } if self.waiting.is_some() => {
+            Service::Attached { .. } if self.waiting.is_some() => {
                 tracing::debug!(port = %self.name, "two front-ends already: turned away");
             }
-            Serving::Somebody { .. } => {
+            Service::Attached { .. } => {
                 tracing::warn!(
                     port = %self.name,
                     "another front-end waits for this port: it is let in when the first \
                      disconnects. Do two VMs use the same socket?"
                 );
-                self.waiting = Some(arrival);
+                self.waiting = Some(connection);
             }
-            Serving::Quarantine { .. } => {
+            Service::Quarantined { .. } => {
                 tracing::debug!(port = %self.name, "in quarantine: front-end turned away");
             }
         }
     }
 
-    fn turn_away_stranger(&mut self, arrival: Arrival, why: &str, now: Instant) {
+    fn reject_stranger(&mut self, connection: Connection, why: &str, now: Instant) {
         if self
-            .told
-            .is_none_or(|told| now.duration_since(told) >= STRANGERS)
+            .last_warning
+            .is_none_or(|last_warning| now.duration_since(last_warning) >= STRANGERS)
         {
-            self.told = Some(now);
+            self.last_warning = Some(now);
             tracing::warn!(
                 port = %self.name,
                 "a process that is not this port's owner was turned away: {why}. Is `owner` right?"
@@ -59,7 +64,7 @@ impl Port {
         if matches!(self.way, Way::Client { .. }) {
             self.reason = Some(format!("a process that is not the owner listens: {why}"));
             // It is dialed again, for its owner may listen there by then.
-            let next = arrival.next;
+            let next = connection.next;
             tokio::spawn(async move {
                 tokio::time::sleep(REDIAL_STRANGER).await;
                 drop(next);
@@ -67,12 +72,12 @@ impl Port {
         }
     }
 
-    pub(super) fn admit(&mut self, arrival: Arrival, now: Instant, orders: &mut Orders) {
-        let Arrival { stream, next, .. } = arrival;
+    pub(super) fn admit(&mut self, connection: Connection, now: Instant, orders: &mut Orders) {
+        let Connection { stream, next, .. } = connection;
         if matches!(self.way, Way::Client { .. }) {
             self.redial = Some(next);
         }
-        if !self.conduct.connects(now) {
+        if !self.history.record(now) {
             let within = CONNECTS_WITHIN.as_secs();
             let reason =
                 format!("the front-end connects too often: over {CONNECTS} times in {within} s");
@@ -85,8 +90,8 @@ impl Port {
         };
         let same = stream.as_fd().try_clone_to_owned();
         self.stream = same.map(Foreign::from).ok();
-        orders.give(order, Some(stream.into_inner()));
-        self.serving = Serving::Somebody { running: false };
+        orders.push(order, Some(stream.into_inner()));
+        self.service = Service::Attached { running: false };
         self.connections += 1;
         self.reason = None;
         tracing::info!(port = %self.name, "front-end connected");
@@ -94,10 +99,10 @@ impl Port {
 
     /// Nobody can be let in now: the network is down. A front-end that connects to us tries again
     /// by itself; one that we connect to is dialed when the port is opened.
-    pub(in crate::serve) fn turn_away(&mut self, arrival: Arrival) {
+    pub(in crate::serve) fn reject(&mut self, connection: Connection) {
         tracing::debug!(port = %self.name, "network down: front-end turned away");
         if matches!(self.way, Way::Client { .. }) {
-            self.redial = Some(arrival.next);
+            self.redial = Some(connection.next);
         }
     }
 }

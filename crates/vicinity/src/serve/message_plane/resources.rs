@@ -15,7 +15,7 @@ use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, Sock
 
 /// Why the message plane cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DoorsError {
+pub(crate) enum ResourcesError {
     /// A folder or socket.
     #[error(transparent)]
     RuntimeDir(#[from] RuntimeDirError),
@@ -34,7 +34,7 @@ pub(crate) enum DoorsError {
 
 /// What the message plane needs from the system.
 #[derive(Debug)]
-pub(in crate::serve) struct Doors {
+pub(in crate::serve) struct PlaneResources {
     pub(super) parts: Resources,
     /// The members' sockets, each with its owner.
     pub(super) listeners: Vec<(UnixListener, Owner)>,
@@ -49,17 +49,17 @@ pub(in crate::serve) struct Doors {
     _folder: Folder,
 }
 
-impl Doors {
+impl PlaneResources {
     pub(in crate::serve) fn take(
         runtime_dir: &Path,
         members: Vec<(Member, Owner)>,
         uplink: Option<&Uplink>,
-    ) -> Result<Self, DoorsError> {
+    ) -> Result<Self, ResourcesError> {
         let (mut members, mut owners): (Vec<_>, Vec<_>) = members.into_iter().unzip();
         let plan = uplink.map(|uplink| {
             let plan = uplink.plan(&mut members);
             let open = plan.and_then(|plan| plan.open().map(|_port| plan));
-            open.map_err(|source| DoorsError::Uplink {
+            open.map_err(|source| ResourcesError::Uplink {
                 interface: uplink.interface.clone(),
                 source,
             })
@@ -71,8 +71,8 @@ impl Doors {
         let open = |member: &Member| {
             runtime_dir::listen(&member_socket(runtime_dir, &member.name), SOCKET_MODE)
         };
-        let doors = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let (listeners, files): (Vec<_>, Vec<_>) = doors.into_iter().unzip();
+        let resources = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let (listeners, files): (Vec<_>, Vec<_>) = resources.into_iter().unzip();
         Ok(Self {
             parts: Resources::make(members)?,
             listeners: listeners.into_iter().zip(owners).collect(),

@@ -14,7 +14,7 @@ use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, Sock
 
 /// Why a network cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PartsError {
+pub(crate) enum NetworkResourcesError {
     /// A folder or socket.
     #[error(transparent)]
     RuntimeDir(#[from] RuntimeDirError),
@@ -39,7 +39,7 @@ pub(in crate::serve) type Opened = (config::Port, Option<(UnixListener, SocketFi
 
 /// A network's parts.
 #[derive(Debug)]
-pub(in crate::serve) struct Parts {
+pub(in crate::serve) struct NetworkResources {
     pub(in crate::serve) config: config::Network,
     /// Its queues.
     pub(in crate::serve) uplink: Option<Vec<OwnedFd>>,
@@ -49,8 +49,8 @@ pub(in crate::serve) struct Parts {
     pub(in crate::serve) folder: Folder,
 }
 
-impl Parts {
-    pub(in crate::serve) fn take(config: config::Network) -> Result<Self, PartsError> {
+impl NetworkResources {
+    pub(in crate::serve) fn take(config: config::Network) -> Result<Self, NetworkResourcesError> {
         let folder = Folder::make(&config.folder)?;
         let uplink = interface::open(&config)?;
         let ports = config.ports.iter().map(open);
@@ -75,8 +75,8 @@ pub(in crate::serve) fn open(port: &config::Port) -> Result<Opened, RuntimeDirEr
     Ok((port.clone(), listening))
 }
 
-fn watch(config: &config::Network) -> Result<Watch, PartsError> {
-    let failed = |source| PartsError::Watch {
+fn watch(config: &config::Network) -> Result<Watch, NetworkResourcesError> {
+    let failed = |source| NetworkResourcesError::Watch {
         folder: config.folder.display().to_string(),
         source,
     };
