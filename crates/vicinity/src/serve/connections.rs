@@ -1,4 +1,4 @@
-//! Where connections come from: front-ends that connect to us, and front-ends we connect to.
+//! Connections with front-ends and members: those that the supervisor accepts, and those that it makes.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use vhost::raw::Foreign;
 
 use super::peer::Peer;
 
-/// Between two connections accepted for one port: bounds what a front-end can make us do.
+/// Pause between two accepted connections of one socket: bounds the work that a front-end can cause.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// First pause after a connection failed; each is twice as long as the one before.
@@ -28,7 +28,7 @@ pub(super) struct Connection {
     pub(super) next: oneshot::Sender<()>,
 }
 
-/// Accept what connects to a socket, for ever. `wrap` makes messages of it.
+/// Accepts connections on a socket, for ever, and sends each to `to` as a message that `wrap` makes.
 pub(super) async fn accept<M>(
     socket: UnixListener,
     to: mpsc::Sender<M>,
@@ -47,8 +47,7 @@ pub(super) async fn accept<M>(
     }
 }
 
-/// Connect to the front-end that listens on `path`, again and again. `wake` tells that
-/// something changed there. `wrap` makes messages of connections, `failed` of the reasons why there is none.
+/// Connects to the front-end that listens on `path`, again and again. `wake` notifies of a change of the socket. `wrap` makes messages of connections, `failed` of the reasons why there is none.
 pub(super) async fn dial<M>(
     path: PathBuf,
     wake: Arc<Notify>,
@@ -93,8 +92,8 @@ fn unreachable(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Hand a connection over and wait until another one is welcome. False when nobody is left to
-/// take it.
+/// Sends a connection to `to`, and waits until its receiver wants another one. Returns false if there is no
+/// receiver any more.
 async fn deliver<M>(
     stream: UnixStream,
     to: &mpsc::Sender<M>,
@@ -113,7 +112,7 @@ async fn deliver<M>(
     if to.send(wrap(connection)).await.is_err() {
         return false;
     }
-    // The answer is that `next` was dropped.
+    // The receiver drops `next` when it wants another one.
     drop(welcome.await);
     true
 }

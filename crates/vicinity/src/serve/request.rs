@@ -1,4 +1,4 @@
-//! What clients want of the supervisor, why it may refuse, and where what it supervises can be reached.
+//! Requests to the supervisor, why it refuses them, and the senders of the tasks that it supervises.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -10,20 +10,20 @@ use super::network::message::Message;
 use super::network::resources::NetworkResourcesError;
 use crate::config::{ConfigError, Edit, EditError, SaveError, Source};
 
-/// What a client wants to be changed.
+/// A change that a client requests.
 #[derive(Debug)]
 pub(super) enum ChangeRequest {
-    /// Read the file again.
+    /// Read the configuration file again.
     Reload,
-    /// Take this text.
+    /// Take this text as the configuration.
     Replace(String),
-    /// Change the text.
+    /// Change the text of the configuration.
     Edit(Edit),
-    /// Nothing: tell what is in force.
+    /// Change nothing, and return what is in force.
     Show,
 }
 
-/// A wish, and who waits for the answer.
+/// A request, and where its result goes.
 pub(super) type Request = (ChangeRequest, oneshot::Sender<Result<Source, ChangeError>>);
 
 /// Why a change was refused. Nothing has changed.
@@ -32,13 +32,13 @@ pub(crate) enum ChangeError {
     /// The configuration, or what it would become.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What is to be changed is not there, or is there already.
+    /// What the client wants to change does not exist, or exists already.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// Only a new daemon can have another one.
+    /// The key can change only when the daemon starts.
     #[error("`{key}` cannot change while vicinity serves: restart it")]
     Fixed {
-        /// Of the configuration.
+        /// The key of the configuration.
         key: &'static str,
     },
     /// Sockets of the message plane, or its uplink.
@@ -60,7 +60,7 @@ pub(crate) enum ChangeError {
         /// What is missing.
         source: SpaceError,
     },
-    /// Something the system does not give.
+    /// The system refuses something that a network needs.
     #[error("network {network}: {source}")]
     Resources {
         /// The network.
@@ -81,7 +81,7 @@ pub(crate) enum ChangeError {
     Save(#[from] SaveError),
 }
 
-/// Where the networks and the message plane can be reached.
+/// The senders of all tasks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses {
     pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,

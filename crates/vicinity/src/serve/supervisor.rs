@@ -27,14 +27,14 @@ use super::systemd::notify::Reloading;
 use crate::config::{self, Config, Source};
 use crate::runtime_paths::direct_folder;
 
-/// Waiting requests: more clients than that wait themselves.
+/// Requests that may wait; further clients wait until there is room.
 const INBOX: usize = 16;
 
-/// Longest wait for a network to be gone, or for a change to be in force everywhere: the next change, and the
+/// Longest wait until a network has ended, or until a change is in force everywhere. The next change, and the
 /// watchdog, wait meanwhile.
 const IN_FORCE: Duration = Duration::from_secs(6);
 
-/// All networks.
+/// All tasks of the daemon, and the configuration in force.
 pub(super) struct Supervisor {
     source: Source,
     config: Config,
@@ -43,7 +43,7 @@ pub(super) struct Supervisor {
     networks: Vec<(String, mpsc::Sender<Message>)>,
     messages: Option<mpsc::Sender<message_plane::Message>>,
     groups: Vec<mpsc::Sender<direct_groups::Message>>,
-    /// The groups'.
+    /// The folder of the trust groups.
     folder: Option<Folder>,
     spaces: MemoryPlane,
     tasks: JoinSet<()>,
@@ -61,7 +61,8 @@ struct Plan {
 }
 
 impl Supervisor {
-    /// Serve no network yet. Requests go to the sender. `kept` is what a service manager kept.
+    /// Returns a supervisor that serves no network yet, and the sender for requests. `kept` is what the service
+    /// manager kept.
     pub(super) fn new(
         source: Source,
         config: Config,
@@ -85,8 +86,7 @@ impl Supervisor {
         (supervisor, sender)
     }
 
-    /// Start every network of the configuration, the message plane, the trust groups and the spaces,
-    /// or nothing.
+    /// Starts every network of the configuration, the message plane, the trust groups and the spaces, or nothing.
     pub(super) async fn start(&mut self) -> Result<(), ChangeError> {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
@@ -138,28 +138,28 @@ impl Supervisor {
         Group::start(runtime_dir, config, self.launch.clone())
     }
 
-    /// Where the networks can be reached, now and later.
+    /// Returns the senders of the tasks, now and after changes.
     pub(super) fn addresses(&self) -> watch::Receiver<Addresses> {
         self.addresses.subscribe()
     }
 
-    /// Carry out requests for ever. Not cancel safe, except between two requests: what is begun
-    /// is to be finished.
+    /// Handles requests for ever. Not cancel safe, except between two requests: a request that was begun must be
+    /// finished.
     pub(super) async fn run(&mut self) {
         while let Some((request, answer)) = self.inbox.recv().await {
             let result = self.handle(request).await;
             if let Err(refusal) = &result {
                 tracing::warn!("a change was refused: {refusal}");
             }
-            // Who asked may be gone.
+            // The client may be gone.
             drop(answer.send(result));
         }
     }
 
-    /// Stop every network.
+    /// Stops all tasks, and waits for their ends.
     pub(super) async fn stop(mut self) {
         for (_, address) in &self.networks {
-            // A network that ended by itself has nothing left to stop.
+            // An error means that the network ended by itself.
             drop(address.send(Message::Stop).await);
         }
         if let Some(messages) = &self.messages {
@@ -230,7 +230,7 @@ impl Supervisor {
         })
     }
 
-    /// Take what networks need, then start them. A network that is dropped ends its data plane.
+    /// Takes what networks need from the system, then starts them. Dropping a network ends its data plane.
     fn start_networks<'a>(
         &self,
         networks: impl Iterator<Item = &'a config::Network>,
@@ -258,7 +258,7 @@ impl Supervisor {
         for (name, address) in gone {
             tracing::info!(network = %name, "the network is removed");
             drop(address.send(Message::Stop).await);
-            // It drops its inbox when it has ended.
+            // The task drops its inbox when it has ended.
             let _late = timeout(IN_FORCE, address.closed()).await;
         }
         for network in plan.started {
@@ -276,8 +276,8 @@ impl Supervisor {
         }
         let by = Instant::now() + IN_FORCE;
         for in_force in waiting {
-            // A network that ended meanwhile has nobody left. One whose data plane hangs has its ports gone
-            // when that is ended.
+            // An error means that the network ended meanwhile. If a data plane hangs, its removed ports are detached
+            // when the data plane is killed.
             drop(timeout_at(by, in_force).await);
         }
         let place = |name: &String| {

@@ -1,4 +1,4 @@
-//! A changed configuration comes into force. What could fail was done before ([`Change`]).
+//! Brings a changed configuration into force. Everything that can fail was done before ([`Change`]).
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use super::resources;
 use crate::config::{self, Mode};
 
 impl Network {
-    /// Turn into what `change` says; `done` is told when those that left are gone.
+    /// Applies `change`; notifies `done` when the removed ports are detached.
     pub(in crate::serve) fn change(&mut self, change: Change, done: oneshot::Sender<()>) {
         let before = std::mem::replace(&mut self.config, change.config);
         if change.restart {
@@ -27,7 +27,7 @@ impl Network {
             self.change_port(&port.vm, &port);
         }
         for opened in change.added {
-            // An accepted port gives way to a listed one.
+            // A listed port replaces an unlisted one of the same VM.
             self.remove_named(&opened.0.vm);
             self.watch_for(&opened.0);
             self.configured(opened);
@@ -66,7 +66,7 @@ impl Network {
         }
     }
 
-    /// Ports that are accepted follow the network, or go.
+    /// Gives unlisted ports the network's new rules, or removes them if the network accepts none any more.
     fn change_unlisted(&mut self, before: &config::Network) {
         let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
         let unlisted = self.ports.values().filter(|port| !listed(&port.name));
@@ -102,7 +102,7 @@ impl Network {
         }
     }
 
-    /// A port goes. Its number is free once the data plane has let go of it.
+    /// Removes a port. Its number is free once the data plane has detached it.
     pub(in crate::serve) fn remove(&mut self, id: PortId) {
         let Some(mut port) = self.ports.remove(&id) else {
             return;
@@ -116,7 +116,7 @@ impl Network {
         }
     }
 
-    /// The data plane has let go of a port that was removed.
+    /// Notes that the data plane has detached a removed port.
     pub(in crate::serve) fn left(&mut self, id: PortId) {
         self.leaving.remove(&id);
         self.all_left();
@@ -125,7 +125,7 @@ impl Network {
     pub(in crate::serve) fn all_left(&mut self) {
         if self.leaving.is_empty() {
             for done in self.changing.drain(..) {
-                // Who asked may be gone.
+                // The client may be gone.
                 let _ = done.send(());
             }
         }

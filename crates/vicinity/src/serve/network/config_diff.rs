@@ -1,4 +1,4 @@
-//! What a new configuration changes in a network that is at work.
+//! What a new configuration changes in a running network.
 
 use std::os::fd::OwnedFd;
 
@@ -11,20 +11,20 @@ use crate::serve::interface;
 pub(in crate::serve) struct Change {
     /// The network as it shall be.
     pub(in crate::serve) config: config::Network,
-    /// Listed ports that go.
+    /// Listed ports that are removed.
     pub(in crate::serve) removed: Vec<String>,
-    /// Ports of which only the address or the rules change: nobody is disconnected.
+    /// Ports of which only the address, the rules or the owner change: their front-ends stay connected.
     pub(in crate::serve) changed: Vec<config::Port>,
-    /// Ports that come.
+    /// Listed ports that are added.
     pub(in crate::serve) added: Vec<Opened>,
-    /// The queues of the new way out, or that there is none any more.
+    /// If the uplink changes: the queues of the new one, or `None` if there is none any more.
     pub(in crate::serve) uplink: Option<Option<Vec<OwnedFd>>>,
-    /// The data plane must start again: it has another number of workers.
+    /// The data plane must start again, because the number of workers changes.
     pub(in crate::serve) restart: bool,
 }
 
 impl Change {
-    /// Take from the system what turning `old` into `new` needs; none if nothing changes.
+    /// Takes from the system what the change from `old` to `new` needs. Returns `None` if nothing changes.
     pub(in crate::serve) fn prepare(
         old: &config::Network,
         new: &config::Network,
@@ -57,7 +57,7 @@ impl Change {
     }
 }
 
-/// A front-end of the one is one of the other, too.
+/// Returns whether the two have the same front-end: the same VM, socket and mode.
 fn same_way(a: &config::Port, b: &config::Port) -> bool {
     a.vm == b.vm && a.socket == b.socket && a.mode == b.mode
 }

@@ -1,4 +1,4 @@
-//! What others tell a network, and what it answers.
+//! The messages that a network's task receives, and its answer to a request for the state.
 
 use switch::control::PortId;
 use tokio::sync::oneshot;
@@ -8,7 +8,7 @@ use super::watch::{WatchError, Watched};
 use crate::serve::connections::Connection;
 use crate::status::{NetworkStatus, PortStatus};
 
-/// What others tell a network.
+/// A message to a network's task.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
     /// A front-end is connected.
@@ -20,15 +20,15 @@ pub(in crate::serve) enum Message {
         /// Why.
         reason: String,
     },
-    /// Somebody wants to know the state.
+    /// A client asks for the state.
     Ask(oneshot::Sender<Answer>),
-    /// Somebody wants to see a port's frames, so many bytes of each.
+    /// A client subscribes to the frames of the named port, with at most so many bytes of each.
     Watch(String, u32, oneshot::Sender<Result<Watched, WatchError>>),
-    /// He does no more.
+    /// The subscription with this number at this port ends.
     Unwatch(PortId, u32),
-    /// The configuration changed; told when the change is in force and those that left are gone.
+    /// The configuration changed. The answer comes when the change is in force and removed ports are detached.
     Change(Box<Change>, oneshot::Sender<()>),
-    /// Stop the data plane and end.
+    /// Stop the data plane, and end the task.
     Stop,
 }
 

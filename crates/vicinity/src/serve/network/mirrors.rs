@@ -1,4 +1,4 @@
-//! Mirror ports at work: names become numbers, anew whenever a port comes or goes.
+//! Mirror ports: maps the configured names to port numbers, again whenever a port is added or removed.
 
 use switch::control::Order;
 
@@ -7,7 +7,7 @@ use super::{Mirrors, Network};
 use crate::config::{self, Mirrored};
 
 impl Network {
-    /// Tell the data plane what has changed.
+    /// Sends the data plane the mirrors that have changed.
     pub(in crate::serve) fn order_mirrors(&mut self) {
         let wanted = self.wanted_mirrors();
         let gone = self
@@ -25,7 +25,7 @@ impl Network {
         self.mirrors = wanted;
     }
 
-    /// The same to a data plane that knows nothing yet.
+    /// Sends all mirrors to a new data plane.
     pub(in crate::serve) fn mirror_again(&mut self) {
         self.mirrors.clear();
         self.order_mirrors();
@@ -59,7 +59,7 @@ impl Network {
         wanted
     }
 
-    /// Names of the ports whose frames a port gets copies of.
+    /// Returns the names of the ports whose frames are copied to a port.
     pub(in crate::serve) fn mirrored_by(&self, port: &Port) -> Vec<String> {
         let those = self.mirrors.iter().filter(|(_, to)| to.contains(&port.id));
         let ports = those.filter_map(|(id, _)| self.ports.get(id));

@@ -35,10 +35,10 @@ use super::process::pending_request::PendingRequest;
 use super::runtime_dir::Folder;
 use crate::config;
 
-/// The ports that each port's frames are copied to, as the data plane knows it.
+/// The ports that each port's frames are copied to, as the data plane was told.
 pub(super) type Mirrors = BTreeMap<PortId, Vec<PortId>>;
 
-/// A network at work.
+/// A running network.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) config: config::Network,
@@ -47,23 +47,23 @@ pub(super) struct Network {
     pub(super) lifecycle: Lifecycle,
     pub(super) watch: folder::Watch,
     pub(super) ports: BTreeMap<PortId, Port>,
-    /// Ports that were removed and whose memory the data plane may still have.
+    /// Removed ports that the data plane has not detached yet: it may still map their memory.
     pub(super) leaving: BTreeMap<PortId, Port>,
-    /// Who waits for them to be gone.
+    /// Clients that wait until these are detached.
     pub(super) changing: Vec<oneshot::Sender<()>>,
-    /// Who sees which port's frames.
+    /// Subscriptions to the frames of ports.
     pub(super) watches: Vec<Watch>,
-    /// Whose frames are copied to whom.
+    /// The mirror ports of each port.
     pub(super) mirrors: Mirrors,
     /// The uplink's port and its queues, kept for the next data plane.
     pub(super) uplink: Option<(PortId, Vec<OwnedFd>)>,
     inbox: mpsc::Receiver<Message>,
-    /// For the tasks that bring connections.
+    /// Duplicated for the tasks that accept and dial connections.
     pub(super) sender: mpsc::Sender<Message>,
-    /// Who wants to know the state, and until when the data plane may take to tell it.
+    /// The outstanding request for the state, and the clients that wait for it.
     pub(super) pending: PendingRequest<Answer>,
     pub(super) worker: WorkerReport,
-    /// Why the data plane is gone.
+    /// Why the data plane does not run.
     pub(super) trouble: Option<String>,
     _folder: Folder,
 }

@@ -1,4 +1,4 @@
-//! The ports of a network: how they come, and how they are numbered.
+//! Adding ports to a network, and their numbers.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::serve::connections;
 use crate::serve::interface;
 
 impl Network {
-    /// Paths that appeared in watched folders.
+    /// Handles paths that appeared in watched folders.
     pub(in crate::serve) fn appeared(&mut self, paths: &[PathBuf]) {
         for path in paths {
             let known = self.ports.values().find(|port| match &port.way {
@@ -33,7 +33,7 @@ impl Network {
         }
     }
 
-    /// A path that belongs to no port: a new port, if the network accepts it.
+    /// Adds a port for a path that belongs to none, if the network accepts unlisted ports.
     fn stranger(&mut self, path: &Path) {
         let here = path.parent() == Some(&self.config.folder);
         let stem = path.file_stem().and_then(|stem| stem.to_str());
@@ -55,7 +55,7 @@ impl Network {
         self.dialed(vm, path.to_owned(), settings);
     }
 
-    /// A listed port comes.
+    /// Adds a listed port.
     pub(in crate::serve) fn configured(&mut self, (config, socket): Opened) {
         let settings = Settings::from(&config);
         let Some((listener, file)) = socket else {
@@ -90,7 +90,7 @@ impl Network {
         }
     }
 
-    /// A port with a number of its own, known to the data plane.
+    /// Returns a port with a free number, set up in the data plane.
     pub(in crate::serve) fn new_port(
         &mut self,
         vm: &str,
@@ -118,7 +118,7 @@ impl Network {
         Some(port)
     }
 
-    /// The way out.
+    /// Adds the uplink's port.
     pub(in crate::serve) fn new_uplink(&mut self, queues: Vec<OwnedFd>) {
         let Some(config) = &self.config.uplink else {
             return;
@@ -139,14 +139,14 @@ impl Network {
         }
     }
 
-    /// Take what is in the network's folder already.
+    /// Handles the sockets that are in the network's folder already.
     pub(in crate::serve) fn look(&mut self) {
         if self.config.accept {
             self.appeared(&folder::entries(&self.config.folder.clone()));
         }
     }
 
-    /// Make room by forgetting a port that was accepted and whose socket is gone.
+    /// Makes room by removing an unlisted port whose socket is gone.
     fn forget_one(&mut self) {
         let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
         let gone = self.ports.values().find(|port| match &port.way {

@@ -1,36 +1,36 @@
-//! How long a front-end that misbehaves is kept out.
+//! How long a port is in quarantine after its front-end misbehaved.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// First time in quarantine.
+/// Length of the first quarantine.
 const FIRST_QUARANTINE: Duration = Duration::from_secs(1);
 
-/// Longest time in quarantine.
+/// Length of the longest quarantine.
 const LONGEST_QUARANTINE: Duration = Duration::from_secs(60);
 
-/// Good conduct for so long after a quarantine, and it is forgotten.
+/// Time without a fault after which the last quarantine no longer counts.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 
-/// A front-end may connect so often ...
+/// How often front-ends may connect to a port within [`CONNECTS_WITHIN`].
 pub(in crate::serve) const CONNECTS: usize = 20;
 
-/// ... within so long.
+/// The time in which [`CONNECTS`] connections are allowed.
 pub(in crate::serve) const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 
-/// One port's record.
+/// The recent connections and the last quarantine of a port.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct ConnectionHistory {
-    /// Hold and end of the last quarantine.
+    /// Length and end of the last quarantine.
     last: Option<(Duration, Instant)>,
     /// Recent connections, oldest first, at most [`CONNECTS`].
     connects: VecDeque<Instant>,
 }
 
 impl ConnectionHistory {
-    /// Note a connection. False when there were too many of late.
+    /// Records a connection. Returns false if there were too many recently.
     pub(in crate::serve) fn record(&mut self, now: Instant) -> bool {
         let recent = |then: &Instant| now.duration_since(*then) < CONNECTS_WITHIN;
         while self.connects.front().is_some_and(|then| !recent(then)) {
@@ -43,17 +43,16 @@ impl ConnectionHistory {
         true
     }
 
-    /// Start a quarantine; returns its end. Each is twice as long as the one before, until
-    /// the last one is forgotten.
+    /// Begins a quarantine and returns its end. It is twice as long as the last one, if that still counts.
     pub(in crate::serve) fn quarantine(&mut self, now: Instant) -> Instant {
-        let hold = match self.last {
-            Some((hold, end)) if now.duration_since(end) < FORGET_AFTER => {
-                (hold * 2).min(LONGEST_QUARANTINE)
+        let length = match self.last {
+            Some((length, end)) if now.duration_since(end) < FORGET_AFTER => {
+                (length * 2).min(LONGEST_QUARANTINE)
             }
             _ => FIRST_QUARANTINE,
         };
-        let end = now + hold;
-        self.last = Some((hold, end));
+        let end = now + length;
+        self.last = Some((length, end));
         self.connects.clear();
         end
     }

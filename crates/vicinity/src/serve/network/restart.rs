@@ -1,4 +1,4 @@
-//! A network's data plane is looked after, and when it ends, started again.
+//! Health checks of a network's data plane, and its restart after it ends.
 
 use switch::control::Order;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use crate::serve::process::launch::Duty;
 use crate::serve::process::lifecycle::Due;
 
 impl Network {
-    /// Tell the data plane all that holds for the network whoever is connected.
+    /// Sends the data plane the settings of the network that do not depend on front-ends.
     pub(super) fn set_up(&mut self) {
         let on = self.config.snooping;
         let micros = self.config.gather_us;
@@ -23,7 +23,7 @@ impl Network {
         }
     }
 
-    /// Time has passed.
+    /// Does what is due at `now`: a health check, a restart, or ending a data plane that does not answer.
     pub(super) fn live(&mut self, now: Instant) {
         if self.pending.is_late(now) {
             self.tell();
@@ -38,14 +38,14 @@ impl Network {
         }
     }
 
-    /// The data plane does not answer: end it, which will be noticed like any other end, also when the
-    /// kernel does not let it go.
+    /// Kills the data plane because it does not answer. Its end is then handled like any other end, also if the
+    /// kernel does not end the process.
     fn kill_unresponsive(&mut self) {
         self.lifecycle.killed_as_unresponsive();
         self.plane.kill();
     }
 
-    /// The data plane ended, or cannot be ended and is left behind.
+    /// Handles the end of the data plane, or that the kernel does not end it and the supervisor abandons it.
     pub(super) fn data_plane_ended(&mut self, exit_reason: &str) {
         for port in self.ports.values_mut() {
             port.lost();
@@ -59,11 +59,11 @@ impl Network {
         self.answer();
     }
 
-    /// Have the data plane end in order, and another one take over.
+    /// Makes the data plane end in order, and another one take over.
     pub(super) fn renew(&mut self) {
         if self.lifecycle.is_up() {
             self.lifecycle.restart_requested = true;
-            // What it counted is to last.
+            // The report keeps its last counters in the totals.
             self.plane.orders.push(Order::Report, None);
             self.plane.orders.push(Order::Stop, None);
         }
@@ -87,7 +87,7 @@ impl Network {
         self.trouble = None;
         tracing::info!(network = %self.config.name, "data plane started again");
         self.set_up();
-        // Before the first frame.
+        // Before the first frame, so that captures and mirrors miss none.
         self.watch_again();
         self.mirror_again();
         for port in self.ports.values_mut() {

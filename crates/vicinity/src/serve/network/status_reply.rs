@@ -1,4 +1,4 @@
-//! What a network says of itself when it is asked.
+//! A network's answer to a request for its state.
 
 use switch::control::{DuplicateMac, Order, Peer, PortId};
 use tokio::time::Instant;
@@ -9,20 +9,20 @@ use super::port::Port;
 use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
 
 impl Network {
-    /// Ask the data plane how it is, unless it has been asked already.
+    /// Requests a report from the data plane, unless a request is outstanding.
     pub(in crate::serve) fn ask(&mut self, now: Instant) {
         if self.pending.begin(now) {
             self.plane.orders.push(Order::Report, None);
         }
     }
 
-    /// The data plane has answered, or never will.
+    /// Ends the request, because the data plane has answered or is gone, and answers the clients.
     pub(in crate::serve) fn answer(&mut self) {
         self.pending.finish();
         self.tell();
     }
 
-    /// Tell those who ask what is known.
+    /// Sends the known state to the clients that wait.
     pub(in crate::serve) fn tell(&mut self) {
         let now = Instant::now();
         let name = &self.config.name;
@@ -53,7 +53,7 @@ impl Network {
         self.pending.reply(answer);
     }
 
-    /// The addresses that a port uses and another one, too.
+    /// Returns the addresses that this port and another one use.
     fn duplicates(&self, port: &Port) -> Vec<Duplicate> {
         let named = |duplicate: &DuplicateMac| {
             Some(Duplicate {
@@ -66,7 +66,7 @@ impl Network {
         port.duplicates().iter().filter_map(named).collect()
     }
 
-    /// What a port sent to each other one that is still there.
+    /// Returns what a port sent to each other port that still exists.
     fn sent_to(&self, port: &Port) -> Vec<SentTo> {
         let named = |peer: &Peer| {
             Some(SentTo {

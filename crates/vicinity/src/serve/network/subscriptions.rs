@@ -1,5 +1,5 @@
-//! Who sees which port's frames. A watch belongs to a port's number in its network, and outlives
-//! the VM's connections and the data plane; it ends with its watcher, or with the port.
+//! Subscriptions to the frames of ports. A subscription belongs to a port's number in its network. It outlives the
+//! VM's connections and the data plane, and ends with its subscriber or with the port.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,12 +12,12 @@ use super::Network;
 use super::watch::{Watch, WatchError, Watched};
 use crate::name;
 
-/// Bytes that may wait for a watcher where the system allows as much: some hundredths of a second
-/// of a busy port.
+/// Bytes that may wait for a subscriber, if the system allows as much: some hundredths of a second of a busy
+/// port.
 const WAITING: usize = 8 << 20;
 
 impl Network {
-    /// Show a port's frames, so many bytes of each.
+    /// Subscribes to a port's frames, with at most `bytes` of each.
     pub(in crate::serve) fn watch_port(
         &mut self,
         vm: &str,
@@ -54,7 +54,7 @@ impl Network {
         })
     }
 
-    /// A watcher is gone.
+    /// Ends a subscription.
     pub(in crate::serve) fn unwatch(&mut self, port: PortId, number: u32) {
         let before = self.watches.len();
         self.watches
@@ -67,7 +67,7 @@ impl Network {
         }
     }
 
-    /// A port goes: its watchers see the end.
+    /// Ends the subscriptions to a port that is removed.
     pub(in crate::serve) fn end_watches(&mut self, port: PortId) {
         let numbers = self.watches.iter().filter(|watch| watch.port == port);
         for number in numbers.map(|watch| watch.number).collect::<Vec<_>>() {
@@ -75,7 +75,7 @@ impl Network {
         }
     }
 
-    /// There is another data plane.
+    /// Sends all subscriptions to a new data plane.
     pub(in crate::serve) fn watch_again(&mut self) {
         (0..self.watches.len()).for_each(|watch| self.order_watch(watch));
     }
@@ -96,12 +96,12 @@ impl Network {
     }
 }
 
-/// The watcher's end and the data plane's.
+/// Returns the subscriber's and the data plane's end of a socket pair.
 fn pair() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    // Without the privilege, what everybody may have has to do.
+    // Without CAP_NET_ADMIN, the limit for unprivileged processes applies.
     if sockopt::set_socket_send_buffer_size_force(theirs.as_fd(), WAITING).is_err() {
         sockopt::set_socket_send_buffer_size(theirs.as_fd(), WAITING)?;
     }

@@ -20,11 +20,11 @@ use crate::serve::process::launch::{Duty, Launch};
 use crate::serve::process::lifecycle::Lifecycle;
 use crate::serve::process::pending_request::PendingRequest;
 
-/// Waiting messages: more senders than that wait themselves.
+/// Messages that may wait; further senders wait until there is room.
 const INBOX: usize = 64;
 
 impl Network {
-    /// Start a data plane, and bring up every configured port.
+    /// Starts a data plane and brings up every configured port.
     pub(in crate::serve) fn start(
         parts: NetworkResources,
         launch: Launch,
@@ -61,12 +61,12 @@ impl Network {
         Ok(network)
     }
 
-    /// Where to send this network its messages.
+    /// Returns the sender for messages to this network.
     pub(in crate::serve) fn address(&self) -> mpsc::Sender<Message> {
         self.sender.clone()
     }
 
-    /// Serve until told to stop.
+    /// Serves until [`Message::Stop`].
     pub(in crate::serve) async fn run(mut self) {
         loop {
             let deadline = self.deadline();

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use switch::control::PortId;
 use switch::limits::MAX_CAPTURES;
 
-/// A watch, kept to be given to the next data plane.
+/// The supervisor's side of a subscription, kept for the next data plane.
 #[derive(Debug)]
 pub(in crate::serve) struct Watch {
     pub(super) port: PortId,
@@ -14,12 +14,12 @@ pub(in crate::serve) struct Watch {
     pub(super) socket: OwnedFd,
 }
 
-/// The watcher's side of it.
+/// The subscriber's side.
 #[derive(Debug)]
 pub(in crate::serve) struct Watched {
     pub(in crate::serve) port: PortId,
     pub(in crate::serve) number: u32,
-    /// Where the data plane's datagrams come.
+    /// Receives the data plane's datagrams.
     pub(in crate::serve) socket: OwnedFd,
 }
 
@@ -33,7 +33,7 @@ pub(in crate::serve) enum WatchError {
         vm: String,
         hint: String,
     },
-    /// Too many watch.
+    /// The port has the greatest number of subscriptions already.
     #[error("{vm} is captured {MAX_CAPTURES} times already; end one of those")]
     TooMany { vm: String },
     /// The daemon is out of descriptors.

@@ -1,23 +1,23 @@
-//! When a data plane that ended is started again.
+//! Exponential back-off of a process that ends again and again.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Pause before the second start in a row; each is twice as long as the one before. The first
-/// start comes at once: VMs wait.
+/// Pause before the second restart in a row; each further pause is twice as long as the one before. The first
+/// restart comes at once, because VMs wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A data plane that ran for so long starts a new row.
+/// A process that ran for so long resets the back-off.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// So many ends in a row, and the network has failed. It is tried on all the same.
+/// After so many ends in a row the process counts as failed. It is still started again.
 const FAILED: u32 = 3;
 
-/// The starts of one network's data plane.
+/// The restarts of one process.
 #[derive(Debug)]
 pub(in crate::serve) struct Backoff {
     started: Instant,
@@ -25,7 +25,7 @@ pub(in crate::serve) struct Backoff {
 }
 
 impl Backoff {
-    /// A data plane was started now, for the first time.
+    /// Returns the back-off of a process that was started now, for the first time.
     pub(in crate::serve) fn new(now: Instant) -> Self {
         Self {
             started: now,
@@ -33,12 +33,12 @@ impl Backoff {
         }
     }
 
-    /// The data plane was started again.
+    /// Notes that the process was started again.
     pub(in crate::serve) fn started(&mut self, now: Instant) {
         self.started = now;
     }
 
-    /// The data plane ended; how long to wait before the next start.
+    /// Notes that the process ended; returns the pause before the next start.
     pub(in crate::serve) fn ended(&mut self, now: Instant) -> Duration {
         if now.duration_since(self.started) >= STEADY {
             self.in_a_row = 0;
@@ -52,7 +52,7 @@ impl Backoff {
         }
     }
 
-    /// It ends again and again.
+    /// Returns whether the process ended [`FAILED`] times in a row, or more often.
     pub(in crate::serve) fn has_failed(&self) -> bool {
         self.in_a_row >= FAILED
     }

@@ -1,4 +1,4 @@
-//! A process beside the networks' data planes that is kept running.
+//! A process other than a network's data plane, which the supervisor keeps running.
 
 use std::io;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use super::launch::{Duty, Launch};
 use super::lifecycle::{Due, Lifecycle};
 use super::pending_request::PendingRequest;
 
-/// It takes orders `O`.
+/// A supervised process that takes orders `O`.
 #[derive(Debug)]
 pub(in crate::serve) struct ChildProcess<O> {
     name: String,
     pub(in crate::serve) plane: Process<O>,
     pub(in crate::serve) lifecycle: Lifecycle,
-    /// Why it does not run, or did not the last time.
+    /// Why the process does not run, or why the last one ended.
     pub(in crate::serve) trouble: Option<String>,
 }
 
 impl<O: Serialize> ChildProcess<O> {
-    /// Start one, which the log knows by this name.
+    /// Starts a process; `name` is its name in the log.
     pub(in crate::serve) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         Ok(Self {
             name: name.to_owned(),
@@ -33,8 +33,8 @@ impl<O: Serialize> ChildProcess<O> {
         })
     }
 
-    /// What is due now. One that does not answer what it was asked is ended, which will be noticed
-    /// like any other end.
+    /// Returns what is due now. Kills a process that is overdue with its answer; its end is then handled like any
+    /// other end.
     pub(in crate::serve) fn due<A: Clone>(
         &mut self,
         pending: &mut PendingRequest<A>,
@@ -46,13 +46,13 @@ impl<O: Serialize> ChildProcess<O> {
         self.lifecycle.due(now)
     }
 
-    /// It does not answer.
+    /// Kills the process because it does not answer.
     fn kill_unresponsive(&mut self) {
         self.lifecycle.killed_as_unresponsive();
         self.plane.kill();
     }
 
-    /// It has ended.
+    /// Handles the end of the process: logs the reason and schedules the next start.
     pub(in crate::serve) async fn ended(&mut self) {
         let exit_reason = self.plane.exit_reason().await;
         self.down(&exit_reason);
@@ -64,7 +64,7 @@ impl<O: Serialize> ChildProcess<O> {
         self.trouble = Some(trouble);
     }
 
-    /// Whether it runs again.
+    /// Starts the process again; returns whether it runs.
     pub(in crate::serve) fn start_again(&mut self, duty: Duty<'_>, launch: &Launch) -> bool {
         match Process::start(duty, launch) {
             Ok(plane) => self.plane = plane,
@@ -79,7 +79,7 @@ impl<O: Serialize> ChildProcess<O> {
         true
     }
 
-    /// End it by this order, within this time.
+    /// Ends the process by this order, and logs an error if it does not end within `limit`.
     pub(in crate::serve) async fn stop<E: DeserializeOwned>(&mut self, order: O, limit: Duration) {
         if self.lifecycle.is_up() && !self.plane.stop::<E>(order, limit).await {
             tracing::error!("our bug: {} does not stop", self.name);

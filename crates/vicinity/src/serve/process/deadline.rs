@@ -1,10 +1,10 @@
-//! How long a process may take, and waiting until then.
+//! How long a process may take to answer, and waiting for a deadline.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A data plane answers a question, and ends when told to, within so long.
+/// Time in which a data plane answers a request for its state, and ends when it is told to.
 pub(in crate::serve) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits until `deadline`; forever without one.

@@ -1,4 +1,4 @@
-//! The supervisor's end of a data plane.
+//! The supervisor's handle of a process: the control socket, the orders that wait, and how the process ended.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,14 +16,14 @@ use vhost::raw::Foreign;
 use super::launch::{Duty, Ending, Launch};
 use crate::serve::process::deadline::sleep_until;
 
-/// A process that is killed has ended within so long, unless a thread of it waits in the kernel for
-/// something that does not come. Then it is left behind.
+/// Time in which a killed process ends, unless one of its threads waits in the kernel for an event that does not
+/// come. The supervisor abandons such a process.
 const KILLED: Duration = Duration::from_millis(500);
 
-/// Orders on their way to a data plane, in order. An order stays here until the control socket
-/// took it, so none is lost when the data plane is behind. Their number is bounded by what a
-/// network can ask for (one attachment for each port, one report) and by the changes that are made
-/// until a data plane that does not take them is ended.
+/// The queue of orders for a process. An order stays here until the control socket accepts it, so no order is
+/// lost when the process is slow. The length of the queue is bounded: by what a network can ask for (one
+/// attachment for each port, one report), and by the changes that clients make until the supervisor ends a process
+/// that does not read its orders.
 #[derive(Debug)]
 pub(in crate::serve) struct Orders<O = Order>(VecDeque<(O, Option<Foreign>)>);
 
@@ -38,10 +38,10 @@ impl<O: Serialize> Orders<O> {
         self.0.push_back((order, fd.map(Foreign::from)));
     }
 
-    /// Send what the socket takes now.
+    /// Sends as many orders as the socket accepts now.
     ///
     /// # Errors
-    /// `WouldBlock` when there is more; any other error means that the data plane is gone.
+    /// `WouldBlock` if orders are left; any other error means that the process is gone.
     fn send(&mut self, socket: &ControlSocket) -> io::Result<()> {
         while let Some((order, fd)) = self.0.front() {
             socket.send(order, fd.as_ref().map(AsFd::as_fd))?;
@@ -56,21 +56,21 @@ impl<O: Serialize> Orders<O> {
     }
 }
 
-/// A running data plane, which takes orders `O`.
+/// A process that takes orders `O`.
 #[derive(Debug)]
 pub(in crate::serve) struct Process<O = Order> {
     socket: ControlSocket,
-    /// The same socket once more: tells when it can be used.
+    /// A duplicate of the socket, by which the runtime learns when it is readable or writable.
     ready: UnixStream,
     pub(in crate::serve) orders: Orders<O>,
-    /// None once it has ended and said why.
+    /// None once the process has ended and the reason was read.
     ending: Option<Ending>,
-    /// It was killed, and is waited for until then.
+    /// The process was killed; the supervisor waits for its end until this time.
     killed: Option<Instant>,
 }
 
 impl<O: Serialize> Process<O> {
-    /// Start a process for a duty.
+    /// Starts a process for a duty.
     pub(in crate::serve) fn start(duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
         let ending = launch.start(duty, theirs)?;
@@ -84,18 +84,18 @@ impl<O: Serialize> Process<O> {
         })
     }
 
-    /// Its process id, while it runs and is one.
+    /// Returns its process id while it runs; none for the threads that stand in for processes in tests.
     pub(in crate::serve) fn id(&self) -> Option<u32> {
         self.ending.as_ref()?.id()
     }
 
-    /// The next event; `None` once the data plane is gone, or was killed and does not go, and never anything again after
-    /// that. Sends waiting orders meanwhile. Cancel safe.
+    /// Returns the next event, and sends waiting orders meanwhile. Returns `None` once the process is gone, or if it
+    /// was killed and the kernel does not end it; later calls never return. Cancel safe.
     pub(in crate::serve) async fn next_event<E: DeserializeOwned>(&mut self) -> Option<E> {
         Some(self.next_with_descriptor().await?.0)
     }
 
-    /// The same, with the descriptor that came along, if one did. Cancel safe.
+    /// Returns the next event and the descriptor that came with it, if there is one. Cancel safe.
     pub(in crate::serve) async fn next_with_descriptor<E: DeserializeOwned>(
         &mut self,
     ) -> Option<(E, Option<OwnedFd>)> {
@@ -117,7 +117,7 @@ impl<O: Serialize> Process<O> {
                 .try_io(Interest::WRITABLE, || self.orders.send(socket))
             {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                    // Gone, which receiving will tell; what it said before still counts.
+                    // The process is gone. Receiving reports that, after the events that it sent before.
                     self.orders = Orders::default();
                 }
                 _ => {}
@@ -129,7 +129,7 @@ impl<O: Serialize> Process<O> {
                 Ok(Some(both)) => return Some(both),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    tracing::error!(%error, "our bug: the data plane said something unreadable");
+                    tracing::error!(%error, "our bug: the data plane sent an event that cannot be decoded");
                     return None;
                 }
                 Ok(None) | Err(_) => return None,
@@ -137,9 +137,8 @@ impl<O: Serialize> Process<O> {
         }
     }
 
-    /// Why the data plane ended, after [`Self::next_event`] returned `None`. Nothing of it is
-    /// left when this returns, unless it says so: a process that the kernel does not let go still has
-    /// its descriptors.
+    /// Returns why the process ended, after [`Self::next_event`] returned `None`. Nothing of the process is left when
+    /// this returns, unless the text says so: a process that the kernel does not end keeps its descriptors.
     pub(in crate::serve) async fn exit_reason(&mut self) -> String {
         match self.ending.take() {
             None => "ended".to_owned(),
@@ -147,8 +146,8 @@ impl<O: Serialize> Process<O> {
         }
     }
 
-    /// End it by an order; whether it ended in this time. Events `E` that it still sends are of no
-    /// interest any more.
+    /// Sends the order to end and returns whether the process ended within `limit`. Ignores the events `E` that
+    /// the process still sends.
     pub(in crate::serve) async fn stop<E: DeserializeOwned>(
         &mut self,
         order: O,
@@ -162,7 +161,7 @@ impl<O: Serialize> Process<O> {
         tokio::time::timeout(limit, ended).await.is_ok()
     }
 
-    /// End it by force; [`Self::next_event`] will return `None`, whether the kernel lets it go or not.
+    /// Kills the process. [`Self::next_event`] will return `None`, whether the kernel ends the process or not.
     pub(in crate::serve) fn kill(&mut self) {
         if let Some(ending) = &mut self.ending {
             ending.kill();

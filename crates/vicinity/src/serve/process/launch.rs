@@ -1,4 +1,4 @@
-//! How a data plane is started, and how it ended.
+//! How a process is started, and how it ended.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::processes::start::{
     DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
 };
 
-/// What a process that is started serves.
+/// What a process serves.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::serve) enum Duty<'a> {
     /// A network.
     Network(&'a Network),
     /// The message plane.
     Messages,
-    /// This host's programs in the message plane; with the runtime folder.
+    /// The message plane's gateway for this host's programs; with the runtime folder.
     Gateway(&'a Path),
-    /// The message plane's way to other hosts; with the runtime folder.
+    /// The message plane's uplink to other hosts; with the runtime folder.
     Uplink(&'a Path),
     /// A trust group of the direct channel: the runtime folder, and its name.
     Group(&'a Path, &'a str),
@@ -47,28 +47,28 @@ impl fmt::Debug for Launch {
     }
 }
 
-/// A data plane that let go of its control socket ends within so long; and so does one that is killed.
+/// Time in which a process ends after it closed its control socket, and after it was killed.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// What tells how a data plane ended. Dropped early, it ends the data plane.
+/// A running process or thread, which reports how it ended. Dropping it ends the process.
 #[derive(Debug)]
 pub(in crate::serve) enum Ending {
     /// A process.
     Process(Child),
-    /// A thread of ours, with what the data plane's function returns.
+    /// A thread of a test, with what the data plane's function returns.
     #[cfg(test)]
     Thread(tokio::sync::oneshot::Receiver<io::Result<()>>),
 }
 
-/// Data planes as processes of their own: this program once more, with the control socket as
-/// standard input. They log on our standard error, as `log` (options of the command line) says.
+/// Returns a launcher that starts this program once more, with the control socket as standard input. The process
+/// logs on the supervisor's standard error, as `log` (options of the command line) says.
 pub(in crate::serve) fn processes(log: Vec<String>) -> Launch {
     Launch::by(move |duty, control| {
         let mut command = Command::from(command(control));
         command
             .args(&log)
             .args(duty.arguments())
-            // Ctrl-C and the like are for us alone: we end it in order.
+            // The terminal's signals go to the supervisor only, which ends its processes in order.
             .process_group(0)
             .kill_on_drop(true);
         Ok(Ending::Process(command.spawn()?))
@@ -76,17 +76,17 @@ pub(in crate::serve) fn processes(log: Vec<String>) -> Launch {
 }
 
 impl Launch {
-    /// By a function.
+    /// Returns a launcher that calls `start`.
     pub(in crate::serve) fn by(
         start: impl Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(start))
     }
 
-    /// Start one.
+    /// Starts a process.
     ///
     /// # Errors
-    /// The system cannot.
+    /// The kernel refuses to start it.
     pub(in crate::serve) fn start(
         &self,
         duty: Duty<'_>,
@@ -123,8 +123,8 @@ fn below(runtime_dir: &Path, command: &str) -> Vec<OsString> {
 }
 
 impl Ending {
-    /// Wait for the end and say how it came. One that the kernel does not let go is left behind: what it
-    /// was given is its own for ever, and whoever is started next has descriptors of its own.
+    /// Waits for the end of the process and returns its reason. Abandons a process that the kernel does not end: it
+    /// keeps its descriptors, and the next process gets duplicates of its own.
     pub(in crate::serve) async fn exit_reason(self) -> String {
         match self {
             Self::Process(mut child) => {
@@ -135,7 +135,7 @@ impl Ending {
                 if let Err(error) = child.start_kill() {
                     return error.to_string();
                 }
-                // When it goes at last, the runtime hears of it.
+                // When the process ends later, the runtime reaps it.
                 match tokio::time::timeout(GRACE, child.wait()).await {
                     Ok(_) => "it closed its control socket and went on; killed".to_owned(),
                     Err(_) => left_behind(id),
@@ -150,7 +150,7 @@ impl Ending {
         }
     }
 
-    /// The process id, if it is a process that runs.
+    /// Returns the process id while the process runs.
     pub(in crate::serve) fn id(&self) -> Option<u32> {
         match self {
             Self::Process(child) => child.id(),
@@ -161,7 +161,7 @@ impl Ending {
 
     pub(in crate::serve) fn kill(&mut self) {
         match self {
-            // Fails when it has ended already.
+            // Fails if the process has ended already.
             Self::Process(child) => drop(child.start_kill()),
             #[cfg(test)]
             Self::Thread(_) => {}
@@ -169,7 +169,7 @@ impl Ending {
     }
 }
 
-/// A process in an uninterruptible sleep.
+/// Describes a process in uninterruptible sleep.
 fn left_behind(id: u32) -> String {
     format!(
         "SIGKILL does not end process {id}, of which a thread waits in the kernel (state D): for a page, a \

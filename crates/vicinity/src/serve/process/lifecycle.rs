@@ -1,8 +1,8 @@
-//! The life of a data plane: it is looked after, and when it ends, started again.
+//! The life cycle of a process: the supervisor checks its health, and starts it again when it ends.
 //!
-//! Nothing of a network is lost with its data plane. What VMs keep is in their memory; sockets,
-//! taps and totals are the supervisor's. The front-ends connect again by themselves or are dialed
-//! again, and their rings go on where they were.
+//! A network loses nothing with its data plane. The rings are in the VMs' memory; sockets, taps and totals are the
+//! supervisor's. The front-ends connect again by themselves, or the supervisor connects to them again, and their
+//! rings continue where they were.
 
 use std::time::Duration;
 
@@ -10,43 +10,43 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 
-/// A data plane is asked how it is at least so often. It bounds what the totals miss when a data
-/// plane dies, and how long one that hangs is left alone.
+/// Longest time between two health checks, in which the process reports its counters. It bounds what the totals
+/// miss when a process dies, and how long one that hangs goes unnoticed.
 const HEALTH_CHECK_PERIOD: Duration = Duration::from_secs(15);
 
-/// What is known of a data plane's lives.
+/// The state of a process's life cycle.
 #[derive(Debug)]
 pub(in crate::serve) struct Lifecycle {
     backoff: Backoff,
     state: State,
     restarts: u64,
-    /// The data plane did not answer and was killed for it.
+    /// The supervisor killed the process because it did not answer.
     unresponsive: bool,
-    /// The data plane was told to end, so that another one takes over.
+    /// The supervisor told the process to end, so that another one takes over.
     pub(in crate::serve) restart_requested: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Runs; is to be asked at this time.
+    /// The process runs; the next health check is due at this time.
     Up { health_check: Instant },
-    /// Is to be started at this time.
+    /// The process does not run; the next start is due at this time.
     Down { start: Instant },
 }
 
-/// What is to be done.
+/// What the owner of a process has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::serve) enum Due {
     /// Nothing.
     Nothing,
-    /// Ask it how it is.
+    /// Ask the process for its state.
     HealthCheck,
-    /// Start it again.
+    /// Start the process again.
     Start,
 }
 
 impl Lifecycle {
-    /// The first data plane was started now.
+    /// Returns the life cycle of a process that was started now.
     pub(in crate::serve) fn new(now: Instant) -> Self {
         Self {
             backoff: Backoff::new(now),
@@ -63,19 +63,19 @@ impl Lifecycle {
         matches!(self.state, State::Up { .. })
     }
 
-    /// How often a data plane was started again.
+    /// Returns how often the process was started again.
     pub(in crate::serve) fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// When [`due`](Self::due) is wanted.
+    /// Returns when the owner has to call [`due`](Self::due).
     pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Up { health_check: at } | State::Down { start: at } => Some(at),
         }
     }
 
-    /// Time has passed.
+    /// Returns what is due at `now`, and schedules the next health check.
     pub(in crate::serve) fn due(&mut self, now: Instant) -> Due {
         match self.state {
             State::Up { health_check } if health_check <= now => {
@@ -89,12 +89,13 @@ impl Lifecycle {
         }
     }
 
-    /// The data plane did not answer and is killed for it.
+    /// Notes that the process is killed because it did not answer.
     pub(in crate::serve) fn killed_as_unresponsive(&mut self) {
         self.unresponsive = true;
     }
 
-    /// The data plane ended, or could not be started, so; returns what to tell of it.
+    /// Notes that the process ended, or could not be started, and schedules the next start. Returns the message
+    /// for the log and the status.
     pub(in crate::serve) fn ended(&mut self, exit_reason: &str, now: Instant) -> String {
         let unresponsive = match std::mem::take(&mut self.unresponsive) {
             true => "it did not answer in time; ",
@@ -112,7 +113,7 @@ impl Lifecycle {
         format!("the data plane ended: {unresponsive}{exit_reason}; {again}")
     }
 
-    /// It was started again.
+    /// Notes that the process was started again.
     pub(in crate::serve) fn started(&mut self, now: Instant) {
         self.backoff.started(now);
         self.state = State::Up {

@@ -1,4 +1,5 @@
-//! A process that is kept running: how it is started, spoken with, and started again when it ends.
+//! Supervised processes: starting one ([`launch`]), its control socket ([`handle`]), requests for its state
+//! ([`pending_request`]), and starting it again when it ends ([`lifecycle`], [`backoff`]).
 
 mod backoff;
 pub(in crate::serve) mod child_process;

@@ -1,29 +1,29 @@
-//! A question to a process: who waits for the answer, and until when it may take.
+//! A request to a process for its state: the clients that wait for the answer, and two deadlines.
 //!
-//! Those who ask wait a short time only, and are then told what was known before. The process has more
-//! time: one that does not answer by then has to be ended.
+//! Clients wait a short time only, and then get the last known state. The process has more time: if it does not
+//! answer by the second deadline, its owner ends it.
 
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Longest wait of those who ask. All that the daemon is asked is answered within a second.
+/// Longest wait of a client. The daemon answers all requests within a second.
 const WAIT: Duration = Duration::from_millis(600);
 
-/// How a process is, asked by any number.
+/// A request for the state `A` of a process, on behalf of any number of clients.
 #[derive(Debug)]
 pub(in crate::serve) struct PendingRequest<A> {
     waiters: Vec<oneshot::Sender<A>>,
-    /// Until when the askers wait.
+    /// Until when the clients wait.
     wait: Option<Instant>,
-    /// Until when the process may take, while it is asked.
+    /// Until when the process may answer, while a request is outstanding.
     by: Option<Instant>,
     patience: Duration,
 }
 
 impl<A: Clone> PendingRequest<A> {
-    /// To a process that answers within so long.
+    /// Returns the state without a request; the process has `patience` to answer one.
     pub(in crate::serve) fn new(patience: Duration) -> Self {
         Self {
             waiters: Vec::new(),
@@ -33,8 +33,8 @@ impl<A: Clone> PendingRequest<A> {
         }
     }
 
-    /// Somebody waits for the next answer. A process that was asked before and has not answered has had a
-    /// part of that time.
+    /// Adds a client that waits for the next answer. If a request is outstanding already, the client waits for the
+    /// rest of the time only.
     pub(in crate::serve) fn add_waiter(&mut self, waiter: oneshot::Sender<A>, now: Instant) {
         self.waiters.push(waiter);
         let since = self.by.and_then(|by| by.checked_sub(self.patience));
@@ -42,29 +42,29 @@ impl<A: Clone> PendingRequest<A> {
         self.wait.get_or_insert(until);
     }
 
-    /// Whether the process is to be asked: it has not been already.
+    /// Begins a request; returns whether the caller has to send it, because none was outstanding.
     pub(in crate::serve) fn begin(&mut self, now: Instant) -> bool {
         let new = self.by.is_none();
         self.by.get_or_insert(now + self.patience);
         new
     }
 
-    /// When [`is_late`](Self::is_late) or [`is_overdue`](Self::is_overdue) is wanted.
+    /// Returns when the owner has to call [`is_late`](Self::is_late) and [`is_overdue`](Self::is_overdue).
     pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
         self.wait.into_iter().chain(self.by).min()
     }
 
-    /// Whether the askers have waited long enough, and are to be [told](Self::tell) what is known.
+    /// Returns whether the clients have waited long enough, and must [get](Self::reply) what is known.
     pub(in crate::serve) fn is_late(&mut self, now: Instant) -> bool {
         self.wait.take_if(|wait| *wait <= now).is_some()
     }
 
-    /// Whether the process does not answer. It is said once.
+    /// Returns whether the process missed its deadline. Returns `true` once for each request.
     pub(in crate::serve) fn is_overdue(&mut self, now: Instant) -> bool {
         self.by.take_if(|by| *by <= now).is_some()
     }
 
-    /// Why what is told now may be old: the process has not answered.
+    /// Returns why the state may be old: the process has not answered yet.
     pub(in crate::serve) fn stale_reason(&self) -> Option<String> {
         self.by.is_some().then(|| {
             format!(
@@ -75,18 +75,18 @@ impl<A: Clone> PendingRequest<A> {
         })
     }
 
-    /// The process has answered, or never will.
+    /// Ends the request: the process has answered, or is gone.
     pub(in crate::serve) fn finish(&mut self) {
         self.by = None;
     }
 
-    /// Tell those who ask.
+    /// Sends the answer to all clients that wait.
     pub(in crate::serve) fn reply(&mut self, answer: A) {
         self.wait = None;
         let Some(last) = self.waiters.pop() else {
             return;
         };
-        // An asker that is gone needs no answer.
+        // A client that closed its connection needs no answer.
         for waiter in self.waiters.drain(..) {
             drop(waiter.send(answer.clone()));
         }

@@ -1,4 +1,4 @@
-//! Front-ends that come: let in, kept waiting, or turned away.
+//! Front-ends that connect: the port accepts them, lets them wait, or rejects them.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::serve::connections::Connection;
 use crate::serve::network::quarantine::{CONNECTS, CONNECTS_WITHIN};
 use crate::serve::process::handle::Orders;
 
-/// Between two lines of the log on strangers at a port.
-const STRANGERS: Duration = Duration::from_secs(10);
+/// Time between two log lines about processes that may not connect to a port.
+const WARNING_PERIOD: Duration = Duration::from_secs(10);
 
-/// Before a socket on which a stranger listens is dialed again.
-pub(super) const REDIAL_STRANGER: Duration = Duration::from_secs(1);
+/// Time after which the supervisor connects again to a socket on which a process listens that is not the owner's.
+pub(super) const REDIAL_AFTER_REJECT: Duration = Duration::from_secs(1);
 
 impl Port {
-    /// A front-end is connected.
+    /// Handles a connection of a front-end.
     pub(in crate::serve) fn connected(
         &mut self,
         connection: Connection,
@@ -27,14 +27,14 @@ impl Port {
         orders: &mut Orders,
     ) {
         if let Err(why) = connection.peer.check(&self.settings.owner) {
-            // Nothing of it counts: it is not the owner's conduct.
-            return self.reject_stranger(connection, &why, now);
+            // The connection does not count towards a quarantine: the owner did not make it.
+            return self.reject_foreign(connection, &why, now);
         }
         match self.service {
             Service::Idle => self.admit(connection, now, orders),
-            // Who waits already stays.
+            // The front-end that waits already keeps its place.
             Service::Attached { .. } if self.waiting.is_some() => {
-                tracing::debug!(port = %self.name, "two front-ends already: turned away");
+                tracing::debug!(port = %self.name, "rejected a front-end: two are there already");
             }
             Service::Attached { .. } => {
                 tracing::warn!(
@@ -45,15 +45,15 @@ impl Port {
                 self.waiting = Some(connection);
             }
             Service::Quarantined { .. } => {
-                tracing::debug!(port = %self.name, "in quarantine: front-end turned away");
+                tracing::debug!(port = %self.name, "rejected a front-end: the port is in quarantine");
             }
         }
     }
 
-    fn reject_stranger(&mut self, connection: Connection, why: &str, now: Instant) {
+    fn reject_foreign(&mut self, connection: Connection, why: &str, now: Instant) {
         if self
             .last_warning
-            .is_none_or(|last_warning| now.duration_since(last_warning) >= STRANGERS)
+            .is_none_or(|last_warning| now.duration_since(last_warning) >= WARNING_PERIOD)
         {
             self.last_warning = Some(now);
             tracing::warn!(
@@ -63,10 +63,10 @@ impl Port {
         }
         if matches!(self.way, Way::Client { .. }) {
             self.reason = Some(format!("a process that is not the owner listens: {why}"));
-            // It is dialed again, for its owner may listen there by then.
+            // The supervisor connects again later, because the owner may listen there by then.
             let next = connection.next;
             tokio::spawn(async move {
-                tokio::time::sleep(REDIAL_STRANGER).await;
+                tokio::time::sleep(REDIAL_AFTER_REJECT).await;
                 drop(next);
             });
         }
@@ -97,10 +97,10 @@ impl Port {
         tracing::info!(port = %self.name, "front-end connected");
     }
 
-    /// Nobody can be let in now: the network is down. A front-end that connects to us tries again
-    /// by itself; one that we connect to is dialed when the port is opened.
+    /// Rejects a front-end because the network is down. A front-end that connects to the supervisor tries again by
+    /// itself; in client mode the supervisor connects again when the port opens.
     pub(in crate::serve) fn reject(&mut self, connection: Connection) {
-        tracing::debug!(port = %self.name, "network down: front-end turned away");
+        tracing::debug!(port = %self.name, "rejected a front-end: the network is down");
         if matches!(self.way, Way::Client { .. }) {
             self.redial = Some(connection.next);
         }

@@ -1,4 +1,4 @@
-//! One port: who is connected, who waits, who is kept out, and what was counted.
+//! One port: its front-end, the front-end that waits, its quarantine, and its counters.
 
 mod admission;
 mod settings;
@@ -24,23 +24,23 @@ use crate::serve::process::handle::Orders;
 use crate::serve::runtime_dir::SocketFile;
 pub(in crate::serve) use settings::Settings;
 
-/// Said of a port in a storm.
+/// The reason that a port in a storm shows.
 const STORM: &str = "a storm: it goes on sending more broadcast, multicast or unknown unicast \
                      than its limits allow";
 
-/// What a port leads to, and how.
+/// What a port connects to, and which side listens.
 #[derive(Debug)]
 pub(in crate::serve) enum Way {
-    /// A VM whose front-end connects to us.
+    /// A VM whose front-end connects to the supervisor.
     Server {
-        /// The socket we listen on.
+        /// The socket that the supervisor listens on.
         socket: PathBuf,
     },
-    /// A VM whose front-end we connect to.
+    /// A VM to whose front-end the supervisor connects.
     Client {
-        /// The socket it listens on.
+        /// The socket that the front-end listens on.
         socket: PathBuf,
-        /// Tells the dialing task that the socket changed.
+        /// Notifies the dialing task that the socket changed.
         wake: Arc<Notify>,
     },
     /// Other hosts.
@@ -54,7 +54,7 @@ enum Service {
     Attached {
         running: bool,
     },
-    /// Nobody, and nobody is let in.
+    /// No front-end is served, and none is accepted.
     Quarantined {
         until: Instant,
     },
@@ -68,11 +68,11 @@ pub(in crate::serve) struct Port {
     pub(in crate::serve) way: Way,
     settings: Settings,
     service: Service,
-    /// When a stranger was last told of in the log.
+    /// When the log last had a line about a process that may not connect.
     last_warning: Option<Instant>,
-    /// A second front-end, let in when the first is gone. More of them wait in the kernel.
+    /// A second front-end, accepted when the first disconnects. Further ones wait in the kernel.
     waiting: Option<Connection>,
-    /// Client mode: dropped when the front-end may be dialed again.
+    /// Client mode: dropped when the dialing task may connect again.
     redial: Option<oneshot::Sender<()>>,
     history: ConnectionHistory,
     reason: Option<String>,
@@ -82,7 +82,8 @@ pub(in crate::serve) struct Port {
     totals: Counters,
     /// The present connection's last report.
     report: PortReport,
-    /// Its socket once more: a data plane that the kernel does not let go would keep it open.
+    /// A duplicate of the front-end's socket, to shut it down: a data plane that the kernel does not end would keep
+    /// it open.
     stream: Option<Foreign>,
     task: Option<AbortHandle>,
     file: Option<SocketFile>,
@@ -111,14 +112,14 @@ impl Port {
         }
     }
 
-    /// The task that brings this port's connections, and the file of the socket it listens
-    /// on: both end with the port.
+    /// Sets the task that accepts or dials this port's connections, and the file of the socket that it listens on.
+    /// Both end with the port.
     pub(in crate::serve) fn set_source(&mut self, task: AbortHandle, file: Option<SocketFile>) {
         self.task = Some(task);
         self.file = file;
     }
 
-    /// Tell the data plane all that holds for this port whoever is connected.
+    /// Sends the data plane the settings of this port that do not depend on the front-end.
     pub(in crate::serve) fn set_up(&self, orders: &mut Orders) {
         if self.settings.rules != Rules::default() {
             self.give_rules(self.settings.rules.clone(), orders);
@@ -126,8 +127,8 @@ impl Port {
         self.pin(orders);
     }
 
-    /// Another address, other rules: in force at once, with whoever is connected. Another owner: in force for
-    /// the next one that connects.
+    /// Changes the settings. Another address and other rules are in force at once, for a connected front-end too;
+    /// another owner is in force for the next connection.
     pub(in crate::serve) fn change(&mut self, settings: Settings, orders: &mut Orders) {
         self.unpin(orders);
         self.settings = settings;
@@ -135,7 +136,7 @@ impl Port {
         self.pin(orders);
     }
 
-    /// The port goes: nobody is let in any more, and nothing is left of it under its number.
+    /// Removes the port: it accepts no front-end any more, and the data plane forgets all that has its number.
     pub(in crate::serve) fn leave(&mut self, orders: &mut Orders) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -174,7 +175,7 @@ impl Port {
         vlans.into_iter().filter_map(move |vlan| Some((mac?, vlan)))
     }
 
-    /// Nobody is served, kept out or waiting, so the port can be forgotten.
+    /// Returns whether the port has no front-end and no quarantine, so that it can be removed.
     pub(in crate::serve) fn idle(&self) -> bool {
         self.service == Service::Idle
     }
@@ -183,7 +184,7 @@ impl Port {
         matches!(self.service, Service::Attached { .. })
     }
 
-    /// When this port wants [`Self::tick`].
+    /// Returns when the owner has to call [`Self::tick`].
     pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
         match self.service {
             Service::Quarantined { until } => Some(until),
@@ -191,7 +192,7 @@ impl Port {
         }
     }
 
-    /// The network is up again.
+    /// Sets up the port in a data plane that was started again.
     pub(in crate::serve) fn reopen(&mut self, orders: &mut Orders) {
         self.set_up(orders);
         if self.idle() {
@@ -199,7 +200,7 @@ impl Port {
         }
     }
 
-    /// The uplink's queues go to the data plane.
+    /// Hands the uplink's queues over to the data plane.
     pub(in crate::serve) fn attach_uplink(
         &mut self,
         queues: io::Result<Vec<OwnedFd>>,
@@ -229,7 +230,7 @@ impl Port {
         self.connections += 1;
     }
 
-    /// The guest's driver has started.
+    /// Notes that the guest's driver has started.
     pub(in crate::serve) fn running(&mut self) {
         if self.attached() {
             // Once a connection: a guest may start its driver hundreds of times a second.
@@ -240,7 +241,7 @@ impl Port {
         }
     }
 
-    /// The data plane's figures.
+    /// Takes the data plane's report about this port.
     pub(in crate::serve) fn reported(&mut self, report: PortReport) {
         if let Service::Attached { running } = &mut self.service {
             *running = report.running || matches!(self.way, Way::Uplink(_));
@@ -253,7 +254,7 @@ impl Port {
         }
     }
 
-    /// The data plane no longer serves this port.
+    /// Notes that the data plane no longer serves the front-end, and why.
     pub(in crate::serve) fn detached(
         &mut self,
         reason: Reason,
@@ -283,12 +284,12 @@ impl Port {
         }
     }
 
-    /// The data plane is gone; what it last reported is all there is. A quarantine goes on, and
-    /// nobody is dialed before [`Self::reopen`]. The front-end hears of it even if the kernel keeps the
-    /// data plane, with its descriptors, for as long as it likes.
+    /// Notes that the data plane is gone: the totals are those of its last report. A quarantine continues, and the
+    /// supervisor connects to no front-end before [`Self::reopen`]. The shutdown of the socket notifies the
+    /// front-end even if the kernel does not end the data plane, which keeps its descriptors then.
     pub(in crate::serve) fn lost(&mut self) {
         if let Some(stream) = self.stream.take() {
-            // Gone: it has heard.
+            // An error means that the front-end is gone already.
             let _gone = shutdown(&stream, Shutdown::Both);
         }
         self.totals = self.totals.plus(&self.report.counters);
@@ -299,7 +300,7 @@ impl Port {
         self.waiting = None;
     }
 
-    /// Why an idle port has no front-end.
+    /// Notes why an idle port has no front-end.
     pub(in crate::serve) fn unreachable(&mut self, reason: String) {
         if self.idle() {
             tracing::debug!(port = %self.name, reason, "front-end not reached");
@@ -307,7 +308,7 @@ impl Port {
         }
     }
 
-    /// Time has passed.
+    /// Ends the quarantine if its time is over.
     pub(in crate::serve) fn tick(&mut self, now: Instant, orders: &mut Orders) {
         if self.deadline().is_some_and(|until| until <= now) {
             tracing::info!(port = %self.name, "quarantine is over");
@@ -316,7 +317,7 @@ impl Port {
         }
     }
 
-    /// Let the next front-end in.
+    /// Accepts the next front-end.
     fn open(&mut self, now: Instant, orders: &mut Orders) {
         self.redial = None;
         if let Some(connection) = self.waiting.take() {
@@ -334,12 +335,12 @@ impl Port {
         self.reason = Some(reason);
     }
 
-    /// The addresses that another port uses, too.
+    /// Returns the addresses that another port uses too.
     pub(in crate::serve) fn duplicates(&self) -> &[DuplicateMac] {
         &self.report.duplicates
     }
 
-    /// What the present connection sent to each port, by its number.
+    /// Returns what the present connection sent to each port, by port number.
     pub(in crate::serve) fn peers(&self) -> &[Peer] {
         &self.report.peers
     }

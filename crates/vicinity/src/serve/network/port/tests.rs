@@ -7,7 +7,7 @@ use std::time::Duration;
 use switch::control::Drops;
 use switch::guard::VlanRules;
 
-use super::admission::REDIAL_STRANGER;
+use super::admission::REDIAL_AFTER_REJECT;
 use super::*;
 use crate::config::Owner;
 use crate::serve::network::quarantine::CONNECTS;
@@ -348,7 +348,7 @@ async fn a_socket_on_which_a_stranger_listens_is_dialed_again_after_a_while() {
     assert!(closed(&end) && !welcome(&mut next));
     let reason = port.status("lan", true, now).reason.unwrap();
     assert!(reason.contains("not the owner listens"), "{reason}");
-    tokio::time::sleep(REDIAL_STRANGER + Duration::from_millis(1)).await;
+    tokio::time::sleep(REDIAL_AFTER_REJECT + Duration::from_millis(1)).await;
     assert!(welcome(&mut next));
     assert_eq!(orders.take(), []);
 }
