@@ -210,7 +210,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Do what was asked.
+    /// Does what was asked.
     pub(crate) fn run(self) -> Result<(), Failure> {
         logging::start(self.level, self.log_format);
         let given = self.runtime_dir.as_deref();

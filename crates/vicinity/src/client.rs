@@ -48,7 +48,7 @@ pub(crate) enum ClientError {
     Socket {
         /// The control socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The daemon hangs.
@@ -80,17 +80,17 @@ pub(crate) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Tell something.
+    /// Tells something.
     pub(crate) fn get(path: &str) -> Self {
         Self::new(Method::GET, path, "", Bytes::new())
     }
 
-    /// Do something that needs no more words.
+    /// Does something that needs no more words.
     pub(crate) fn bare(method: Method, path: &str) -> Self {
         Self::new(method, path, "", Bytes::new())
     }
 
-    /// Do something with these keys.
+    /// Does something with these keys.
     pub(crate) fn json(method: Method, path: &str, keys: &Keys) -> Self {
         // Keys come from JSON, so they go there.
         let body = serde_json::to_vec(keys).unwrap_or_default();
@@ -113,7 +113,7 @@ pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result
     ask(runtime_dir, ApiRequest::get(path)).map(|(_, answer)| answer)
 }
 
-/// Ask the daemon. The answer comes with the daemon's process id; 0 when it is not visible from
+/// Asks the daemon. The answer comes with the daemon's process id; 0 when it is not visible from
 /// here.
 pub(crate) fn ask<T: DeserializeOwned>(
     runtime_dir: &Path,
@@ -221,7 +221,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, ClientError> {
     builder.enable_all().build().map_err(protocol_error)
 }
 
-/// Ask, and wait for the beginning of the answer.
+/// Asks, and wait for the beginning of the answer.
 async fn begin(
     runtime_dir: &Path,
     ask: ApiRequest,

@@ -1,7 +1,7 @@
 //! Memory of the heap that nobody uses.
 #![allow(unsafe_code)]
 
-/// Give it back to the kernel. To read the command line takes a description of all commands, some
+/// Gives it back to the kernel. To read the command line takes a description of all commands, some
 /// hundred KiB, and a program that then waits for days would keep them.
 pub(crate) fn trim() {
     // SAFETY: it takes a number, and the allocator locks what it works on.

@@ -42,7 +42,7 @@ pub(crate) struct Plan {
 }
 
 impl Uplink {
-    /// Add the uplink to the members.
+    /// Adds the uplink to the members.
     ///
     /// # Errors
     /// There is no such interface.
@@ -87,7 +87,7 @@ impl Uplink {
 }
 
 impl Plan {
-    /// Open the interface. Needs `CAP_NET_RAW`.
+    /// Opens the interface. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
     /// There is no such interface, its frames are too short, or this is not allowed.

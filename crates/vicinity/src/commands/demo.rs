@@ -10,7 +10,7 @@ use super::failure::Failure;
 /// Where guest images, results and logs are put, unless it is told.
 pub(crate) const FOLDER: &str = "target";
 
-/// Run the demo below `folder` (guest images, results, logs), comparing this channel with the bridge;
+/// Runs the demo below `folder` (guest images, results, logs), comparing this channel with the bridge;
 /// returns its table and where the results are.
 pub(crate) fn run(channel: &str, folder: &Path) -> Result<String, Failure> {
     let options = options(folder)?.over(channel)?;
@@ -27,7 +27,7 @@ pub(crate) fn run(channel: &str, folder: &Path) -> Result<String, Failure> {
     ))
 }
 
-/// Play ping-pong between two VMs with messages, beside TCP; returns the table.
+/// Plays ping-pong between two VMs with messages, beside TCP; returns the table.
 pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
     let options = options(folder)?;
     let result = demo::messages(&options, &Progress::start())?;
@@ -35,7 +35,7 @@ pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
     Ok(format!("{result}\nResults: {output}/message.json\n"))
 }
 
-/// Boot the demo's VMs and open a shell in each, until the session ends.
+/// Boots the demo's VMs and open a shell in each, until the session ends.
 pub(crate) fn shell(channel: &str, folder: &Path) -> Result<(), Failure> {
     let options = options(folder)?.over(channel)?;
     Ok(demo::shell(&options, &Progress::start())?)

@@ -31,7 +31,7 @@ pub(crate) struct NicArgs {
 }
 
 impl NicArgs {
-    /// Find it in the configuration; `runtime_dir`, from the command line, wins over the file.
+    /// Finds it in the configuration; `runtime_dir`, from the command line, wins over the file.
     pub(crate) fn find(&self, runtime_dir: Option<&Path>) -> Result<Nic, Failure> {
         let config = match &self.config {
             Some(file) => config::load(Some(file), runtime_dir)?,
@@ -67,7 +67,7 @@ pub(crate) struct Nic {
     pub(crate) queues: u16,
 }
 
-/// Find the NIC of `vm`: a listed port, or one that a network accepts.
+/// Finds the NIC of `vm`: a listed port, or one that a network accepts.
 pub(crate) fn find(config: &Config, vm: &str, network: Option<&str>) -> Result<Nic, Failure> {
     name::check(vm).map_err(|error| Failure::Usage(format!("`{vm}`: {error}")))?;
     let network = choose(config, vm, network)?;

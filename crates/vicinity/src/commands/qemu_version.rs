@@ -26,7 +26,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Ask `program` for its version. `None` when it cannot be started or says something else.
+/// Asks `program` for its version. `None` when it cannot be started or says something else.
 pub(crate) fn version(program: &str) -> Option<Version> {
     let output = Command::new(program)
         .arg("--version")

@@ -13,7 +13,7 @@ use crate::{config, serve};
 const MADE: &str =
     "<!-- Made by `vicinity reference docs/reference`. Change the code instead. -->\n";
 
-/// Write all pages into a folder.
+/// Writes all pages into a folder.
 pub(crate) fn write(command: Command, folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder)?;
     for (name, page) in [

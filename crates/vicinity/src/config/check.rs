@@ -12,7 +12,7 @@ use super::values::{Unique, absolute, check_name, individual, interface};
 use super::{direct, file, members, mirrors, owner, rules, spaces};
 use crate::runtime_paths::RUNTIME_DIR;
 
-/// Check the whole file.
+/// Checks the whole file.
 pub(super) fn check(
     text: &str,
     file: file::File,

@@ -15,7 +15,7 @@ pub(crate) enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The text is wrong.
@@ -63,7 +63,7 @@ pub(crate) struct Diagnostic {
     help: String,
 }
 
-/// Find the place of a mistake in the text.
+/// Finds the place of a mistake in the text.
 pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Diagnostic {
     let start = mistake.at.start.min(text.len());
     let before = text.get(..start).unwrap_or_default();

@@ -35,7 +35,7 @@ impl TrustGroup {
     }
 }
 
-/// Check the `[direct]` table.
+/// Checks the `[direct]` table.
 pub(super) fn check(text: &str, direct: &file::Direct) -> Result<Vec<TrustGroup>, Mistake> {
     let mut names = Unique::new(text, "group");
     let mut vms = Unique::new(text, "VM in a trust group");

@@ -310,7 +310,7 @@ static PORT: Keys = Keys(&[
     ("native-vlan", None),
 ]);
 
-/// Read the text of a configuration file.
+/// Reads the text of a configuration file.
 pub(super) fn read(text: &str) -> Result<File, Mistake> {
     let table = DeTable::parse(text).map_err(|error| Mistake::from_toml(&error))?;
     // serde would find unknown keys too, but says neither where exactly nor what was meant.

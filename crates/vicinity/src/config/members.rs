@@ -14,7 +14,7 @@ use super::{file, owner};
 use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
 use crate::runtime_paths::FOLDERS;
 
-/// Check the `[message]` table.
+/// Checks the `[message]` table.
 pub(super) fn check(
     text: &str,
     plane: &Spanned<file::Message>,
@@ -61,7 +61,7 @@ pub(super) fn check(
     members.iter().map(check).collect()
 }
 
-/// Check the uplink of the `[message]` table.
+/// Checks the uplink of the `[message]` table.
 pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, Mistake> {
     let host_name = uplink.host_name.as_ref();
     host_name.map_or(Ok(()), check_name)?;

@@ -30,7 +30,7 @@ pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
     list.get_ref().iter().map(mirrored).collect()
 }
 
-/// Check that those who are mirrored can be.
+/// Checks that those who are mirrored can be.
 pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mistake> {
     let mut counts = std::collections::HashMap::<&str, usize>::new();
     for port in &network.port {

@@ -25,7 +25,7 @@ pub(super) struct OwnerKeys<'f> {
     pub(super) cgroup: Option<&'f Spanned<String>>,
 }
 
-/// Check the keys.
+/// Checks the keys.
 pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
     let text = |text: &Spanned<String>| text.get_ref().clone();
     for pattern in [written.label, written.cgroup].into_iter().flatten() {

@@ -95,13 +95,13 @@ impl From<Objective> for space::demand::Objective {
     }
 }
 
-/// Check `space-budget`.
+/// Checks `space-budget`.
 pub(super) fn budget(written: &Spanned<i64>) -> Result<u32, Mistake> {
     let help = format!("it is 1 to {MAX_SLOTS} slots, of {} KiB", SLOT_BYTES >> 10);
     number(written, 1..=MAX_SLOTS, "a budget", &help)
 }
 
-/// Check the `[[space]]` tables, which share the `budget` if there is one.
+/// Checks the `[[space]]` tables, which share the `budget` if there is one.
 pub(super) fn check(
     text: &str,
     spaces: &[Spanned<file::Space>],

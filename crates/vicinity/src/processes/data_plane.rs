@@ -7,7 +7,7 @@ use switch::workers::Workers;
 
 use super::start::{ProcessError, log_gaps, set_up, take_control_socket};
 
-/// Serve the network with this name, which is used in the log only, with so many workers.
+/// Serves the network with this name, which is used in the log only, with so many workers.
 pub(crate) fn run(network: &str, workers: usize) -> Result<(), ProcessError> {
     sandbox::close_inherited().map_err(ProcessError::System)?;
     let control = take_control_socket().map_err(ProcessError::Control)?;
@@ -21,7 +21,7 @@ pub(crate) fn run(network: &str, workers: usize) -> Result<(), ProcessError> {
     workers.run(confine).map_err(ProcessError::Serving)
 }
 
-/// Confine a thread of a network's data plane.
+/// Confines a thread of a network's data plane.
 fn confine() {
     log_gaps(sandbox::enter_thread(Duty::Network));
 }

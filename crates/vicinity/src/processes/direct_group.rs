@@ -54,7 +54,7 @@ pub(crate) enum Event {
     End,
 }
 
-/// Serve the group of this name.
+/// Serves the group of this name.
 pub(crate) fn run(runtime_dir: &Path, group: &str) -> Result<(), ProcessError> {
     sandbox::close_inherited().map_err(ProcessError::System)?;
     let control = take_control_socket().map_err(ProcessError::Control)?;
@@ -73,7 +73,7 @@ fn serve(control: &ControlSocket, group: &mut Group) -> Result<(), DirectError> 
     group.close()
 }
 
-/// Do all that the supervisor has said; false when that is to end.
+/// Does all that the supervisor has said; false when that is to end.
 fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
     loop {
         match control.receive::<Order>() {

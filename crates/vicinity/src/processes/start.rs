@@ -95,7 +95,7 @@ pub(crate) fn take_control_socket() -> io::Result<ControlSocket> {
     Ok(control)
 }
 
-/// Make ourselves known, and let nothing but the supervisor end us.
+/// Makes ourselves known, and let nothing but the supervisor end us.
 pub(crate) fn set_up(name: &str) -> io::Result<()> {
     // A service manager ends all processes of a service at once; ours ends with its supervisor,
     // which tells it to.

@@ -1,7 +1,7 @@
-//! The direct channel's trust groups: for each a process, which is started again when it ends.
+//! The trust groups of the direct channel: each has a process, which the supervisor starts again when it ends.
 //!
-//! The window, the doorbells and the sockets are the supervisor's. So the VMs go on exchanging
-//! packets while there is no process, and the next one finds them as they are.
+//! The supervisor owns the window, the doorbells and the sockets. So the VMs continue to exchange packets while
+//! there is no process, and the next one takes the group over as it is.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -23,14 +23,14 @@ use crate::runtime_paths::direct_folder;
 use crate::serve::process::deadline::sleep_until;
 use crate::status::{GroupMemberStatus, GroupStatus};
 
-/// Waiting messages: more senders than that wait themselves.
+/// Messages that may wait; further senders wait until there is room.
 const INBOX: usize = 64;
 
-/// The process answers within so long: each of a QEMU's answers may take it 20 s.
+/// Time in which the process answers: it may wait 20 s for each answer of a QEMU.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Guests have let go of what is taken away from them within so long.
-const FAREWELL: Duration = Duration::from_secs(15);
+/// Time in which guests release the devices that the process unplugs when it stops.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// Why a group cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -46,22 +46,22 @@ pub(crate) enum GroupError {
     Start(#[from] std::io::Error),
 }
 
-/// What others tell a group.
+/// A message to a group's task.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Somebody wants to know the state.
+    /// A client asks for the state.
     Ask(oneshot::Sender<GroupStatus>),
-    /// A VM is to leave, or may join again; the answer is whether it is a member.
+    /// A VM must leave, or may join again; the answer is whether the VM is a member.
     KeepOut {
         vm: String,
         out: bool,
         known: oneshot::Sender<bool>,
     },
-    /// Stop the process and end.
+    /// Stop the process, and end the task.
     Stop,
 }
 
-/// A group at work.
+/// A running group.
 #[derive(Debug)]
 pub(super) struct Group {
     config: TrustGroup,
@@ -69,18 +69,18 @@ pub(super) struct Group {
     parts: Parts,
     launch: Launch,
     process: ChildProcess<Order>,
-    /// Who is to stay out; kept here for the next process.
+    /// VMs that must stay out, kept for the next process.
     out: BTreeSet<String>,
     inbox: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
     pending: PendingRequest<GroupStatus>,
-    /// What it said so far of what it was asked, and the last time in full.
+    /// The part of the outstanding report that arrived so far; `members` is the last complete one.
     incoming: Vec<GroupMemberStatus>,
     members: Vec<GroupMemberStatus>,
 }
 
 impl Group {
-    /// Make what it needs, in the folder that all groups have, and start its process.
+    /// Makes the group's resources in the folder of all groups, and starts its process.
     pub(super) fn start(
         runtime_dir: &Path,
         config: TrustGroup,
@@ -107,16 +107,16 @@ impl Group {
         Ok(group)
     }
 
-    /// Where to send the group its messages.
+    /// Returns the sender for messages to the group.
     pub(super) fn address(&self) -> mpsc::Sender<Message> {
         self.sender.clone()
     }
 
-    /// Tell the process what it is to serve.
+    /// Sends the process its members, the window and the VMs that must stay out.
     fn set_up(&mut self) {
         let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
             Ok(fd) => self.process.plane.orders.push(order, Some(fd)),
-            // The process will find the order without a descriptor, end, and be started again.
+            // The process ends when it receives the order without its descriptor, and is started again.
             Err(error) => {
                 tracing::error!(%error, "group {}", self.config.name);
                 self.process.plane.orders.push(order, None);
@@ -137,7 +137,7 @@ impl Group {
         }
     }
 
-    /// Serve until told to stop.
+    /// Serves until the supervisor stops this task.
     pub(super) async fn run(mut self) {
         loop {
             let deadline = self.process.lifecycle.deadline().into_iter();
@@ -159,7 +159,7 @@ impl Group {
                         }
                     }
                     Some(Message::KeepOut { vm, out, known }) => {
-                        // Who asked may be gone.
+                        // The client may be gone.
                         let _gone = known.send(self.keep_out(vm, out));
                     }
                     Some(Message::Stop) | None => break,
@@ -167,7 +167,7 @@ impl Group {
                 () = sleep_until(deadline) => self.tick(),
             }
         }
-        self.process.stop::<Event>(Order::Stop, FAREWELL).await;
+        self.process.stop::<Event>(Order::Stop, STOP_LIMIT).await;
     }
 
     fn keep_out(&mut self, vm: String, out: bool) -> bool {
@@ -202,7 +202,7 @@ impl Group {
         }
     }
 
-    /// Ask the process how it is, unless it has been asked already.
+    /// Requests a report from the process, unless a request is outstanding.
     fn ask(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.incoming.clear();
@@ -226,13 +226,13 @@ impl Group {
         }
     }
 
-    /// The process has answered, or never will.
+    /// Ends the request, because the process has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
         self.tell();
     }
 
-    /// Tell those who ask what is known.
+    /// Sends the known state to the clients that wait.
     fn tell(&mut self) {
         let up = self.process.lifecycle.is_up();
         let status = GroupStatus {

@@ -73,7 +73,7 @@ pub(crate) enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serve `config` until SIGINT or SIGTERM. Data planes log as `log` says: options of the command
+/// Serves `config` until SIGINT or SIGTERM. Data planes log as `log` says: options of the command
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
@@ -103,7 +103,7 @@ pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<()
     })
 }
 
-/// Serve `config` with data planes started by `launch` until `stop` completes. First come the
+/// Serves `config` with data planes started by `launch` until `stop` completes. First come the
 /// control socket, if a service manager listens on it already, and what it kept.
 async fn serve(
     source: Source,

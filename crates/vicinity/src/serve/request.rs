@@ -73,7 +73,7 @@ pub(crate) enum ChangeError {
     Start {
         /// A network, or the message plane.
         whose: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The new configuration cannot be written.

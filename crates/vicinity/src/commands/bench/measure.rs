@@ -8,7 +8,7 @@ use lab::progress::Progress;
 use crate::commands::demo;
 use crate::commands::failure::Failure;
 
-/// Measure the switch against OVS-DPDK in `rounds` rounds: these `parts`, with frames of these
+/// Measures the switch against OVS-DPDK in `rounds` rounds: these `parts`, with frames of these
 /// `sizes`. Write the report to `output`, and return its table.
 pub(crate) fn switch(
     rounds: u32,
@@ -28,7 +28,7 @@ pub(crate) fn switch(
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 
-/// Measure in `rounds` rounds what it costs to change, read and watch a switch. Write the report to
+/// Measures in `rounds` rounds what it costs to change, read and watch a switch. Write the report to
 /// `output`, and return its table.
 pub(crate) fn operate(rounds: u32, output: &Path) -> Result<String, Failure> {
     let options = operate::Options {
@@ -40,7 +40,7 @@ pub(crate) fn operate(rounds: u32, output: &Path) -> Result<String, Failure> {
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 
-/// Measure the message plane against UCX and TCP in `rounds` rounds, with messages of these
+/// Measures the message plane against UCX and TCP in `rounds` rounds, with messages of these
 /// `lengths`. Write the report to `output`, and return its table.
 pub(crate) fn message(rounds: u32, lengths: &[u32], output: &Path) -> Result<String, Failure> {
     let options = message::Options {
@@ -53,7 +53,7 @@ pub(crate) fn message(rounds: u32, lengths: &[u32], output: &Path) -> Result<Str
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 
-/// Measure messages between two hosts in `rounds` rounds, with a link of each of these `rates` in
+/// Measures messages between two hosts in `rounds` rounds, with a link of each of these `rates` in
 /// Mbit/s. Write the report to `output`, and return its table.
 pub(crate) fn uplink(rounds: u32, rates: &[u32], output: &Path) -> Result<String, Failure> {
     let options = uplink::Options {
@@ -66,7 +66,7 @@ pub(crate) fn uplink(rounds: u32, rates: &[u32], output: &Path) -> Result<String
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 
-/// Measure a space's server against nginx in `rounds` rounds, with files of these `lengths`. Write the
+/// Measures a space's server against nginx in `rounds` rounds, with files of these `lengths`. Write the
 /// report to `output`, and return its table.
 pub(crate) fn space(rounds: u32, lengths: &[u32], output: &Path) -> Result<String, Failure> {
     let options = space::Options {

@@ -35,7 +35,7 @@ struct Filled {
     _store: Arc<Shared>,
 }
 
-/// Serve the files in `folder/files` to this host until standard input ends; what else is needed is made
+/// Serves the files in `folder/files` to this host until standard input ends; what else is needed is made
 /// in `folder`.
 pub(crate) fn serve(folder: &Path) -> Result<(), Failure> {
     let space = space(folder)?;
@@ -76,7 +76,7 @@ fn start(folder: &Path, space: &Space) -> io::Result<()> {
     process.wait().map(drop)
 }
 
-/// Put the files of a folder into a space's memory.
+/// Puts the files of a folder into a space's memory.
 fn fill(folder: &Path) -> io::Result<Filled> {
     let files = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;

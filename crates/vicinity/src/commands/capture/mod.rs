@@ -33,7 +33,7 @@ pub(crate) struct Options {
     seconds: Option<u32>,
 }
 
-/// Capture until the person, or an option, ends it.
+/// Captures until the person, or an option, ends it.
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
     let output = options.write.clone().filter(|path| path.as_os_str() != "-");
     if output.is_none() && io::stdout().is_terminal() {

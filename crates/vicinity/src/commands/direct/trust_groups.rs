@@ -24,7 +24,7 @@ pub(crate) fn vm(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Join these VMs, whenever they are there, until SIGINT or SIGTERM.
+/// Joins these VMs, whenever they are there, until SIGINT or SIGTERM.
 pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     interrupt::install()?;
     let mut group = Group::new(&direct_folder(runtime_dir), vms)?;

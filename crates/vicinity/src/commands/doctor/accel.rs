@@ -16,7 +16,7 @@ const SLOW: &str = "guests are emulated (TCG), 10 to 20 times slower";
 const REMEDY: &str = "use a machine with hardware virtualisation switched on in its firmware; in \
                       a VM, have nested virtualisation switched on for it";
 
-/// Boot a kernel under KVM, if there is one.
+/// Boots a kernel under KVM, if there is one.
 pub(super) fn probe() -> Check {
     if !Path::new("/dev/kvm").exists() {
         let remedy = format!("`modprobe kvm_intel` or `modprobe kvm_amd` as root; {REMEDY}");

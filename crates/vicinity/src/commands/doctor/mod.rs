@@ -34,7 +34,7 @@ pub(crate) fn run(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Check everything. Takes up to 5 s where `/dev/kvm` exists: a kernel is booted.
+/// Checks everything. Takes up to 5 s where `/dev/kvm` exists: a kernel is booted.
 fn examine(runtime_dir: &Path) -> Vec<Check> {
     let mut checks = vec![tools::qemu(), accel::probe()];
     checks.extend(host::checks(runtime_dir));

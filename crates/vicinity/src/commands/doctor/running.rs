@@ -33,7 +33,7 @@ struct Snapshot {
     links: BTreeMap<String, Link>,
 }
 
-/// Look at what the daemon of `runtime_dir` serves.
+/// Looks at what the daemon of `runtime_dir` serves.
 pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
     let networks = client::get::<Vec<NetworkStatus>>(runtime_dir, "/v1/networks");
     let ports = client::get::<Vec<PortStatus>>(runtime_dir, "/v1/ports");

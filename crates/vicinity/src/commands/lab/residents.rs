@@ -21,7 +21,7 @@ const HEADER: usize = 12;
 /// Local experimental EtherType (IEEE 802).
 const TYPE: [u8; 2] = [0x88, 0xb5];
 
-/// Send a frame from each of `count` addresses. Run inside the bridge's network namespace.
+/// Sends a frame from each of `count` addresses. Run inside the bridge's network namespace.
 pub(crate) fn fill(count: u32) -> Result<(), Failure> {
     let tap = tap::open(TAP).map_err(|error| Failure::Usage(error.to_string()))?;
     // The bridge must not learn them, or it would keep the frames to itself.

@@ -74,7 +74,7 @@ impl fmt::Display for Abilities {
     }
 }
 
-/// Run experiments (all when none is named), and write the report.
+/// Runs experiments (all when none is named), and write the report.
 pub(crate) fn start(
     ids: &[String],
     only: &[String],
@@ -98,14 +98,14 @@ pub(crate) fn start(
     report(output)
 }
 
-/// Complete a run that was cut short, and write the report.
+/// Completes a run that was cut short, and write the report.
 pub(crate) fn resume(output: &Path) -> Result<String, Failure> {
     lab::interrupt::install()?;
     run::resume(&place(output)?, output, &Progress::start())?;
     report(output)
 }
 
-/// Write a run's report from its samples.
+/// Writes a run's report from its samples.
 pub(crate) fn report(output: &Path) -> Result<String, Failure> {
     Ok(lab::study::report::write(output)?)
 }

@@ -63,7 +63,7 @@ pub(crate) fn member(text: &str) -> Result<Member, String> {
     })
 }
 
-/// Join these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too; and
+/// Joins these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too; and
 /// the way to other hosts, if there is one.
 pub(crate) fn serve(
     runtime_dir: &Path,

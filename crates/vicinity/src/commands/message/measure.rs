@@ -120,7 +120,7 @@ pub(crate) fn ping(
     })
 }
 
-/// Measure latency, message rate and bandwidth to `peer` with messages of these `lengths`.
+/// Measures latency, message rate and bandwidth to `peer` with messages of these `lengths`.
 pub(crate) fn measure(
     board: &Path,
     to: &EndpointName,

@@ -30,7 +30,7 @@ const HELP: [(&str, &str); 6] = [
     ("q", "quit"),
 ];
 
-/// Draw everything.
+/// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let room = frame.area().height > 2 * DETAILS;
     let wanted = state.details || state.below != Below::Threads;

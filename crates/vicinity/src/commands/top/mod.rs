@@ -50,7 +50,7 @@ fn watts(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Show it until the user or SIGTERM ends it.
+/// Shows it until the user or SIGTERM ends it.
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
     lab::interrupt::install()?;
     let mut source = Source::new(runtime_dir, options.watts_per_cpu);
@@ -105,7 +105,7 @@ fn stream(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Write to standard output. A reader that went away ends the program as a signal would.
+/// Writes to standard output. A reader that went away ends the program as a signal would.
 fn write(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     match output

@@ -13,7 +13,7 @@ use crate::commands::failure::Failure;
 /// SIGTERM is noticed within so long.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Show reports until the user quits, or SIGTERM. The terminal is restored in every case, on a
+/// Shows reports until the user quits, or SIGTERM. The terminal is restored in every case, on a
 /// panic too (`ratatui::try_init` sees to that).
 pub(super) fn run(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init()?;

@@ -65,7 +65,7 @@ fn key(vm: &Vm) -> Key {
 }
 
 impl State {
-    /// Take a new report.
+    /// Takes a new report.
     pub(super) fn update(&mut self, report: Report) {
         for vm in &report.vms {
             let past = self.past.entry(key(vm)).or_default();
@@ -113,7 +113,7 @@ impl State {
         self.past.get(&key(vm)).into_iter().flatten().copied()
     }
 
-    /// Do what a key asks. Returns whether to go on.
+    /// Does what a key asks. Returns whether to go on.
     pub(super) fn press(&mut self, key: KeyEvent) -> bool {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return false,

@@ -15,7 +15,7 @@ use super::protocol::{Accepted, Event, Order};
 use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::status::MemberStatus;
 
-/// Join the members that the supervisor says.
+/// Joins the members that the supervisor says.
 pub(crate) fn run() -> Result<(), ProcessError> {
     sandbox::close_inherited().map_err(ProcessError::System)?;
     let control = take_control_socket().map_err(ProcessError::Control)?;
@@ -121,7 +121,7 @@ fn parts(control: &ControlSocket) -> io::Result<Received> {
     }
 }
 
-/// Do what the supervisor says; false when that is to end.
+/// Does what the supervisor says; false when that is to end.
 fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
     match control.receive::<Order>() {
         Ok(Some((Order::Report, _))) => report(control, board).is_ok(),

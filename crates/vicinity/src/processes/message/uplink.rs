@@ -54,7 +54,7 @@ struct ReportedCounters {
 }
 
 impl ReportedCounters {
-    /// Say what the uplink has done, if that is news, and a second has passed.
+    /// Says what the uplink has done, if that is news, and a second has passed.
     fn tell(&mut self, uplink: &mut uplink::Uplink, control: &ControlSocket) {
         let now = Instant::now();
         if self.at.is_some_and(|at| now - at < TELL) {

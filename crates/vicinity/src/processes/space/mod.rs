@@ -129,7 +129,7 @@ fn prepare(
     Ok((shared, service))
 }
 
-/// Serve the VM, in a thread.
+/// Serves the VM, in a thread.
 fn serve(vm: &str, vm_socket: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
     let (vm, shared) = (vm.to_owned(), Arc::clone(shared));
     let serve = move || {
@@ -149,7 +149,7 @@ fn serve(vm: &str, vm_socket: UnixListener, shared: &Arc<Shared>) -> io::Result<
     thread.spawn(serve).map(drop)
 }
 
-/// Do what never ends, in a thread.
+/// Does what never ends, in a thread.
 fn spawn_runtime<F>(name: &'static str, vm: &str, work: F) -> io::Result<()>
 where
     F: Future<Output = io::Result<Infallible>> + Send + 'static,
@@ -168,7 +168,7 @@ where
     thread.spawn(run).map(drop)
 }
 
-/// Do what the supervisor says, until that is to end.
+/// Does what the supervisor says, until that is to end.
 fn handle_orders(
     control: &ControlSocket,
     shared: &Shared,

@@ -1,6 +1,6 @@
 //! Captures over the control API: the frames of ports as they pass, as a pcapng file without end.
 //!
-//! Each has a thread, which comes last ([`priority::lower`]).
+//! Each capture has a thread of the lowest priority ([`priority::lower`]).
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -41,7 +41,7 @@ use crate::{name, priority};
 /// Datagrams, and pieces of the file, that may wait.
 const QUEUE: usize = 16;
 
-/// Bytes of a frame that are shown unless it is said: all of the longest.
+/// Bytes of a frame that a capture has by default: all of the longest frame.
 const ALL: u32 = 256 << 10;
 
 /// Which frames are wanted.
@@ -93,7 +93,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// A port that is watched; dropping it ends that.
+/// A subscription to a port; dropping it ends the subscription.
 #[derive(Debug)]
 struct Port {
     name: String,
@@ -155,7 +155,7 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
 }
 
 impl Daemon {
-    /// Watch the port of this name.
+    /// Watches the port of this name.
     async fn watch(&self, name: &str, bytes: u32) -> Result<(Port, OwnedFd), Refused> {
         let networks = self.addresses.borrow().networks.clone();
         let (network, vm) = match name.split_once('/') {
@@ -230,7 +230,7 @@ fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> 
     Ok(file)
 }
 
-/// Write frames as they come, until nobody reads any more or no port is left.
+/// Writes frames as they come, until nobody reads any more or no port is left.
 async fn write(
     mut file: PcapNgWriter<Vec<u8>>,
     ports: Vec<Port>,
@@ -293,7 +293,7 @@ fn block<'b>(interface: u32, frame: &Captured<'b>, lost: u64) -> EnhancedPacketB
     }
 }
 
-/// Pass on what comes for a port until it ends.
+/// Passes on what comes for a port until it ends.
 async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Vec<u8>)>) {
     // Only told when the socket can be read: its datagrams are no stream.
     let Ok(ready) = socket

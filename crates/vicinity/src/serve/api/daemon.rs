@@ -1,4 +1,4 @@
-//! Asking what the supervisor supervises.
+//! Requests to the supervisor's tasks on behalf of clients.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::serve::request::{Addresses, ChangeRequest, Request};
 use crate::serve::{direct_groups, message_plane};
 use crate::status::{ControlStatus, GroupStatus, MessageStatus, SpaceStatus};
 
-/// Longest wait for the answers that a question of a client needs. A network, a space or a group answers
-/// before with what it knows, also when its process hangs.
+/// Longest wait for the answers to one request of a client. A task answers earlier with the last known state, even
+/// if its process hangs.
 const ANSWERS: Duration = Duration::from_millis(850);
 
-/// Where answers come from.
+/// The senders of the tasks, and of the supervisor.
 #[derive(Clone, Debug)]
 pub(in crate::serve) struct Daemon {
     pub(in crate::serve) addresses: watch::Receiver<Addresses>,
@@ -70,8 +70,8 @@ impl Daemon {
     }
 }
 
-/// Ask all of these at once, and wait for their answers, [`ANSWERS`] at most. One that does not answer by
-/// then is left out.
+/// Asks all of these at once, and waits at most [`ANSWERS`] for their answers. Leaves out a task that does not answer
+/// by then.
 async fn ask_all<M, A>(
     addresses: impl IntoIterator<Item = mpsc::Sender<M>>,
     message: impl Fn(oneshot::Sender<A>) -> M,

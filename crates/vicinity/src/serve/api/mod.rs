@@ -1,7 +1,7 @@
 //! The control API: HTTP and JSON on the control socket, as `openapi.json` describes it.
 //!
-//! `GET` tells, and asks the networks; everything else is a change, and the supervisor's to grant.
-//! A refused change has the text of the refusal as `error`, for the person who asked.
+//! `GET` asks the tasks for their state. Every other method is a change, which the supervisor carries out or
+//! refuses. The response to a refused change has the reason as `error`.
 
 mod capture;
 pub(super) mod daemon;
@@ -20,7 +20,7 @@ use crate::status::{
     ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
 };
 
-/// What the API is, for programs.
+/// The description of the API in OpenAPI format.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Largest body of a request, in bytes: a configuration of 10,000 ports.

@@ -17,7 +17,7 @@ pub(crate) use self::error::UplinkError;
 use self::error::refused;
 use crate::config::{Network, Out};
 
-/// Open a network's way out, if it has one: a tap by a queue for each worker, where it can have
+/// Opens a network's way out, if it has one: a tap by a queue for each worker, where it can have
 /// several. At least one descriptor.
 pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkError> {
     let Some(out) = &network.uplink else {

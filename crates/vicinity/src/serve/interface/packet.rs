@@ -17,7 +17,7 @@ use super::error::{UplinkError, refused};
 /// Bytes that may wait to come in or go out, where the system allows as much.
 const WAITING: usize = 4 << 20;
 
-/// Open the interface `name`.
+/// Opens the interface `name`.
 pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
     let because = |step| refused(name, step);
     let (socket, index) = new(name)?;
@@ -74,7 +74,7 @@ fn join(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Set an option of packet sockets.
+/// Sets an option of packet sockets.
 fn set<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
     let length = libc::socklen_t::try_from(size_of::<T>()).map_err(|_| Errno::INVAL)?;
     // SAFETY: the pointer leads to a whole value of that length, which the kernel only reads, and

@@ -41,7 +41,7 @@ const GENERIC: u32 = 1 << 1;
 /// Descriptors of [`open`] that a data plane gets; the others are kept.
 pub(crate) const GIVEN: usize = 2;
 
-/// Open the interface `name`: a socket, its memory of frames, and what leads frames there.
+/// Opens the interface `name`: a socket, its memory of frames, and what leads frames there.
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
     let because = |step| refused(name, step);
     let socket = new().map_err(because("open a socket of AF_XDP"))?;
@@ -81,7 +81,7 @@ fn new() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
 }
 
-/// Give the socket its memory of frames, which is a file: others may map it.
+/// Gives the socket its memory of frames, which is a file: others may map it.
 fn register(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     let file = memfd_create("frames", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, MEMORY)?;

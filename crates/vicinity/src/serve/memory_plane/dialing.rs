@@ -11,15 +11,15 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Who does not answer within so long is not there.
+/// Time after which a connection attempt fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection on its way, or none.
+/// A connection attempt, if there is one.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct Dialing(JoinSet<Result<OwnedFd, String>>);
 
 impl Dialing {
-    /// Connect, unless that is being done already.
+    /// Begins to connect, unless an attempt is under way.
     pub(in crate::serve) fn start(&mut self, store: &Target) {
         if self.0.is_empty() {
             let place = (store.host.clone(), store.port);
@@ -32,7 +32,7 @@ impl Dialing {
         }
     }
 
-    /// The connection, or why there is none; waits while none is on its way. Cancel safe.
+    /// Returns the connection, or why the attempt failed. Waits while there is no attempt. Cancel safe.
     pub(in crate::serve) async fn done(&mut self) -> Result<OwnedFd, String> {
         match self.0.join_next().await {
             Some(done) => done.unwrap_or_else(|error| Err(error.to_string())),
@@ -40,7 +40,7 @@ impl Dialing {
         }
     }
 
-    /// Nobody wants it any more.
+    /// Gives the attempt up, because its process is gone.
     pub(in crate::serve) fn give_up(&mut self) {
         self.0 = JoinSet::new();
     }

@@ -1,8 +1,8 @@
 //! The memory plane as a whole: the spaces, and the orchestrator that sizes those that have no number
 //! of slots of their own.
 //!
-//! Spaces come and go while others serve. Of one that serves only its size, its objective and its rate change:
-//! its sockets and who may fetch were settled when its process began.
+//! Spaces are added and removed while others serve. Of a running space only the size, the objective and the rate can
+//! change: its sockets and its clients' rights are fixed when its process starts.
 
 mod dialing;
 pub(super) mod orchestrator;
@@ -21,7 +21,7 @@ use super::systemd::fd_store::FdStore;
 use crate::config::{Config, Space};
 use crate::runtime_paths::SPACE_FOLDER;
 
-/// A space that serves.
+/// A running space.
 #[derive(Clone, Debug)]
 struct Served {
     config: Space,
@@ -37,7 +37,7 @@ pub(super) struct MemoryPlane {
     /// In the order of the configuration.
     spaces: Vec<Served>,
     orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
-    /// Where spaces' memory outlives us.
+    /// Keeps spaces' memory beyond the end of this process.
     pub(super) store: FdStore,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Change {
 }
 
 impl MemoryPlane {
-    /// No space yet; what a service manager kept is in the store.
+    /// Returns a memory plane without spaces; `store` has what the service manager kept.
     pub(super) fn new(store: FdStore) -> Self {
         Self {
             store,
@@ -58,7 +58,7 @@ impl MemoryPlane {
         }
     }
 
-    /// Where spaces and orchestrator can be reached.
+    /// Returns the senders of the spaces' tasks and of the orchestrator.
     pub(super) fn addresses(
         &self,
     ) -> (
@@ -118,10 +118,10 @@ impl MemoryPlane {
         )
     }
 
-    /// Bring a change into force: nothing here fails.
+    /// Brings a change into force: nothing here fails.
     ///
-    /// Spaces that give slots up do so before others grow; one that gets a number of its own, or is new, has
-    /// its slots at once.
+    /// Spaces that shrink do so before others grow. A space that gets a number of slots in the configuration, or is
+    /// new, has its slots at once.
     pub(super) async fn carry_out(&mut self, change: Change, tasks: &mut JoinSet<()>) {
         let keep = |served: &Served| change.spaces.iter().any(|new| new.vm == served.config.vm);
         let spaces = std::mem::take(&mut self.spaces);
@@ -130,13 +130,13 @@ impl MemoryPlane {
         for served in gone {
             tracing::info!(vm = %served.config.vm, "the space is removed");
             drop(served.address.send(space_task::Message::Stop).await);
-            // It drops its inbox when it has ended.
+            // The task drops its inbox when it has ended.
             served.address.closed().await;
             self.store.remove(&served.config.vm);
         }
         self.tell_without_manager(&change.started);
         for task in change.started {
-            // Nothing that is published from here on is lost with us.
+            // What the VM publishes from here on outlives this process.
             if let Some(memory) = task.new_memory() {
                 self.store.keep(&task.config().vm, memory);
             }
@@ -152,7 +152,7 @@ impl MemoryPlane {
             spaces.position(|space| space.vm == served.config.vm)
         };
         self.spaces.sort_by_key(place);
-        // Who gives slots up comes first.
+        // Spaces that shrink come first.
         let mut growing = Vec::new();
         for (served, new) in self.spaces.iter_mut().zip(change.spaces) {
             let grows = new.slots > served.config.slots && served.config.slots.is_some();
@@ -170,7 +170,7 @@ impl MemoryPlane {
         }
     }
 
-    /// Say once what a daemon without a service manager cannot promise.
+    /// Warns once that without a service manager the spaces' memory ends with this process.
     fn tell_without_manager(&self, started: &[SpaceTask]) {
         if self.spaces.is_empty() && !started.is_empty() && !FdStore::is_there() {
             tracing::warn!(
@@ -180,7 +180,7 @@ impl MemoryPlane {
         }
     }
 
-    /// Tell the orchestrator what there is to share, and among whom.
+    /// Sends the orchestrator the slots that it may assign, and the spaces.
     async fn share(&mut self, budget: Option<u32>, tasks: &mut JoinSet<()>) {
         let Some(budget) = budget else {
             return;
@@ -205,7 +205,7 @@ impl MemoryPlane {
         drop(shared.await);
     }
 
-    /// Stop everything.
+    /// Stops everything.
     pub(super) async fn stop(&self) {
         if let Some(orchestrator) = &self.orchestrator {
             drop(orchestrator.send(orchestrator::Message::Stop).await);
@@ -217,13 +217,13 @@ impl MemoryPlane {
 }
 
 impl Served {
-    /// Tell it what the configuration says of its size and rate.
+    /// Sends the space's task its size and rate of the configuration.
     async fn configure(&self) {
         let message = space_task::Message::Configure(Box::new(self.config.clone()));
         drop(self.address.send(message).await);
     }
 
-    /// Whether it can become as `new` says while it serves.
+    /// Checks whether the running space can change to `new`.
     fn allows(&self, new: &Space) -> Result<(), SpaceError> {
         let same = Space {
             slots: self.config.slots,

@@ -20,13 +20,13 @@ use super::space_task;
 use crate::config::{MIN_SPACE_SLOTS, Objective};
 use crate::status::{ControlStatus, ControlledStatus, DecisionStatus};
 
-/// Waiting messages: more senders than that wait themselves.
+/// Messages that may wait; further senders wait until there is room.
 const INBOX: usize = 16;
 
 /// Length of a window.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// A process that does not answer within so long is left out this time.
+/// A process that does not answer within this time is left out of the round.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Decisions that are remembered.
@@ -40,7 +40,7 @@ pub(in crate::serve) struct Member {
     pub(in crate::serve) address: mpsc::Sender<space_task::Message>,
 }
 
-/// What others tell the orchestrator.
+/// A message to the orchestrator.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
     /// Somebody wants to know what it has decided, and why.
@@ -95,7 +95,7 @@ impl Orchestrator {
         (orchestrator, sender)
     }
 
-    /// Share slots out until told to stop.
+    /// Shares slots out until told to stop.
     pub(in crate::serve) async fn run(mut self) {
         let mut period = tokio::time::interval(PERIOD);
         // Windows say themselves how long they are.
@@ -104,7 +104,7 @@ impl Orchestrator {
             tokio::select! {
                 _ = period.tick() => self.tick().await,
                 message = self.inbox.recv() => match message {
-                    // Who asked may be gone.
+                    // The client may be gone.
                     Some(Message::Ask(asker)) => drop(asker.send(self.status())),
                     Some(Message::Share(budget, members, done)) => {
                         self.share(budget, members).await;
@@ -224,7 +224,7 @@ impl Orchestrator {
         windows
     }
 
-    /// Give the spaces the sizes that the controller has for them.
+    /// Gives the spaces the sizes that the controller has for them.
     async fn carry_out(&mut self) {
         let wanted =
             |spaces: &BTreeMap<Id, Known>, controller: &Controller| -> Vec<(Id, u32, u32)> {
@@ -250,7 +250,7 @@ impl Orchestrator {
         }
     }
 
-    /// Tell a space its size; returns which it has.
+    /// Tells a space its size; returns which it has.
     async fn resize(&mut self, id: Id, slots: u32) -> u32 {
         let Some(known) = self.spaces.get_mut(&id) else {
             return slots;

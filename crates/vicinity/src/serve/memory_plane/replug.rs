@@ -129,7 +129,7 @@ impl Plug {
         }
     }
 
-    /// Take it out, if that has not been done, and plug it in.
+    /// Takes it out, if that has not been done, and plug it in.
     fn attempt(&mut self) -> Result<(), ReplugError> {
         let Some(mut qmp) = Qmp::connect(&self.monitor)? else {
             return Ok(());
@@ -205,7 +205,7 @@ mod tests {
     }
 
     impl Qemu {
-        /// Serve whoever connects.
+        /// Serves whoever connects.
         fn serve(self, monitor: UnixListener) -> Arc<Mutex<Self>> {
             let shared = Arc::new(Mutex::new(self));
             let qemu = Arc::clone(&shared);

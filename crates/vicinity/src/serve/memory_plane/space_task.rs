@@ -34,7 +34,7 @@ use crate::serve::runtime_dir::{self, RuntimeDirError, SocketFile};
 use crate::serve::systemd::fd_store::Memory;
 use crate::status::SpaceStatus;
 
-/// Waiting messages: more senders than that wait themselves.
+/// Messages that may wait; further senders wait until there is room.
 const INBOX: usize = 64;
 
 /// The process answers within so long, even on a busy machine.
@@ -54,7 +54,7 @@ pub(crate) enum SpaceError {
     Listen {
         /// The address.
         at: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The cgroup of its process.
@@ -62,7 +62,7 @@ pub(crate) enum SpaceError {
     Cgroup {
         /// The list of the cgroup's processes.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Only what begins anew has another one.
@@ -88,7 +88,7 @@ pub(crate) enum SpaceError {
 /// What others tell a space.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
-    /// Somebody wants to know the state.
+    /// A client asks for the state.
     Ask(oneshot::Sender<SpaceStatus>),
     /// Somebody wants to know what has happened; no answer comes from a process that does not run.
     Window(oneshot::Sender<Window>),
@@ -97,7 +97,7 @@ pub(in crate::serve) enum Message {
     Resize(u32, u32, oneshot::Sender<u32>),
     /// What the configuration says of its size or its rate has changed.
     Configure(Box<Space>),
-    /// Stop the process and end.
+    /// Stop the process, and end the task.
     Stop,
 }
 
@@ -129,7 +129,7 @@ pub(in crate::serve) struct SpaceTask {
 }
 
 impl SpaceTask {
-    /// Take what it needs, in the folder that all spaces have, and start its process. It goes on in `memory`,
+    /// Takes what it needs, in the folder that all spaces have, and start its process. It goes on in `memory`,
     /// if there is any of it from before.
     pub(in crate::serve) fn start(
         runtime_dir: &Path,
@@ -211,7 +211,7 @@ impl SpaceTask {
         written.map_err(|source| SpaceError::Cgroup { path, source })
     }
 
-    /// Tell the process what it has.
+    /// Tells the process what it has.
     fn set_up(&mut self) {
         let setting = Setting {
             space: &self.config,
@@ -228,7 +228,7 @@ impl SpaceTask {
         }
     }
 
-    /// Serve until told to stop.
+    /// Serves until the supervisor stops this task.
     pub(in crate::serve) async fn run(mut self) {
         loop {
             let deadline = self.process.lifecycle.deadline().into_iter();
@@ -239,7 +239,7 @@ impl SpaceTask {
                         self.figures = figures;
                         self.answer();
                     }
-                    // Who asked may be gone.
+                    // The client may be gone.
                     Some(Event::Window(window)) => {
                         let _gone = self.windows.pop_front().map(|asker| asker.send(window));
                     }
@@ -345,20 +345,20 @@ impl SpaceTask {
         }
     }
 
-    /// Ask the process how it is, unless it has been asked already.
+    /// Requests a report from the process, unless a request is outstanding.
     fn ask(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.process.plane.orders.push(Order::Report, None);
         }
     }
 
-    /// The process has answered, or never will.
+    /// Ends the request, because the process has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
         self.tell();
     }
 
-    /// Tell those who ask what is known.
+    /// Sends the known state to the clients that wait.
     fn tell(&mut self) {
         let listen = self.clients.as_ref();
         let listen = listen.and_then(|clients| clients.local_addr().ok());

@@ -1,4 +1,4 @@
-//! What connects to the members' sockets: checked here, then handed over to the data plane of the time.
+//! Connections to the members' sockets: the supervisor checks each, then hands it over to the present data plane.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -17,36 +17,37 @@ use crate::serve::connections::{self, Connection};
 use crate::serve::peer::Peer;
 use crate::serve::process::handle::Orders;
 
-/// Between two lines of the log on strangers at a member's socket.
-const STRANGERS: Duration = Duration::from_secs(10);
+/// Time between two log lines about processes that may not connect to a member's socket.
+const WARNING_PERIOD: Duration = Duration::from_secs(10);
 
 /// A member's socket.
 #[derive(Debug)]
 struct MemberSocket {
     name: String,
-    /// Whom it is for; none for processes of this daemon.
+    /// Who may connect; none if only processes of this daemon may.
     owner: Option<Owner>,
-    /// When a stranger was last told of in the log.
-    told: Option<Instant>,
-    /// Given to the data plane, which has not begun with it.
+    /// When the log last had a line about a process that may not connect.
+    last_warning: Option<Instant>,
+    /// The connection that was sent to the data plane, which has not acknowledged it yet.
     given: Option<Foreign>,
-    /// The last that it has begun with. It is closed here, not where others wait for that: in its socket may be
-    /// what takes long to close.
+    /// The last connection that the data plane acknowledged. This task closes it, not one that others wait for: the
+    /// socket's queue may hold descriptors that take long to close.
     begun: Option<Foreign>,
-    /// To be given. More of them wait in the kernel.
+    /// The next connection to send. Further ones wait in the kernel.
     waiting: Option<Connection>,
 }
 
-/// The members' sockets at work, by the numbers of the members.
+/// The members' sockets, by the numbers of the members.
 #[derive(Debug)]
 pub(super) struct Admission {
     sockets: Vec<MemberSocket>,
-    /// They accept; end with this.
+    /// The tasks that accept connections; they end with this.
     _tasks: JoinSet<()>,
 }
 
 impl Admission {
-    /// Accept what connects to these sockets, and send to `to` what `wrap` makes of it and of its number.
+    /// Accepts connections to these sockets, and sends each to `to` as a message that `wrap` makes of the member's
+    /// number and the connection.
     pub(super) fn start<'m, M: Send + 'static>(
         members: impl Iterator<Item = &'m Member>,
         listeners: Vec<(UnixListener, Owner)>,
@@ -62,7 +63,7 @@ impl Admission {
             MemberSocket {
                 name: member.name.clone(),
                 owner: (!ours).then_some(owner),
-                told: None,
+                last_warning: None,
                 given: None,
                 begun: None,
                 waiting: None,
@@ -74,7 +75,7 @@ impl Admission {
         }
     }
 
-    /// Somebody connected. Without a data plane, which is `up`, there will be another one.
+    /// Checks a connection and sends it to the data plane if that is `up`; otherwise the next data plane gets it.
     pub(super) fn arrived(
         &mut self,
         number: usize,
@@ -94,17 +95,17 @@ impl Admission {
         }
     }
 
-    /// The data plane has begun with what it was given of a member.
+    /// Notes that the data plane acknowledged a member's connection.
     pub(super) fn begun(&mut self, number: usize, orders: &mut Orders<Order>) {
         if let Some(socket) = self.sockets.get_mut(number) {
             let given = socket.given.take();
-            // Processes of the daemon hear of a data plane's end by the end of their connection.
+            // Processes of the daemon notice a data plane's end by the end of their connection.
             socket.begun = given.filter(|_| socket.owner.is_some());
             socket.give(number, orders);
         }
     }
 
-    /// Another data plane is there: it is given what the last one had not begun with.
+    /// Sends a new data plane the connections that the last one did not acknowledge.
     pub(super) fn again(&mut self, orders: &mut Orders<Order>) {
         for (number, socket) in self.sockets.iter_mut().enumerate() {
             match socket.given.take() {
@@ -126,10 +127,10 @@ impl MemberSocket {
 
     fn tell(&mut self, why: &str, now: Instant) {
         if self
-            .told
-            .is_none_or(|told| now.duration_since(told) >= STRANGERS)
+            .last_warning
+            .is_none_or(|last_warning| now.duration_since(last_warning) >= WARNING_PERIOD)
         {
-            self.told = Some(now);
+            self.last_warning = Some(now);
             tracing::warn!(
                 member = %self.name,
                 "a process that is not this member's owner was turned away: {why}. Is `owner` right?"
@@ -137,7 +138,7 @@ impl MemberSocket {
         }
     }
 
-    /// Give what waits.
+    /// Gives what waits.
     fn give(&mut self, number: usize, orders: &mut Orders<Order>) {
         if let Some(Connection { stream, .. }) = self.waiting.take() {
             self.hand_over(number, stream, orders);
@@ -178,7 +179,7 @@ mod tests {
         let socket = MemberSocket {
             name: "web".to_owned(),
             owner: Some(owner),
-            told: None,
+            last_warning: None,
             given: None,
             begun: None,
             waiting: None,

@@ -1,5 +1,5 @@
-//! A process beside the message plane's data plane: the gateway of this host's programs, or the uplink.
-//! It is asked how it is, like a data plane, and started again when it ends or does not answer.
+//! An auxiliary process of the message plane: the gateway of this host's programs, or the uplink. The supervisor
+//! checks its health as it does with a data plane, and starts it again when it ends or does not answer.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use crate::serve::process::pending_request::PendingRequest;
 #[derive(Debug)]
 pub(super) struct Auxiliary {
     process: ChildProcess<Order>,
-    /// Nobody waits for the answer: that there is one is all that it says.
+    /// The outstanding health check. The answer carries no state, so no client waits for it.
     pending: PendingRequest<()>,
 }
 
 impl Auxiliary {
-    /// Start one, which the log knows by this name.
+    /// Starts a process; `name` is its name in the log.
     pub(super) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         Ok(Self {
             process: ChildProcess::start(name, duty, launch)?,
@@ -28,17 +28,17 @@ impl Auxiliary {
         })
     }
 
-    /// Have it do this.
+    /// Queues an order.
     pub(super) fn push(&mut self, order: Order, fd: Option<std::os::fd::OwnedFd>) {
         self.process.plane.orders.push(order, fd);
     }
 
-    /// How often it was started again.
+    /// Returns how often the process was started again.
     pub(super) fn restarts(&self) -> u64 {
         self.process.lifecycle.restarts()
     }
 
-    /// Why it does not run, or did not the last time, or has not answered.
+    /// Returns why the process does not run, why the last one ended, or that it has not answered yet.
     pub(super) fn trouble(&self) -> Option<String> {
         self.process
             .trouble
@@ -46,13 +46,14 @@ impl Auxiliary {
             .or_else(|| self.pending.stale_reason())
     }
 
-    /// When [`tick`](Self::tick) is wanted.
+    /// Returns when the owner has to call [`tick`](Self::tick).
     pub(super) fn deadline(&self) -> Option<Instant> {
         let life = self.process.lifecycle.deadline().into_iter();
         life.chain(self.pending.deadline()).min()
     }
 
-    /// Time has passed. Whether it was started again, and has to be told what it serves.
+    /// Does what is due at `now`. Returns whether the process was started again, so that the owner must send it what
+    /// it serves.
     pub(super) fn tick(&mut self, now: Instant, duty: Duty<'_>, launch: &Launch) -> bool {
         match self.process.due(&mut self.pending, now) {
             Due::Nothing => false,
@@ -66,21 +67,21 @@ impl Auxiliary {
         }
     }
 
-    /// It has ended.
+    /// Handles the end of the process.
     pub(super) async fn ended(&mut self) {
         self.pending.finish();
         self.process.ended().await;
     }
 
-    /// End it in order.
+    /// Ends the process in order.
     pub(super) async fn stop(&mut self) {
         self.process.stop::<Event>(Order::Stop, PATIENCE).await;
     }
 }
 
-/// What such a process says but that it is well, `None` when it is gone; nothing, for ever, without one.
-/// Cancel safe.
-pub(super) async fn said(auxiliary: &mut Option<Auxiliary>) -> Option<Event> {
+/// Returns the next event of an auxiliary process that is not the answer to a health check, or `None` when the
+/// process is gone. Never returns without a process. Cancel safe.
+pub(super) async fn next_event(auxiliary: &mut Option<Auxiliary>) -> Option<Event> {
     let Some(auxiliary) = auxiliary else {
         return std::future::pending().await;
     };

@@ -1,9 +1,9 @@
 //! The message plane: its data plane, the gateway of this host's own programs and the uplink, each a
 //! process that is started again when it ends.
 //!
-//! The sockets that VMs connect to are the supervisor's, and so are the memory that they share, the
-//! doorbells, and the connections of those that run. So a VM that is started finds the data plane of
-//! the time, and a data plane that is started finds the VMs. Their links end with a data plane.
+//! The supervisor owns the sockets that VMs connect to, the memory that they share, the doorbells, and the
+//! connections of running VMs. So a VM that starts reaches the present data plane, and a data plane that starts
+//! gets the running VMs. The VMs' links end with a data plane.
 
 mod admission;
 mod auxiliary;
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::admission::Admission;
-use self::auxiliary::{Auxiliary, said};
+use self::auxiliary::{Auxiliary, next_event};
 pub(super) use self::resources::{PlaneResources, ResourcesError};
 use super::connections::Connection;
 use super::process::child_process::ChildProcess;
@@ -30,42 +30,42 @@ use crate::processes::message::protocol::{Accepted, Event, Order};
 use crate::serve::process::deadline::{PATIENCE, sleep_until};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 
-/// Waiting messages: more senders than that wait themselves.
+/// Messages that may wait; further senders wait until there is room.
 const INBOX: usize = 64;
 
-/// What others tell the message plane.
+/// A message to the message plane's task.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Somebody wants to know the state.
+    /// A client asks for the state.
     Ask(oneshot::Sender<MessageStatus>),
-    /// Somebody connected as the member of this number.
+    /// A process connected as the member with this number.
     Arrived(usize, Connection),
-    /// Stop the processes and end.
+    /// Stop the processes, and end the task.
     Stop,
 }
 
-/// The message plane at work.
+/// The running message plane.
 #[derive(Debug)]
 pub(super) struct Messages {
     resources: PlaneResources,
     admission: Admission,
     launch: Launch,
     plane: ChildProcess<Order>,
-    /// Of this host's programs, if it is a member.
+    /// The gateway of this host's programs, if the host is a member.
     gateway: Option<Auxiliary>,
     uplink: Option<Auxiliary>,
-    /// What the uplink said last.
-    uplink_said: UplinkStatus,
+    /// The uplink's last report.
+    uplink_status: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
     pending: PendingRequest<MessageStatus>,
-    /// What it said so far of what it was asked, and the last time in full.
+    /// The part of the outstanding report that arrived so far; `members` is the last complete one.
     incoming: Vec<MemberStatus>,
     members: Vec<MemberStatus>,
 }
 
 impl Messages {
-    /// Start the processes.
+    /// Starts the processes.
     pub(super) fn start(mut resources: PlaneResources, launch: Launch) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX);
         let listeners = std::mem::take(&mut resources.listeners);
@@ -84,7 +84,7 @@ impl Messages {
             plane: ChildProcess::start("the message plane", Duty::Messages, &launch)?,
             gateway: gateway.transpose()?,
             uplink: uplink.transpose()?,
-            uplink_said: UplinkStatus::default(),
+            uplink_status: UplinkStatus::default(),
             resources,
             admission,
             launch,
@@ -99,18 +99,18 @@ impl Messages {
         Ok(messages)
     }
 
-    /// Where to send the message plane its messages.
+    /// Returns the sender for messages to the message plane.
     pub(super) fn address(&self) -> mpsc::Sender<Message> {
         self.sender.clone()
     }
 
-    /// Tell the data plane who its members are.
+    /// Sends the data plane its members.
     fn set_up(&mut self) {
         let orders = &mut self.plane.plane.orders;
         let give = |orders: &mut Orders<Order>, order, fd: BorrowedFd<'_>| {
             match fd.try_clone_to_owned() {
                 Ok(fd) => orders.push(order, Some(fd)),
-                // The process will find the order without a descriptor, end, and be started again.
+                // The process ends when it receives the order without its descriptor, and is started again.
                 Err(error) => {
                     tracing::error!(%error, "the message plane");
                     orders.push(order, None);
@@ -126,7 +126,7 @@ impl Messages {
                 uplink: member.uplink,
             };
             orders.push(order, None);
-            // With the eventfds of its connection: QEMU has no others.
+            // With the eventfds of its connection, because QEMU accepts no others later.
             if let Some(Accepted {
                 socket: Some(socket),
                 bell: Some(bell),
@@ -145,7 +145,7 @@ impl Messages {
         self.admission.again(orders);
     }
 
-    /// Give the uplink its interface.
+    /// Gives the uplink its interface.
     fn set_up_uplink(&mut self) {
         let (Some(plan), Some(uplink)) = (&self.resources.uplink, &mut self.uplink) else {
             return;
@@ -165,7 +165,7 @@ impl Messages {
         }
     }
 
-    /// Serve until told to stop.
+    /// Serves until the supervisor stops this task.
     pub(super) async fn run(mut self) {
         loop {
             let deadline = self.deadline();
@@ -177,18 +177,18 @@ impl Messages {
                         self.answer();
                     }
                 },
-                event = said(&mut self.gateway) => match (event, &mut self.gateway) {
+                event = next_event(&mut self.gateway) => match (event, &mut self.gateway) {
                     (None, Some(gateway)) => gateway.ended().await,
-                    _ => tracing::error!("our bug: the gateway says what it cannot know"),
+                    _ => tracing::error!("our bug: the gateway sent an event that is not its own"),
                 },
-                event = said(&mut self.uplink) => match (event, &mut self.uplink) {
-                    (Some(Event::Uplink(status)), _) => self.uplink_said = status,
+                event = next_event(&mut self.uplink) => match (event, &mut self.uplink) {
+                    (Some(Event::Uplink(status)), _) => self.uplink_status = status,
                     (Some(_), _) | (None, None) => {
-                        tracing::error!("our bug: the uplink says what it cannot know");
+                        tracing::error!("our bug: the uplink sent an event that is not its own");
                     }
                     (None, Some(uplink)) => {
                         uplink.ended().await;
-                        self.uplink_said = UplinkStatus::default();
+                        self.uplink_status = UplinkStatus::default();
                     }
                 },
                 message = self.inbox.recv() => match message {
@@ -258,7 +258,7 @@ impl Messages {
         }
     }
 
-    /// Part of a VM that the data plane accepted came.
+    /// Keeps one descriptor of a VM that the data plane accepted.
     fn accepted(&mut self, number: usize, keep: impl FnOnce(&mut Accepted)) {
         let place = self.resources.parts.places().get(number);
         // Processes of the host connect again by themselves.
@@ -268,7 +268,7 @@ impl Messages {
         }
     }
 
-    /// Ask the data plane how it is, unless it has been asked already.
+    /// Requests a report from the data plane, unless a request is outstanding.
     fn ask(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.incoming.clear();
@@ -290,7 +290,7 @@ impl Messages {
                 self.admission.begun(number, &mut self.plane.plane.orders);
             }
             Event::Bell(number) => {
-                // The next connection: nothing of the last one stays.
+                // This begins the next connection; nothing of the last one is kept.
                 let last = self.resources.guests.remove(&number);
                 if let Some(socket) = last.and_then(|last| last.socket) {
                     vhost::reclaim::close(socket);
@@ -303,13 +303,13 @@ impl Messages {
         }
     }
 
-    /// The data plane has answered, or never will.
+    /// Ends the request, because the data plane has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
         self.tell();
     }
 
-    /// Tell those who ask what is known.
+    /// Sends the known state to the clients that wait.
     fn tell(&mut self) {
         let up = self.plane.lifecycle.is_up();
         let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
@@ -325,7 +325,7 @@ impl Messages {
             gateway_reason: gateway.and_then(Auxiliary::trouble),
             uplink_restarts: uplink.map(Auxiliary::restarts),
             uplink_reason: uplink.and_then(Auxiliary::trouble),
-            uplink: uplink.map(|_| self.uplink_said),
+            uplink: uplink.map(|_| self.uplink_status),
             members: match up {
                 true => self.members.clone(),
                 false => Vec::new(),

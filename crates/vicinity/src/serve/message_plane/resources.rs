@@ -27,7 +27,7 @@ pub(crate) enum ResourcesError {
     Uplink {
         /// Its interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -39,10 +39,10 @@ pub(in crate::serve) struct PlaneResources {
     /// The members' sockets, each with its owner.
     pub(super) listeners: Vec<(UnixListener, Owner)>,
     _files: Vec<SocketFile>,
-    /// The connections of VMs that run, by the number of the member. That of one that ended stays
-    /// until the next one connects; it tells its end itself.
+    /// The connections of running VMs, by the number of the member. The connection of a VM that ended stays until
+    /// the next one connects; the data plane notices its end by the socket.
     pub(super) guests: BTreeMap<usize, Accepted>,
-    /// Each uplink opens it anew: an interface may go and come.
+    /// Each uplink process gets a newly opened socket, because the interface may have been removed and added.
     pub(super) uplink: Option<Plan>,
     pub(super) runtime_dir: PathBuf,
     /// Last, so that it is empty when it is dropped.
@@ -66,7 +66,7 @@ impl PlaneResources {
         });
         let plan = plan.transpose()?;
         let folder = Folder::make(&runtime_dir.join(MESSAGE_FOLDER))?;
-        // The uplink is a member that nobody wrote down.
+        // The uplink is a member, but not in the configuration.
         owners.resize_with(members.len(), Owner::default);
         let open = |member: &Member| {
             runtime_dir::listen(&member_socket(runtime_dir, &member.name), SOCKET_MODE)

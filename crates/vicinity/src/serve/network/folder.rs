@@ -26,7 +26,7 @@ impl Watch {
         Ok(Self { events, folders })
     }
 
-    /// Watch one more folder.
+    /// Watches one more folder.
     pub(in crate::serve) fn add(&mut self, folder: &Path) -> io::Result<()> {
         let appears = WatchMask::CREATE | WatchMask::MOVED_TO | WatchMask::ONLYDIR;
         let watch = self.events.watches().add(folder, appears)?;
@@ -34,8 +34,8 @@ impl Watch {
         Ok(())
     }
 
-    /// The next path that appears. When the kernel lost count, every path in the folders.
-    /// Cancel safe.
+    /// Returns the next paths that appear; all paths in the folders if the kernel's event queue overflowed. Cancel
+    /// safe.
     pub(in crate::serve) async fn appeared(&mut self) -> io::Result<Vec<PathBuf>> {
         loop {
             let event = poll_fn(|context| Pin::new(&mut self.events).poll_next(context)).await;

@@ -29,7 +29,7 @@ pub(crate) enum NetworkResourcesError {
     Watch {
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -37,7 +37,7 @@ pub(crate) enum NetworkResourcesError {
 /// A listed port, with its socket in server mode.
 pub(in crate::serve) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
 
-/// A network's parts.
+/// What a network needs from the system.
 #[derive(Debug)]
 pub(in crate::serve) struct NetworkResources {
     pub(in crate::serve) config: config::Network,
@@ -66,7 +66,7 @@ impl NetworkResources {
     }
 }
 
-/// Listen for a port, if it is for us to listen.
+/// Listens on a port's socket, if the port is in server mode.
 pub(in crate::serve) fn open(port: &config::Port) -> Result<Opened, RuntimeDirError> {
     let listening = match port.mode {
         Mode::Server => Some(runtime_dir::listen(&port.socket, SOCKET_MODE)?),
@@ -89,7 +89,7 @@ fn watch(config: &config::Network) -> Result<Watch, NetworkResourcesError> {
     Ok(watch)
 }
 
-/// A folder that need not be there: the dialing task tries from time to time all the same.
+/// Watches a folder that may be missing: the dialing task tries from time to time in any case.
 pub(in crate::serve) fn watch_other(watch: &mut Watch, folder: &Path) {
     if let Err(error) = watch.add(folder) {
         tracing::warn!(folder = %folder.display(), %error, "cannot watch this folder for sockets");

@@ -6,7 +6,7 @@ use super::Network;
 use crate::serve::interface::{self, UplinkError};
 
 impl Network {
-    /// Give the uplink to the data plane, which gets descriptors of its own.
+    /// Hands the uplink over to the data plane, which gets duplicates of the descriptors.
     pub(super) fn attach_uplink(&mut self) {
         let Some((id, queues)) = &self.uplink else {
             return;
@@ -18,11 +18,11 @@ impl Network {
         }
     }
 
-    /// What of the uplink was its last data plane's alone is taken anew.
+    /// Opens again what only one data plane can use: the queues of an AF_XDP uplink.
     pub(super) fn renew_uplink(&mut self) -> Result<(), UplinkError> {
         let once = self.config.uplink.as_ref().is_some_and(interface::once);
         if let (true, Some((_, queues))) = (once, &mut self.uplink) {
-            // The interface's queue has one owner, and the kernel takes a moment to notice that it is gone.
+            // An interface's queue has one owner, and the kernel takes a moment to release it.
             queues.clear();
             *queues = interface::open(&self.config)?.unwrap_or_default();
         }

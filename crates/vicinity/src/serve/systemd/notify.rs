@@ -1,20 +1,20 @@
-//! What a service manager is told. Without one, nothing of this does anything.
+//! Notifications to the service manager. Without one, these functions do nothing.
 //!
 //! Protocol: systemd's `sd_notify(3)`.
 
 use sd_notify::NotifyState;
 
-/// The daemon serves.
+/// Notifies that the daemon serves.
 pub(in crate::serve) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The daemon ends in order.
+/// Notifies that the daemon ends in order.
 pub(in crate::serve) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// The configuration is loaded again, for as long as this lives.
+/// While this exists, the service manager shows that the configuration is loaded again.
 #[derive(Debug)]
 pub(in crate::serve) struct Reloading(());
 
@@ -36,6 +36,6 @@ impl Drop for Reloading {
 
 pub(super) fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }

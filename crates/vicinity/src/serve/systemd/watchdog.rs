@@ -7,9 +7,9 @@ use tokio::time::MissedTickBehavior;
 
 use super::notify::tell;
 
-/// Tells the watchdog, for ever, that the supervisor answers, for as long as `answers` returns that it does. It judges nothing else: what hangs of a
-/// network, the message plane or a space is the supervisor's to end, and to end the supervisor for it would
-/// stop everybody.
+/// Notifies the watchdog, for ever, as long as `answers` returns that the supervisor answers. The watchdog checks
+/// nothing else: the supervisor itself ends a process that hangs, and ending the supervisor for it would stop all
+/// networks.
 pub(in crate::serve) async fn watch(answers: impl AsyncFn() -> bool) {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return std::future::pending().await;
