@@ -210,7 +210,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was asked.
+    /// Runs the command.
     pub(crate) fn run(self) -> Result<(), Failure> {
         logging::start(self.level, self.log_format);
         let given = self.runtime_dir.as_deref();

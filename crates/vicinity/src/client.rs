@@ -1,4 +1,4 @@
-//! Asking the daemon over its control socket.
+//! The client of the control API: HTTP over the daemon's control socket.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -17,15 +17,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Keys;
 use crate::runtime_paths::CONTROL_SOCKET;
 
-/// The daemon answers within so long, or something is wrong with it.
+/// Time in which the daemon answers; a longer wait is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the daemon could not be asked.
+/// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// No daemon.
+    /// No daemon listens on the control socket.
     #[error(
         "no vicinity serves {}; start it with `vicinity serve`, or name its folder with \
          --runtime-dir", path.display()
@@ -34,7 +34,7 @@ pub(crate) enum ClientError {
         /// The runtime folder.
         path: PathBuf,
     },
-    /// A daemon that is not ours.
+    /// The user may not connect to the control socket.
     #[error(
         "not allowed to use {}; ask as the user that started vicinity, or as root",
         path.display()
@@ -43,7 +43,7 @@ pub(crate) enum ClientError {
         /// The control socket.
         path: PathBuf,
     },
-    /// Another trouble with the socket.
+    /// Another error of the socket.
     #[error("cannot connect to {}: {source}", path.display())]
     Socket {
         /// The control socket.
@@ -51,18 +51,18 @@ pub(crate) enum ClientError {
         /// The system's error.
         source: io::Error,
     },
-    /// The daemon hangs.
+    /// The daemon does not answer.
     #[error("vicinity does not answer within 10 s; look at its log, then restart it")]
     Timeout,
-    /// The daemon refused what was asked; nothing has changed.
+    /// The daemon refused the request; nothing has changed.
     #[error("{reason}")]
     Refused {
         /// The text of the refusal.
         reason: String,
-        /// The request was wrong; otherwise it could not be carried out.
+        /// Whether the request was wrong; otherwise the daemon could not carry it out.
         wrong: bool,
     },
-    /// The conversation failed.
+    /// The exchange over the socket failed.
     #[error(
         "the conversation with vicinity failed: {0}; did it end (`journalctl -u vicinity`), or is it of \
          another version?"
@@ -70,7 +70,7 @@ pub(crate) enum ClientError {
     Protocol(Cause),
 }
 
-/// What the daemon is asked to do.
+/// A request to the daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiRequest {
     method: Method,
@@ -80,17 +80,17 @@ pub(crate) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Tells something.
+    /// Returns a `GET` request.
     pub(crate) fn get(path: &str) -> Self {
         Self::new(Method::GET, path, "", Bytes::new())
     }
 
-    /// Does something that needs no more words.
+    /// Returns a request without a body.
     pub(crate) fn bare(method: Method, path: &str) -> Self {
         Self::new(method, path, "", Bytes::new())
     }
 
-    /// Does something with these keys.
+    /// Returns a request with these keys as its body.
     pub(crate) fn json(method: Method, path: &str, keys: &Keys) -> Self {
         // Keys come from JSON, so they go there.
         let body = serde_json::to_vec(keys).unwrap_or_default();
@@ -108,13 +108,13 @@ impl ApiRequest {
     }
 }
 
-/// `GET` a path of the control API of the daemon that serves `runtime_dir`.
+/// Gets a path of the control API of the daemon that serves `runtime_dir`.
 pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
     ask(runtime_dir, ApiRequest::get(path)).map(|(_, answer)| answer)
 }
 
-/// Asks the daemon. The answer comes with the daemon's process id; 0 when it is not visible from
-/// here.
+/// Sends a request. The answer comes with the daemon's process id, which is 0 if it is not visible from this
+/// process's PID namespace.
 pub(crate) fn ask<T: DeserializeOwned>(
     runtime_dir: &Path,
     ask: ApiRequest,
@@ -124,7 +124,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
     Ok((pid, answer))
 }
 
-/// The same, with an answer that is no JSON.
+/// Like [`ask`], for an answer that is not JSON.
 pub(crate) fn text(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     runtime()?.block_on(async {
         tokio::time::timeout(PATIENCE, fetch(runtime_dir, ask))
@@ -151,16 +151,15 @@ async fn fetch(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), Clie
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
-    /// By the daemon.
+    /// The daemon ended it.
     Daemon,
-    /// By SIGINT, SIGTERM or time.
+    /// SIGINT, SIGTERM or the time limit ended it.
     Interrupted,
-    /// By the one who takes it.
+    /// The receiver has enough.
     Receiver,
 }
 
-/// `GET` a path whose answer goes on and on, until it ends, `take` has enough, the time is up, or
-/// the person interrupts.
+/// Gets a path whose answer is a stream, until the stream ends, `take` has enough, the time is up, or a signal comes.
 pub(crate) fn stream(
     runtime_dir: &Path,
     path: &str,
@@ -204,7 +203,7 @@ pub(crate) fn stream(
     })
 }
 
-/// Done at SIGINT or SIGTERM.
+/// Returns a future that completes at SIGINT or SIGTERM.
 fn interrupted() -> io::Result<impl Future<Output = ()>> {
     let mut int = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
@@ -221,7 +220,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, ClientError> {
     builder.enable_all().build().map_err(protocol_error)
 }
 
-/// Asks, and wait for the beginning of the answer.
+/// Sends a request, and waits for the head of the answer.
 async fn begin(
     runtime_dir: &Path,
     ask: ApiRequest,
@@ -247,7 +246,7 @@ async fn begin(
     Ok((pid, response))
 }
 
-/// A part of a path, whatever it holds (RFC 3986, 2.1).
+/// Returns a segment of a path, with percent-encoding where needed (RFC 3986, 2.1).
 pub(crate) fn segment(text: &str) -> String {
     let escaped = text.bytes().map(|byte| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

@@ -1,4 +1,4 @@
-//! What ends a command: a message for the person, and an exit code for the script.
+//! Failures of commands: a message for people, and an exit code for scripts.
 
 use std::process::ExitCode;
 
@@ -26,16 +26,16 @@ pub(crate) enum Failure {
     /// The daemon could not start.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// A data plane.
+    /// A process of the supervisor.
     #[error(transparent)]
     DataPlane(#[from] ProcessError),
-    /// The daemon could not be asked.
+    /// A request to the daemon failed.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// No configuration was given, and there is no daemon to ask for its own.
     #[error("{0}; or give a configuration by --config")]
     NoConfiguration(ClientError),
-    /// Something with real VMs went wrong.
+    /// A VM, a benchmark or a study failed.
     #[error(transparent)]
     Lab(#[from] lab::LabError),
     /// A message could not be sent or received.
@@ -44,17 +44,17 @@ pub(crate) enum Failure {
     /// An endpoint does not answer.
     #[error("endpoint {to} is not reached: {error}{advice}")]
     Unreached {
-        /// Whom.
+        /// The endpoint.
         to: String,
-        /// Why.
+        /// The error.
         error: message::MessageError,
-        /// What helps, with a semicolon before it; or nothing.
+        /// What to do, after a semicolon; or nothing.
         advice: &'static str,
     },
     /// VMs could not be joined directly.
     #[error(transparent)]
     Direct(#[from] direct::DirectError),
-    /// Our own program file.
+    /// The path of this program is not known.
     #[error("cannot tell which file this program is: {0}")]
     Program(std::io::Error),
     /// What is missing has been printed already.

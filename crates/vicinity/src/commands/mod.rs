@@ -1,5 +1,5 @@
-//! The commands, one place for each: its options on the command line, and its work. Those that need a daemon
-//! ask it by [`crate::client`]; [`failure`] has what they fail with.
+//! The commands, one place for each: its options on the command line, and its work. Commands that need a daemon use
+//! [`crate::client`]; [`failure`] has their errors and exit codes.
 
 pub(crate) mod bench;
 pub(crate) mod capture;

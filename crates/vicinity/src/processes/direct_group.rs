@@ -1,10 +1,9 @@
-//! The process that serves a trust group of the direct channel: started by the supervisor
-//! ([`crate::serve`]) with a control socket as standard input, it serves until told to stop or
-//! until the supervisor is gone.
+//! The process of a trust group of the direct channel. The supervisor ([`crate::serve`]) starts it with a control
+//! socket as standard input. The process serves until the supervisor sends the order to stop, or is gone.
 //!
-//! It is given the group's window, doorbells and sockets, so that its successor can go on with
-//! them. It speaks with QEMUs by their monitors and looks into `/proc` for what they hold, so it is
-//! not confined. No guest says anything to it.
+//! The supervisor sends it the group's window, doorbells and sockets, so that the next process can continue with
+//! them. The process is not confined, because it talks to QEMUs by their monitors and reads in `/proc` which files
+//! they have open. It receives nothing from guests.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,34 +22,34 @@ use crate::status::GroupMemberStatus;
 /// Supervisor to process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// The next member. Carries the socket that its QEMU will connect to.
+    /// The next member, by name. Carries the socket that its QEMU will connect to.
     Member(String),
-    /// Of the member that was said last. Carries it.
+    /// Carries the doorbell of the last member.
     Doorbell,
-    /// All members have been said. Carries the window.
+    /// All members were sent. Carries the window.
     Begin {
-        /// What holds for whom.
+        /// The group with its policies.
         group: TrustGroup,
     },
-    /// A member is to leave, or may join again.
+    /// A member must leave, or may join again.
     KeepOut {
         /// Its name.
         vm: String,
-        /// Which of the two.
+        /// Whether it must leave.
         out: bool,
     },
-    /// Say how it is: an [`Event::Member`] for each, then [`Event::End`].
+    /// Report the state: an [`Event::Member`] for each member, then [`Event::End`].
     Report,
-    /// Take everything away from the VMs, and end.
+    /// Unplug all devices from the VMs, and end.
     Stop,
 }
 
 /// Process to supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// How a member is.
+    /// The state of a member.
     Member(GroupMemberStatus),
-    /// There is no other.
+    /// The report is complete.
     End,
 }
 
@@ -73,7 +72,7 @@ fn serve(control: &ControlSocket, group: &mut Group) -> Result<(), DirectError> 
     group.close()
 }
 
-/// Does all that the supervisor has said; false when that is to end.
+/// Carries out all orders that wait. Returns false if the process must end.
 fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
     loop {
         match control.receive::<Order>() {
@@ -93,7 +92,7 @@ fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
     }
 }
 
-/// The supervisor asks one question at a time, so there is room for the answer.
+/// Sends a report. The supervisor requests one at a time, so the socket has room for it.
 fn report(control: &ControlSocket, group: &Group) -> io::Result<()> {
     for standing in group.standings() {
         control.send(&Event::Member(standing.into()), None)?;
@@ -101,7 +100,7 @@ fn report(control: &ControlSocket, group: &Group) -> io::Result<()> {
     control.send(&Event::End, None)
 }
 
-/// The group, as the supervisor says it.
+/// Receives the group from the supervisor.
 fn take_parts(control: &ControlSocket) -> Result<(Parts, Policies), ProcessError> {
     let mut seats = Vec::new();
     let mut listeners: Option<(String, OwnedFd)> = None;

@@ -1,5 +1,5 @@
-//! The processes that the supervisor ([`crate::serve`]) starts, one place for each: what it is told, and what
-//! it does from its start to its end.
+//! The processes that the supervisor ([`crate::serve`]) starts, one place for each: its protocol with the
+//! supervisor, and what it does from its start to its end.
 
 pub(crate) mod data_plane;
 pub(crate) mod direct_group;

@@ -1,5 +1,5 @@
-//! What all processes of the supervisor have in common: the subcommands that they are, how they are started,
-//! how they take their control socket, and why they end.
+//! What all processes of the supervisor have in common: their subcommands, how they are started, how they take their
+//! control socket, and their errors.
 
 use std::ffi::CString;
 use std::io;
@@ -25,15 +25,15 @@ pub(crate) const DIRECT_GROUP: &str = "direct-group";
 /// Name of the subcommand that has a VM's space.
 pub(crate) const SPACE: &str = "space-process";
 
-/// Why a data plane ended before its time.
+/// Why a process failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProcessError {
-    /// Started by hand.
+    /// A person started it.
     #[error(
         "standard input is not a control socket ({0}); `vicinity serve` starts this command itself"
     )]
     Control(io::Error),
-    /// Something it needs of the system.
+    /// The system refuses something that the process needs.
     #[error("the data plane cannot start: {0}")]
     System(io::Error),
     /// Serving.
@@ -69,24 +69,24 @@ pub(crate) enum ProcessError {
     },
 }
 
-/// This program once more, to be a data plane at the other end of a control socket.
+/// Returns the command that starts this program once more, with `control` as its control socket.
 pub(crate) fn command(control: ControlSocket) -> Command {
-    // Not the path we were started by: another version may be there by now.
+    // Not the path of this program: another version may be installed there by now.
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("vicinity")
-        // It needs none, and none shall change what it does.
+        // The process needs no variables, and none may change what it does.
         .env_clear()
-        // But this one: the C library would give each thread a heap of its own, and ask files
-        // about the machine when that grows or shrinks, which the sandbox does not let it.
+        // Except this one: the C library would give each thread a heap of its own, and read files about the machine
+        // when a heap grows or shrinks, which the sandbox does not allow.
         .env("MALLOC_ARENA_MAX", "1")
         .stdin(OwnedFd::from(control))
         .stdout(Stdio::null());
     command
 }
 
-/// The control socket, which is standard input. That and standard output lead to the log
-/// afterwards, so that the process holds nothing it does not use.
+/// Takes the control socket, which is standard input. Standard input and output are the log afterwards, so that the
+/// process has no descriptor that it does not use.
 pub(crate) fn take_control_socket() -> io::Result<ControlSocket> {
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     let control = ControlSocket::try_from(socket)?;
@@ -97,8 +97,8 @@ pub(crate) fn take_control_socket() -> io::Result<ControlSocket> {
 
 /// Makes ourselves known, and let nothing but the supervisor end us.
 pub(crate) fn set_up(name: &str) -> io::Result<()> {
-    // A service manager ends all processes of a service at once; ours ends with its supervisor,
-    // which tells it to.
+    // A service manager signals all processes of a service at once. This one ends when its supervisor sends the
+    // order.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
@@ -108,7 +108,7 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs what the sandbox could not take from this process.
+/// Logs what the sandbox could not take away from this process.
 pub(crate) fn log_gaps(gaps: impl IntoIterator<Item = sandbox::Gap>) {
     for gap in gaps {
         tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");

@@ -113,7 +113,7 @@ impl State {
         self.past.get(&key(vm)).into_iter().flatten().copied()
     }
 
-    /// Does what a key asks. Returns whether to go on.
+    /// Handles a key. Returns false if the user quits.
     pub(super) fn press(&mut self, key: KeyEvent) -> bool {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return false,

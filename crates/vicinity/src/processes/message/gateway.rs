@@ -1,7 +1,7 @@
 //! The message plane's gateway of this host's own programs.
 //!
-//! It opens programs' sockets by their names, so it is not confined. What the data plane says to it is checked
-//! as what a VM says is.
+//! The gateway is not confined, because it opens programs' sockets by their names. It checks what the data plane sends
+//! as strictly as what a VM sends.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::message_uplink::HOST;
 use crate::processes::start::{ProcessError, set_up, take_control_socket};
 use crate::runtime_paths::{BOARD, member_socket};
 
-/// Be the gateway of this host's own programs.
+/// Serves this host's own programs.
 pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     let control = take_control_socket().map_err(ProcessError::Control)?;
     set_up("message-host").map_err(ProcessError::System)?;

@@ -1,4 +1,4 @@
-//! What the supervisor and the processes of the message plane tell each other.
+//! The protocol between the supervisor and the processes of the message plane.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,8 +14,7 @@ use crate::status::{MemberStatus, UplinkStatus};
 /// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Expect a member. If its VM runs, its [`Order::Bell`], [`Order::Doorbell`] and [`Order::Guest`] come
-    /// next.
+    /// The next member. If its VM runs, its [`Order::Bell`], [`Order::Doorbell`] and [`Order::Guest`] follow.
     Member {
         /// Its name.
         name: String,
@@ -26,31 +25,31 @@ pub(crate) enum Order {
         /// It is the uplink.
         uplink: bool,
     },
-    /// What interrupts the member's VM. Carries one descriptor: an eventfd.
+    /// Carries the eventfd that interrupts the member's VM.
     Bell,
-    /// What the member's VM wakes the host with. Carries one descriptor: an eventfd.
+    /// Carries the eventfd by which the member's VM wakes the host.
     Doorbell,
-    /// The member's VM runs. Carries one descriptor: the socket that another data plane accepted.
+    /// The member's VM runs. Carries the connection that an earlier data plane accepted.
     Guest,
-    /// The next of the regions. Carries one descriptor.
+    /// Carries the memory of the next region.
     Region,
-    /// All has been said.
+    /// All members and regions were sent.
     Begin,
-    /// A VM, or a process of the host, has connected as the member of this number. Carries its socket.
+    /// A VM, or a process of the host, has connected as the member with this number. Carries the connection.
     Admit(usize),
-    /// To the uplink: a member, as other hosts know it.
+    /// To the uplink: a member, as other hosts see it.
     Face {
         /// Its NIC id.
         nic: u64,
         /// Its name.
         name: String,
     },
-    /// To the uplink: all of them have been said. Carries the socket on the interface.
+    /// To the uplink: all members were sent. Carries the socket on the interface.
     Uplink {
-        /// After how long a host that does not answer is given up.
+        /// Time after which a host that does not answer counts as failed.
         give_up: Duration,
     },
-    /// Say how it is: an [`Event::Member`] for each, then [`Event::End`].
+    /// Report the state: an [`Event::Member`] for each member, then [`Event::End`].
     Report,
     /// End.
     Stop,
@@ -59,24 +58,24 @@ pub(crate) enum Order {
 /// Data plane to supervisor, and uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// How a member is.
+    /// The state of a member.
     Member(Box<MemberStatus>),
-    /// There is no other. Of a gateway or an uplink: it is well.
+    /// The report is complete. From a gateway or an uplink: it is healthy.
     End,
-    /// What interrupts the VM that was accepted as the member of this number. Carries one descriptor,
-    /// an eventfd, for the next data plane, as the two that come next.
+    /// Carries the eventfd that interrupts the VM that was accepted as the member with this number. The supervisor
+    /// keeps it, and those of the next two events, for the next data plane.
     Bell(usize),
-    /// What it wakes the host with: an eventfd.
+    /// Carries the eventfd by which this VM wakes the host.
     Doorbell(usize),
-    /// A VM, or a process of the host, was accepted as the member of this number: its socket.
+    /// A VM, or a process of the host, was accepted as the member with this number. Carries its connection.
     Accepted(usize),
-    /// What an [`Order::Admit`] carried is looked at from now on.
+    /// The data plane begins with the connection of an [`Order::Admit`].
     Admitting(usize),
-    /// Of an uplink: what it has done.
+    /// From an uplink: its counters.
     Uplink(UplinkStatus),
 }
 
-/// What came so far of a VM that was accepted.
+/// The descriptors of an accepted VM that arrived so far.
 #[derive(Debug, Default)]
 pub(crate) struct Accepted {
     pub(crate) socket: Option<OwnedFd>,

@@ -1,5 +1,5 @@
-//! The data plane of the message plane: it joins the members. It is given all that it uses, and is confined
-//! before the first VM connects.
+//! The data plane of the message plane: it joins the members. The supervisor sends it all descriptors that it uses,
+//! and it is confined before the first VM connects.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,13 +15,13 @@ use super::protocol::{Accepted, Event, Order};
 use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::status::MemberStatus;
 
-/// Joins the members that the supervisor says.
+/// Joins the members that the supervisor sends.
 pub(crate) fn run() -> Result<(), ProcessError> {
     sandbox::close_inherited().map_err(ProcessError::System)?;
     let control = take_control_socket().map_err(ProcessError::Control)?;
     set_up("messages").map_err(ProcessError::System)?;
     rustix::param::page_size();
-    // Before the sandbox closes: memory is mapped, and what the kernel can do is asked.
+    // Maps memory, and asks what the kernel can do, before the sandbox forbids it.
     let parts = parts(&control).map_err(ProcessError::System)?;
     let board = parts.adopt().and_then(Switchboard::with);
     let mut board = board.map_err(ProcessError::Messages)?;
@@ -39,7 +39,8 @@ pub(crate) fn run() -> Result<(), ProcessError> {
             let mut told = events
                 .iter()
                 .map(|(event, fd)| control.send(event, Some(*fd)));
-            // All of it later, when there is room; never, when the supervisor is gone.
+            // If the socket is full, all three are sent again later. Any other error means that the supervisor is
+            // gone, so they are not.
             let full = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
             !told.any(|told| told.is_err_and(full))
         });
@@ -49,7 +50,7 @@ pub(crate) fn run() -> Result<(), ProcessError> {
 }
 
 impl Accepted {
-    /// The VM, once all of it came.
+    /// Returns the VM, once all three descriptors arrived.
     fn whole(self) -> Option<Guest> {
         Some(Guest {
             socket: self.socket?,
@@ -59,7 +60,7 @@ impl Accepted {
     }
 }
 
-/// What the supervisor hands over.
+/// What the supervisor sent.
 #[derive(Default)]
 struct Received {
     members: Vec<Member>,
@@ -78,14 +79,14 @@ impl Received {
         Resources::adopt(self.regions, places.collect())
     }
 
-    /// What is known of the guest of the member that was said last.
+    /// Returns the guest's descriptors of the last member.
     fn guest(&mut self) -> &mut Accepted {
         let number = self.members.len().saturating_sub(1);
         self.guests.entry(number).or_default()
     }
 }
 
-/// What is served, and with what.
+/// Receives the members and regions from the supervisor.
 fn parts(control: &ControlSocket) -> io::Result<Received> {
     let mut parts = Received::default();
     loop {
@@ -121,17 +122,18 @@ fn parts(control: &ControlSocket) -> io::Result<Received> {
     }
 }
 
-/// Does what the supervisor says; false when that is to end.
+/// Carries out one order. Returns false if the process must end.
 fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
     match control.receive::<Order>() {
         Ok(Some((Order::Report, _))) => report(control, board).is_ok(),
         Ok(Some((Order::Admit(member), Some(socket)))) => {
-            // Said before: what has been greeted must not be given to another data plane.
+            // The event comes first: once the data plane has begun a handshake, no other data plane may get this
+            // connection.
             let told = control.send(&Event::Admitting(member), None).is_ok();
             if told && !board.admit(member, socket) {
                 tracing::debug!(
                     member,
-                    "there is one already, or the kernel refuses: turned away"
+                    "rejected a connection: the member is connected already, or the kernel refuses"
                 );
             }
             told
@@ -141,7 +143,7 @@ fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
     }
 }
 
-/// The supervisor asks one question at a time, so there is room for the answer.
+/// Sends a report. The supervisor requests one at a time, so the socket has room for it.
 fn report(control: &ControlSocket, board: &Switchboard) -> io::Result<()> {
     for member in board.report() {
         let member = Box::new(MemberStatus::from(member));

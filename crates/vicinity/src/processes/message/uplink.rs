@@ -1,7 +1,7 @@
 //! The message plane's way to other hosts, as a process of the supervisor.
 //!
-//! It is given the socket on the interface, which it could not open itself, and is confined like a data plane
-//! before it looks at a frame.
+//! The supervisor sends it the socket on the interface, which this process could not open itself. The process is
+//! confined like a data plane before it reads a frame.
 
 use std::io;
 use std::path::Path;
@@ -18,35 +18,35 @@ use crate::message_uplink::UPLINK;
 use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::runtime_paths::member_socket;
 
-/// Be the uplink that the supervisor says.
+/// Serves the uplink that the supervisor describes.
 pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     sandbox::close_inherited().map_err(ProcessError::System)?;
     let control = take_control_socket().map_err(ProcessError::Control)?;
     set_up("message-uplink").map_err(ProcessError::System)?;
     rustix::param::page_size();
     let options = options(&control, runtime_dir).map_err(ProcessError::System)?;
-    // Before the sandbox closes: the host is reached, and what the kernel can do is asked.
+    // Connects to the host, and asks what the kernel can do, before the sandbox forbids it.
     let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
     uplink.watch(&control).map_err(ProcessError::Messages)?;
     let _asked = window::doorbell::fences_all();
     let gaps = sandbox::enter_process().into_iter();
     log_gaps(gaps.chain(sandbox::enter_thread(Duty::Uplink)));
-    let mut told = ReportedCounters::default();
+    let mut reported = ReportedCounters::default();
     // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
     // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
-    // supervisor asks how it is, and is told what it has done.
+    // supervisor asks how it is, and is reported what it has done.
     // syscalls: getrandom recvfrom sched_yield epoll_pwait2 recvmsg sendmsg
     let served = uplink.run(|uplink| {
-        told.tell(uplink, &control);
+        reported.report(uplink, &control);
         keep_running(&control)
     });
     served.map_err(ProcessError::Messages)
 }
 
-/// How often the supervisor is told what an uplink has done, at most.
-const TELL: Duration = Duration::from_secs(1);
+/// Shortest time between two reports of the counters to the supervisor.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// What the supervisor was told, and when.
+/// The counters that were last sent to the supervisor, and when.
 #[derive(Default)]
 struct ReportedCounters {
     counters: uplink::Counters,
@@ -54,10 +54,10 @@ struct ReportedCounters {
 }
 
 impl ReportedCounters {
-    /// Says what the uplink has done, if that is news, and a second has passed.
-    fn tell(&mut self, uplink: &mut uplink::Uplink, control: &ControlSocket) {
+    /// Sends the uplink's counters, if they have changed and a second has passed.
+    fn report(&mut self, uplink: &mut uplink::Uplink, control: &ControlSocket) {
         let now = Instant::now();
-        if self.at.is_some_and(|at| now - at < TELL) {
+        if self.at.is_some_and(|at| now - at < REPORT_PERIOD) {
             return;
         }
         self.at = Some(now);
@@ -65,7 +65,7 @@ impl ReportedCounters {
         let Some(counters) = counters.filter(|counters| *counters != self.counters) else {
             return;
         };
-        // Without room there is another time, and the supervisor's end is heard elsewhere.
+        // If the socket is full, the next call sends them. The caller notices the end of the supervisor.
         let event = Event::Uplink(counters.into());
         if control.send(&event, None).is_ok() {
             self.counters = counters;
@@ -73,7 +73,7 @@ impl ReportedCounters {
     }
 }
 
-/// What the supervisor says first.
+/// Receives the interface and the members from the supervisor.
 fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
     let mut members = Vec::new();
     loop {

@@ -1,9 +1,8 @@
-//! The process that has a VM's space: started by the supervisor ([`crate::serve`]) with a control
-//! socket as standard input, it serves the VM and its clients until told to stop or until the
-//! supervisor is gone.
+//! The process of a VM's space. The supervisor ([`crate::serve`]) starts it with a control socket as standard input.
+//! The process serves the VM and the clients until the supervisor sends the order to stop, or is gone.
 //!
-//! It is given its sockets, also those of connections that it asks for. It reads tokens, certificates and
-//! key before the sandbox closes; then come its threads, most of which libraries start.
+//! The supervisor sends it its sockets, and those of connections that it requests. The process reads tokens,
+//! certificates and keys before the sandbox forbids it, and then starts its threads; libraries start most of them.
 
 pub(crate) mod protocol;
 mod push;
@@ -32,13 +31,13 @@ use self::push::Connections;
 use super::start::{ProcessError, log_gaps, set_up, take_control_socket};
 use crate::config::{SLOT_BYTES, Space};
 
-/// Between attempts to serve a VM when something goes wrong again and again.
+/// Pause after a failure to serve the VM.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Slots that are free for so long, or longer, have their memory given back.
+/// Slots that are free for at least this time have their memory released.
 const TRIM_PERIOD: Duration = Duration::from_millis(900);
 
-/// Have the space of this VM.
+/// Serves the space of this VM.
 pub(crate) fn run(vm: &str) -> Result<(), ProcessError> {
     sandbox::close_inherited().map_err(ProcessError::System)?;
     let control = take_control_socket().map_err(ProcessError::Control)?;
@@ -77,8 +76,8 @@ pub(crate) fn run(vm: &str) -> Result<(), ProcessError> {
     handle_orders(&control, &shared, &connections).map_err(ProcessError::Serving)
 }
 
-/// A space without one of its threads would look well and serve nobody: the supervisor starts it
-/// again instead.
+/// Makes a panic of any thread end the process. A space without one of its threads would look healthy and not serve;
+/// the supervisor starts a process that ended again.
 fn abort_on_panic() {
     let log = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -87,8 +86,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// What the network is lent is pinned, and the kernel counts that together for all spaces, whose user is one.
-/// It is never more than the spaces' memory. Beyond the limit, sends are copied.
+/// Raises the limit on locked memory. Zero-copy sends pin memory, and the kernel counts it for all spaces together,
+/// because they run as one user. It is never more than the spaces' memory. Beyond the limit, the kernel copies.
 fn raise_locked_memory_limit() {
     let now = getrlimit(Resource::Memlock);
     let none = Rlimit {
@@ -105,7 +104,7 @@ fn raise_locked_memory_limit() {
     }
 }
 
-/// All that needs names of files, or memory of a size of its own.
+/// Reads the files, and maps the memory, that the space needs.
 fn prepare(
     space: &Space,
     size: Size,
@@ -149,7 +148,7 @@ fn serve(vm: &str, vm_socket: UnixListener, shared: &Arc<Shared>) -> io::Result<
     thread.spawn(serve).map(drop)
 }
 
-/// Does what never ends, in a thread.
+/// Runs work that never ends in a thread with a runtime of its own.
 fn spawn_runtime<F>(name: &'static str, vm: &str, work: F) -> io::Result<()>
 where
     F: Future<Output = io::Result<Infallible>> + Send + 'static,
@@ -168,7 +167,7 @@ where
     thread.spawn(run).map(drop)
 }
 
-/// Does what the supervisor says, until that is to end.
+/// Carries out the supervisor's orders, until the process must end.
 fn handle_orders(
     control: &ControlSocket,
     shared: &Shared,
@@ -177,8 +176,8 @@ fn handle_orders(
     let mut trimmed = Instant::now();
     loop {
         let order = next(control)?;
-        // Orders come each second, or where nobody decides its size, some times a minute; more of them
-        // where somebody watches.
+        // Orders arrive each second, or a few times a minute if the controller does not size this space; more often
+        // while clients ask for the state.
         if trimmed.elapsed() >= TRIM_PERIOD {
             shared.trim();
             trimmed = Instant::now();
@@ -219,7 +218,7 @@ fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
     }
 }
 
-/// What the supervisor gives.
+/// What the supervisor sent.
 struct Parts {
     space: Space,
     size: Size,

@@ -1,4 +1,4 @@
-//! What the supervisor and the process of a space tell each other.
+//! The protocol between the supervisor and the process of a space.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -21,23 +21,23 @@ pub(crate) enum Order {
     Clients,
     /// Carries the socket that the VM's QEMU connects to. Begin.
     Begin(Box<Space>, Size),
-    /// Say how it is: an [`Event::Report`].
+    /// Report the figures: an [`Event::Report`].
     Report,
-    /// Say what has happened: an [`Event::Window`].
+    /// Report what has happened: an [`Event::Window`].
     Window,
-    /// Carries the connection to the store that was asked for.
+    /// Carries the requested connection to the store.
     Connected,
-    /// There is none.
+    /// The connection to the store failed, for this reason.
     Unreachable(String),
-    /// Have another size; say which it is then: an [`Event::Sized`].
+    /// Take another size, and report the result: an [`Event::Sized`].
     Resize(Size),
-    /// Send at most so many bytes a second, or as many as can be.
+    /// Send at most so many bytes a second; without a number, there is no limit.
     Rate(Option<u64>),
     /// End.
     Stop,
 }
 
-/// What a process is given before it serves.
+/// What the supervisor sends a process before it serves.
 pub(crate) struct Setting<'a> {
     pub(crate) space: &'a Space,
     pub(crate) size: Size,
@@ -49,7 +49,7 @@ pub(crate) struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// In the order in which it takes them.
+    /// Returns the orders, in the order in which the process expects them.
     pub(crate) fn orders(&self) -> impl Iterator<Item = (Order, BorrowedFd<'a>)> {
         let (slots, ledger) = self.memory;
         let begin = Order::Begin(Box::new(self.space.clone()), self.size);
@@ -70,14 +70,14 @@ impl<'a> Setting<'a> {
 /// Process to supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// How it is.
+    /// The figures.
     Report(Figures),
-    /// What has happened since the last one.
+    /// What has happened since the last window.
     Window(Window),
-    /// It wants a connection to the store that it pushes to: an [`Order::Connected`] or an
+    /// Requests a connection to the store that the space pushes to: an [`Order::Connected`] or an
     /// [`Order::Unreachable`].
     Connect,
-    /// Slots that may be in use now: as many as it was told, or those in use if they are more.
+    /// Slots that may be in use now: as many as the order said, or those in use if they are more.
     Sized(u32),
 }
 

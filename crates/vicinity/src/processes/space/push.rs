@@ -1,5 +1,5 @@
-//! Pushing in a space's process: what it reads for that, and how it gets connections. It cannot connect
-//! itself, so it asks its supervisor, who knows but one place to connect to.
+//! Pushing, in a space's process: the files that it reads for that, and its connections. The process cannot connect
+//! itself, so it requests connections from its supervisor, which connects to the configured store only.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ type Answer = Result<std::net::TcpStream, String>;
 #[derive(Debug)]
 pub(crate) struct Connections {
     control: Arc<ControlSocket>,
-    /// Who has asked.
+    /// Receives the answer to the outstanding request.
     asker: Mutex<Option<oneshot::Sender<Answer>>>,
 }
 
@@ -42,10 +42,10 @@ impl Connections {
         answer
     }
 
-    /// The supervisor has answered.
+    /// Passes on the supervisor's answer.
     pub(crate) fn answer(&self, answer: Answer) {
         if let Some(asker) = self.asker().take() {
-            // Who asked may have given up.
+            // The receiver may have given up.
             drop(asker.send(answer));
         }
     }
@@ -56,7 +56,7 @@ impl Connections {
     }
 }
 
-/// All that needs names of files.
+/// Reads the files that pushing needs.
 pub(crate) fn prepare(
     push: &Push,
     shared: &Arc<Shared>,
@@ -71,7 +71,7 @@ pub(crate) fn prepare(
     Ok(Pusher::new(shared, target, credential, tls, dial))
 }
 
-/// What is in the file.
+/// Reads a credential from its file.
 fn credential(written: &config::Credential) -> Result<push::Credential, ProcessError> {
     match written {
         config::Credential::Token(file) => {
