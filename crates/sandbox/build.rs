@@ -9,7 +9,7 @@ const NETWORK: [&str; 4] = [
     "src",
     "../switch/src",
     "../vhost/src",
-    "../vicinity/src/data_plane.rs",
+    "../vicinity/src/processes/data_plane.rs",
 ];
 
 /// Where the code of the message plane's is.
@@ -19,7 +19,7 @@ const MESSAGES: [&str; 6] = [
     "../vhost/src/raw/alarm.rs",
     "../message/src/remote",
     "../switch/src/control",
-    "../vicinity/src/message_plane.rs",
+    "../vicinity/src/processes/message/switchboard.rs",
 ];
 
 /// Where the code of the message plane's uplink is.
@@ -28,7 +28,7 @@ const UPLINK: [&str; 5] = [
     "../window/src/doorbell.rs",
     "../window/src/raw",
     "../mxoe/src",
-    "../vicinity/src/uplink.rs",
+    "../vicinity/src/processes/message/uplink.rs",
 ];
 
 /// Where the code of a space's process is. Its libraries have no notes: those stand beside what uses them.
@@ -36,7 +36,7 @@ const SPACE: [&str; 4] = [
     "src",
     "../memory-plane/src",
     "../vhost/src/descriptor.rs",
-    "../vicinity/src/spaces/process.rs",
+    "../vicinity/src/processes/space",
 ];
 
 /// Calls that newer architectures do without.

@@ -1,45 +1,30 @@
 //! The command line.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use vm_harness::accel::{self, Accel};
 
-use crate::failure::{EXIT_CODES, Failure};
-use crate::logging::{self, Format, Level};
-use crate::nic::Which;
-use crate::spaces::{self, Space};
-use crate::{
-    capture, config, data_plane, demo, direct_plane, doctor, libvirt, list, message_plane, operate,
-    qemu, qemu_args, reference, serve, top,
+use crate::commands::bench::Bench;
+use crate::commands::direct::Direct;
+use crate::commands::failure::{EXIT_CODES, Failure};
+use crate::commands::lab::Lab;
+use crate::commands::message::Message;
+use crate::commands::network::{Network, Port, list};
+use crate::commands::nic::NicArgs;
+use crate::commands::output::{self, print};
+use crate::commands::space::Space;
+use crate::commands::{
+    capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference, top,
 };
-
-mod bench;
-mod direct;
-mod lab;
-mod message;
-mod network;
-
-use self::bench::Bench;
-use self::direct::Direct;
-use self::lab::Lab;
-use self::message::Message;
-use self::network::{Network, Port};
-
-/// Name of the subcommand that is a data plane.
-pub(crate) const DATA_PLANE: &str = "data-plane";
-
-/// Names of the subcommands that are the message plane's processes.
-pub(crate) const MESSAGE_PLANE: &str = "message-plane";
-pub(crate) const MESSAGE_GATEWAY: &str = "message-gateway";
-pub(crate) const MESSAGE_UPLINK: &str = "message-uplink";
-
-/// Name of the subcommand that serves a trust group of the direct channel.
-pub(crate) const DIRECT_GROUP: &str = "direct-group";
-
-/// Name of the subcommand that has a VM's space.
-pub(crate) const SPACE: &str = "space-process";
+use crate::logging::{self, Format, Level};
+use crate::processes::message::{gateway, switchboard, uplink};
+use crate::processes::start::{
+    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
+};
+use crate::processes::{data_plane, direct_group, space};
+use crate::runtime_paths::RUNTIME_DIR;
+use crate::{config, serve};
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -136,7 +121,7 @@ enum Command {
     /// Print QEMU's options for a VM's port
     QemuArgs {
         #[command(flatten)]
-        which: Which,
+        which: NicArgs,
         /// The guest's memory
         #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
         memory: String,
@@ -150,7 +135,7 @@ enum Command {
     /// Print what libvirt needs for a VM's port: its interface, and shared memory
     LibvirtXml {
         #[command(flatten)]
-        which: Which,
+        which: NicArgs,
         /// The interface alone, for `virsh attach-device`
         #[arg(long, conflicts_with = "domain")]
         interface: bool,
@@ -230,11 +215,11 @@ enum Command {
 }
 
 impl Cli {
-    /// Do what was asked.
+    /// Runs the command.
     pub(crate) fn run(self) -> Result<(), Failure> {
         logging::start(self.level, self.log_format);
         let given = self.runtime_dir.as_deref();
-        let runtime_dir = given.unwrap_or(Path::new(config::RUNTIME_DIR));
+        let runtime_dir = given.unwrap_or(Path::new(RUNTIME_DIR));
         match self.command {
             Command::Serve { config } => {
                 let (source, config) = config::Source::load(config.as_deref(), given)?;
@@ -245,23 +230,23 @@ impl Cli {
                 )?)
             }
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
-            Command::MessagePlane => Ok(message_plane::run()?),
-            Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
-            Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
-            Command::DirectGroup { group } => Ok(direct_plane::run(runtime_dir, &group)?),
-            Command::SpaceProcess { vm } => Ok(spaces::process::run(&vm)?),
+            Command::MessagePlane => Ok(switchboard::run()?),
+            Command::MessageGateway => Ok(gateway::run(runtime_dir)?),
+            Command::MessageUplink => Ok(uplink::run(runtime_dir)?),
+            Command::DirectGroup { group } => Ok(direct_group::run(runtime_dir, &group)?),
+            Command::SpaceProcess { vm } => Ok(space::run(&vm)?),
             Command::Config { running, json } => {
                 let text = match running {
-                    true => operate::show(runtime_dir)?,
+                    true => configuration::show(runtime_dir)?,
                     false => config::DEFAULT.to_owned(),
                 };
                 match json {
-                    true => print(&list::as_json(&config::as_json(&text)?)),
+                    true => print(&output::as_json(&config::as_json(&text)?)),
                     false => print(&text),
                 }
             }
             Command::Capture(options) => capture::run(runtime_dir, &options),
-            Command::Reload => print(&operate::reload(runtime_dir)?),
+            Command::Reload => print(&configuration::reload(runtime_dir)?),
             Command::Metrics => print(&list::metrics(runtime_dir)?),
             Command::QemuArgs {
                 which,
@@ -270,9 +255,10 @@ impl Cli {
                 json,
             } => {
                 let nic = which.find(given)?;
-                let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
+                let options =
+                    qemu_args::options(&nic, &memory, qemu_version::version(qemu_version::PROGRAM));
                 match json {
-                    true => print(&list::as_json(&qemu_args::words(&options))),
+                    true => print(&output::as_json(&qemu_args::words(&options))),
                     false => print(&qemu_args::render(&options, one_line)),
                 }
             }
@@ -283,12 +269,12 @@ impl Cli {
             } => {
                 let nic = which.find(given)?;
                 match domain {
-                    Some(file) => print(&libvirt::domain(&nic, &file)?),
-                    None if interface => print(&libvirt::interface(&nic)),
-                    None => print(&libvirt::parts(&nic)),
+                    Some(file) => print(&libvirt_xml::domain(&nic, &file)?),
+                    None if interface => print(&libvirt_xml::interface(&nic)),
+                    None => print(&libvirt_xml::parts(&nic)),
                 }
             }
-            Command::Doctor { json } => examine(runtime_dir, json),
+            Command::Doctor { json } => doctor::run(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),
             Command::Demo {
                 shell,
@@ -322,31 +308,9 @@ impl Cli {
     }
 }
 
-fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
-    // The probe boots a guest, which must not outlive a Ctrl-C.
-    vm_harness::interrupt::install()?;
-    let checks = doctor::examine(runtime_dir);
-    match json {
-        true => print(&list::as_json(&checks))?,
-        false => print(&doctor::as_text(&checks))?,
-    }
-    match doctor::can_serve(&checks) {
-        true => Ok(()),
-        false => Err(Failure::Doctor),
-    }
-}
-
 /// A size as QEMU takes it.
 fn memory(text: &str) -> Result<String, String> {
-    crate::direct::bytes(text).map(|_| text.to_owned())
-}
-
-/// Write to standard output. A reader that went away is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    qemu_args::bytes(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Asking the daemon over its control socket.
+//! The client of the control API: HTTP over the daemon's control socket.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,17 +15,17 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Keys;
-use crate::serve::CONTROL_SOCKET;
+use crate::runtime_paths::CONTROL_SOCKET;
 
-/// The daemon answers within so long, or something is wrong with it.
+/// Time in which the daemon answers; a longer wait is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the daemon could not be asked.
+/// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// No daemon.
+    /// No daemon listens on the control socket.
     #[error(
         "no vicinity serves {}; start it with `vicinity serve`, or name its folder with \
          --runtime-dir", path.display()
@@ -34,7 +34,7 @@ pub(crate) enum ClientError {
         /// The runtime folder.
         path: PathBuf,
     },
-    /// A daemon that is not ours.
+    /// The user may not connect to the control socket.
     #[error(
         "not allowed to use {}; ask as the user that started vicinity, or as root",
         path.display()
@@ -43,54 +43,54 @@ pub(crate) enum ClientError {
         /// The control socket.
         path: PathBuf,
     },
-    /// Another trouble with the socket.
+    /// Another error of the socket.
     #[error("cannot connect to {}: {source}", path.display())]
     Socket {
         /// The control socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The daemon hangs.
+    /// The daemon does not answer.
     #[error("vicinity does not answer within 10 s; look at its log, then restart it")]
-    Silent,
-    /// The daemon refused what was asked; nothing has changed.
+    Timeout,
+    /// The daemon refused the request; nothing has changed.
     #[error("{reason}")]
     Refused {
         /// The text of the refusal.
         reason: String,
-        /// The request was wrong; otherwise it could not be carried out.
+        /// Whether the request was wrong; otherwise the daemon could not carry it out.
         wrong: bool,
     },
-    /// The conversation failed.
+    /// The exchange over the socket failed.
     #[error(
         "the conversation with vicinity failed: {0}; did it end (`journalctl -u vicinity`), or is it of \
          another version?"
     )]
-    Talk(Cause),
+    Protocol(Cause),
 }
 
-/// What the daemon is asked to do.
+/// A request to the daemon.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ApiRequest {
     method: Method,
     path: String,
     kind: &'static str,
     body: Bytes,
 }
 
-impl Ask {
-    /// Tell something.
+impl ApiRequest {
+    /// Returns a `GET` request.
     pub(crate) fn get(path: &str) -> Self {
         Self::new(Method::GET, path, "", Bytes::new())
     }
 
-    /// Do something that needs no more words.
+    /// Returns a request without a body.
     pub(crate) fn bare(method: Method, path: &str) -> Self {
         Self::new(method, path, "", Bytes::new())
     }
 
-    /// Do something with these keys.
+    /// Returns a request with these keys as its body.
     pub(crate) fn json(method: Method, path: &str, keys: &Keys) -> Self {
         // Keys come from JSON, so they go there.
         let body = serde_json::to_vec(keys).unwrap_or_default();
@@ -108,36 +108,40 @@ impl Ask {
     }
 }
 
-/// `GET` a path of the control API of the daemon that serves `runtime_dir`.
+/// Gets a path of the control API of the daemon that serves `runtime_dir`.
 pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
-    ask(runtime_dir, Ask::get(path)).map(|(_, answer)| answer)
+    ask(runtime_dir, ApiRequest::get(path)).map(|(_, answer)| answer)
 }
 
-/// Ask the daemon. The answer comes with the daemon's process id; 0 when it is not visible from
-/// here.
+/// Sends a request. The answer comes with the daemon's process id, which is 0 if it is not visible from this
+/// process's PID namespace.
 pub(crate) fn ask<T: DeserializeOwned>(
     runtime_dir: &Path,
-    ask: Ask,
+    ask: ApiRequest,
 ) -> Result<(u32, T), ClientError> {
     let (pid, body) = text(runtime_dir, ask)?;
-    let answer = serde_json::from_slice(&body).map_err(talk)?;
+    let answer = serde_json::from_slice(&body).map_err(protocol_error)?;
     Ok((pid, answer))
 }
 
-/// The same, with an answer that is no JSON.
-pub(crate) fn text(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
+/// Like [`ask`], for an answer that is not JSON.
+pub(crate) fn text(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     runtime()?.block_on(async {
         tokio::time::timeout(PATIENCE, fetch(runtime_dir, ask))
             .await
-            .unwrap_or(Err(ClientError::Silent))
+            .unwrap_or(Err(ClientError::Timeout))
     })
 }
 
-async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
+async fn fetch(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     let path = ask.path.clone();
     let (pid, response) = begin(runtime_dir, ask).await?;
     let status = response.status();
-    let body = response.into_body().collect().await.map_err(talk)?;
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .map_err(protocol_error)?;
     match status {
         StatusCode::OK => Ok((pid, body.to_bytes())),
         _ => Err(refused(status, &path, &body.to_bytes())),
@@ -147,16 +151,15 @@ async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
-    /// By the daemon.
+    /// The daemon ended it.
     Daemon,
-    /// By SIGINT, SIGTERM or time.
-    Person,
-    /// By the one who takes it.
-    Taker,
+    /// SIGINT, SIGTERM or the time limit ended it.
+    Interrupted,
+    /// The receiver has enough.
+    Receiver,
 }
 
-/// `GET` a path whose answer goes on and on, until it ends, `take` has enough, the time is up, or
-/// the person interrupts.
+/// Gets a path whose answer is a stream, until the stream ends, `take` has enough, the time is up, or a signal comes.
 pub(crate) fn stream(
     runtime_dir: &Path,
     path: &str,
@@ -165,15 +168,15 @@ pub(crate) fn stream(
 ) -> Result<StreamEnd, ClientError> {
     let runtime = runtime()?;
     runtime.block_on(async {
-        let interrupted = interrupted().map_err(talk)?;
+        let interrupted = interrupted().map_err(protocol_error)?;
         let mut interrupted = std::pin::pin!(interrupted);
-        let ask = Ask::get(path);
+        let ask = ApiRequest::get(path);
         let begun = tokio::time::timeout(PATIENCE, begin(runtime_dir, ask)).await;
-        let (_, response) = begun.unwrap_or(Err(ClientError::Silent))?;
+        let (_, response) = begun.unwrap_or(Err(ClientError::Timeout))?;
         let status = response.status();
         let mut body = response.into_body();
         if status != StatusCode::OK {
-            let body = body.collect().await.map_err(talk)?;
+            let body = body.collect().await.map_err(protocol_error)?;
             return Err(refused(status, path, &body.to_bytes()));
         }
         let over = async {
@@ -185,8 +188,8 @@ pub(crate) fn stream(
         let mut over = std::pin::pin!(over);
         loop {
             let piece = tokio::select! {
-                () = &mut interrupted => return Ok(StreamEnd::Person),
-                () = &mut over => return Ok(StreamEnd::Person),
+                () = &mut interrupted => return Ok(StreamEnd::Interrupted),
+                () = &mut over => return Ok(StreamEnd::Interrupted),
                 piece = body.frame() => piece,
             };
             let Some(Ok(piece)) = piece else {
@@ -194,13 +197,13 @@ pub(crate) fn stream(
             };
             let taken = piece.data_ref().map(|bytes| take(bytes));
             if taken == Some(ControlFlow::Break(())) {
-                return Ok(StreamEnd::Taker);
+                return Ok(StreamEnd::Receiver);
             }
         }
     })
 }
 
-/// Done at SIGINT or SIGTERM.
+/// Returns a future that completes at SIGINT or SIGTERM.
 fn interrupted() -> io::Result<impl Future<Output = ()>> {
     let mut int = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
@@ -214,19 +217,22 @@ fn interrupted() -> io::Result<impl Future<Output = ()>> {
 
 fn runtime() -> Result<tokio::runtime::Runtime, ClientError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().map_err(talk)
+    builder.enable_all().build().map_err(protocol_error)
 }
 
-/// Ask, and wait for the beginning of the answer.
-async fn begin(runtime_dir: &Path, ask: Ask) -> Result<(u32, Response<Incoming>), ClientError> {
+/// Sends a request, and waits for the head of the answer.
+async fn begin(
+    runtime_dir: &Path,
+    ask: ApiRequest,
+) -> Result<(u32, Response<Incoming>), ClientError> {
     let stream = connect(runtime_dir).await?;
-    let pid = stream.peer_cred().map_err(talk)?.pid();
+    let pid = stream.peer_cred().map_err(protocol_error)?.pid();
     let pid = pid
         .and_then(|pid| u32::try_from(pid).ok())
         .unwrap_or_default();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(talk)?;
+        .map_err(protocol_error)?;
     // Ends with the runtime, or with the answer.
     tokio::spawn(connection);
     let request = Request::builder()
@@ -235,9 +241,20 @@ async fn begin(runtime_dir: &Path, ask: Ask) -> Result<(u32, Response<Incoming>)
         .header(hyper::header::HOST, "vicinity")
         .header(hyper::header::CONTENT_TYPE, ask.kind)
         .body(Full::new(ask.body))
-        .map_err(talk)?;
-    let response = sender.send_request(request).await.map_err(talk)?;
+        .map_err(protocol_error)?;
+    let response = sender.send_request(request).await.map_err(protocol_error)?;
     Ok((pid, response))
+}
+
+/// Returns a segment of a path, with percent-encoding where needed (RFC 3986, 2.1).
+pub(crate) fn segment(text: &str) -> String {
+    let escaped = text.bytes().map(|byte| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    });
+    escaped.collect()
 }
 
 fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {
@@ -250,7 +267,7 @@ fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {
             reason: reason.to_owned(),
             wrong: status.is_client_error(),
         },
-        None => talk(format!("{path} gives {status}")),
+        None => protocol_error(format!("{path} gives {status}")),
     }
 }
 
@@ -270,6 +287,6 @@ async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {
         })
 }
 
-fn talk(error: impl Into<Cause>) -> ClientError {
-    ClientError::Talk(error.into())
+fn protocol_error(error: impl Into<Cause>) -> ClientError {
+    ClientError::Protocol(error.into())
 }

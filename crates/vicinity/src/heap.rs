@@ -1,9 +1,9 @@
-//! Memory of the heap that nobody uses.
+//! Free memory of the heap.
 #![allow(unsafe_code)]
 
-/// Give it back to the kernel. To read the command line takes a description of all commands, some
-/// hundred KiB, and a program that then waits for days would keep them.
-pub(crate) fn give_back() {
+/// Returns free memory to the kernel. Parsing the command line needs a description of all commands, some hundred KiB,
+/// which a program that then runs for days would keep.
+pub(crate) fn trim() {
     // SAFETY: it takes a number, and the allocator locks what it works on.
     // Whether there was any is of no interest.
     let _some = unsafe { libc::malloc_trim(0) };

@@ -44,7 +44,7 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// Start logging.
+/// Starts logging.
 pub(crate) fn start(level: Level, format: Format) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))

@@ -1,55 +1,77 @@
 //! `vicinity`: VMs on one host talk at memory speed.
 //!
-//! One binary with subcommands. `vicinity serve` ([`serve`]) is the daemon: a supervisor that
-//! holds the privileges, opens sockets and taps, starts one data-plane process per network
-//! ([`data_plane`]) and hands it descriptors. A connection flows like this: a QEMU connects to a
-//! port's socket, or Vicinity connects to a socket that QEMU listens on; the network's task
-//! decides whether to let it in (one front-end per port, none from a port in quarantine) and
-//! gives the connected socket to the data plane as an order. From then on the data plane alone
-//! talks to QEMU, until it reports why it stopped. The supervisor owns every socket file,
-//! folder and tap; the data plane owns the connections it was given. What may fail: a
-//! front-end (its own port is kept out for a while), a data plane (it is started again, and its
-//! front-ends connect again), the start (nothing is left behind, and the message says what to do).
+//! One binary with subcommands. `vicinity serve` ([`serve`]) is the daemon: a supervisor that holds the
+//! privileges, opens sockets, taps and memory, and starts every other process ([`processes`]) as this program once
+//! more, with a hidden subcommand. A process gets all it uses as descriptors over a control socket, which is its
+//! standard input.
 //!
-//! The other commands ask the daemon over its control socket ([`client`]), or work without it:
-//! QEMU's options ([`qemu_args`]), libvirt's XML ([`libvirt`]), what this machine can do ([`doctor`]), what its CPUs do for
-//! each VM ([`top`]).
+//! ```text
+//!  vicinity port list, …           vicinity serve                            systemd
+//! ┌─────────────────────┐  HTTP  ┌──────────────────────────────────────┐  sd_notify  ┌──────────────┐
+//! │ a command           │───────▶│ supervisor: configuration, sockets,  │◀───────────▶│ watchdog,    │
+//! │                     │        │ taps, life cycles, totals            │ descriptors │ descriptors  │
+//! └─────────────────────┘        └──────────────────────────────────────┘             └──────────────┘
+//!          control sockets (SOCK_SEQPACKET): orders and descriptors down, events up
+//!          │              │               │               │               │                │
+//! ┌────────┴───┐ ┌────────┴──────┐ ┌──────┴────────┐ ┌────┴─────────┐ ┌───┴──────────┐ ┌───┴─────────┐
+//! │ data-plane │ │ message-plane │ │ message-      │ │ message-     │ │ direct-group │ │ space-      │
+//! │            │ │               │ │ gateway       │ │ uplink       │ │              │ │ process     │
+//! │ one for a  │ │ one: joins    │ │ one: for this │ │ one: to      │ │ one for a    │ │ one for a   │
+//! │ network    │ │ the members   │ │ host's        │ │ other hosts  │ │ trust group  │ │ space       │
+//! │            │ │               │ │ programs      │ │              │ │              │ │             │
+//! │ confined   │ │ confined      │ │               │ │ confined     │ │              │ │ confined    │
+//! └────────┬───┘ └────────┬──────┘ └──────┬────────┘ └────┬─────────┘ └───┬──────────┘ └───┬─────────┘
+//!     vhost-user       ivshmem         shared           an interface    QEMU monitors,   vhost-user of
+//!     of QEMUs         of QEMUs        memory           (MXoE)          ivshmem          a QEMU, HTTP
+//! ```
 //!
-//! Exit codes: [`failure::EXIT_CODES`].
+//! A connection is made as follows. A QEMU connects to a port's socket, or the supervisor connects to a socket
+//! that QEMU listens on. The network's task in the supervisor decides whether the port accepts the front-end: a
+//! port has one front-end at a time, and a port in quarantine has none. The task then sends the connected socket to
+//! the data plane as an order. From then on only the data plane talks to QEMU, until it reports why it stopped. The
+//! supervisor owns every socket file, folder and tap; the data plane owns the connections that it was given.
+//!
+//! Failures:
+//! - A front-end breaks the protocol: the supervisor quarantines its port. Other ports are unaffected.
+//! - A process ends, or does not answer: the supervisor starts it again. Sockets, taps, memory that VMs share and
+//!   totals are the supervisor's, so the next process goes on with them.
+//! - The start fails: the supervisor removes what it made, and the message says what to do.
+//!
+//! The other commands ([`commands`]) ask the daemon over its control socket ([`client`]), or work without a
+//! daemon: QEMU's options, libvirt's XML, what this machine can do (`doctor`), what its CPUs do for each VM
+//! (`top`), the benchmarks and the studies.
+//!
+//! The modules use each other in one direction only, from the top to the bottom of this list:
+//!
+//! ```text
+//! cli          the command line: which command gets which options
+//! commands     one place for each command
+//! serve        the supervisor
+//! processes    one place for each process of the supervisor, and its protocol
+//! client       the other end of the control API
+//! status       what the control API says
+//! config       the configuration
+//! message_uplink, name, runtime_paths, space_device, table, …   what several of these share
+//! ```
+//!
+//! Exit codes: [`commands::failure::EXIT_CODES`].
 #![deny(unsafe_code)]
 
-mod bench;
-mod capture;
 mod cli;
 mod client;
+mod commands;
 mod config;
-mod data_plane;
-mod demo;
-mod direct;
-mod direct_plane;
-mod doctor;
-mod failure;
 mod heap;
-mod libvirt;
-mod list;
 mod logging;
-mod message_info;
-mod message_plane;
-mod messages;
+mod message_uplink;
 mod name;
-mod nic;
-mod operate;
-mod plane;
-mod qemu;
-mod qemu_args;
-mod reference;
+mod priority;
+mod processes;
+mod runtime_paths;
 mod serve;
-mod spaces;
+mod space_device;
 mod status;
-mod study;
 mod table;
-mod top;
-mod uplink;
 
 use std::process::ExitCode;
 
@@ -57,7 +79,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    heap::give_back();
+    heap::trim();
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

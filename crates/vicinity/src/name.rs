@@ -21,7 +21,7 @@ pub(crate) enum NameError {
     Alphabet,
 }
 
-/// Check that `text` can name a VM or a network.
+/// Checks that `text` can name a VM or a network.
 pub(crate) fn check(text: &str) -> Result<(), NameError> {
     if text.len() > MAX_NAME {
         return Err(NameError::Long);

@@ -289,12 +289,12 @@ pub(crate) struct GroupStatus {
     /// Why it does not run, or did not the last time.
     pub(crate) reason: Option<String>,
     /// Its members; none while it does not run.
-    pub(crate) members: Vec<StandingStatus>,
+    pub(crate) members: Vec<GroupMemberStatus>,
 }
 
 /// A member of a trust group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct StandingStatus {
+pub(crate) struct GroupMemberStatus {
     /// The VM.
     pub(crate) vm: String,
     /// `absent`, `joined`, `leaving` or `out`.
@@ -303,7 +303,7 @@ pub(crate) struct StandingStatus {
     pub(crate) reason: Option<String>,
 }
 
-impl From<direct::Standing> for StandingStatus {
+impl From<direct::Standing> for GroupMemberStatus {
     fn from(standing: direct::Standing) -> Self {
         Self {
             vm: standing.name,

@@ -9,7 +9,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Lay out `rows` below the `head`, two spaces between columns.
+/// Lays out `rows` below the `head`, two spaces between columns.
 pub(crate) fn format(head: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = head
         .iter()

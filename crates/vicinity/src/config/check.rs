@@ -1,25 +1,18 @@
 //! From what was written to a valid [`Config`].
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use switch::mac::Mac;
+use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
+use switch::steering::MAX_WORKERS;
 use toml::Spanned;
 
-use super::complaint::{Mistake, line_number};
-use super::{
-    Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
-    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, owner, rules,
-    spaces,
-};
-use crate::name;
+use super::diagnostic::Mistake;
+use super::model::{Config, MAX_NETWORKS, MAX_SOCKET_PATH, Network, Out, Port};
+use super::values::{Unique, absolute, check_name, individual, interface};
+use super::{direct, file, members, mirrors, owner, rules, spaces};
+use crate::runtime_paths::RUNTIME_DIR;
 
-/// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
-const MAX_INTERFACE: usize = 15;
-
-/// Check the whole file.
+/// Checks the whole file.
 pub(super) fn check(
     text: &str,
     file: file::File,
@@ -66,6 +59,7 @@ pub(super) fn check(
 
 /// What must differ across the whole file.
 struct Seen<'t> {
+    text: &'t str,
     networks: Unique<'t, String>,
     sockets: Unique<'t, PathBuf>,
     interfaces: Unique<'t, String>,
@@ -74,6 +68,7 @@ struct Seen<'t> {
 impl<'t> Seen<'t> {
     fn new(text: &'t str) -> Self {
         Self {
+            text,
             networks: Unique::new(text, "network"),
             sockets: Unique::new(text, "socket"),
             interfaces: Unique::new(text, "interface"),
@@ -87,7 +82,7 @@ impl<'t> Seen<'t> {
     ) -> Result<Network, Mistake> {
         let place = network.span();
         let network = network.into_inner();
-        named(&network.name)?;
+        check_name(&network.name)?;
         members::leaves_room(&network.name)?;
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
@@ -160,14 +155,14 @@ impl<'t> Seen<'t> {
         ports: &[Spanned<file::Port>],
         network: rules::Network<'_>,
     ) -> Result<Vec<Port>, Mistake> {
-        let mut vms = Unique::new(self.sockets.text, "VM");
-        let mut macs = Unique::new(self.sockets.text, "MAC address");
+        let mut vms = Unique::new(self.text, "VM");
+        let mut macs = Unique::new(self.text, "MAC address");
         ports
             .iter()
             .map(|port| {
                 let place = port.span();
                 let port = port.get_ref();
-                named(&port.vm)?;
+                check_name(&port.vm)?;
                 vms.take(port.vm.get_ref().clone(), port.vm.span())?;
                 let mac = port.mac.as_ref().map(individual).transpose()?;
                 if let (Some(mac), Some(text)) = (mac, &port.mac) {
@@ -191,7 +186,7 @@ impl<'t> Seen<'t> {
                     socket,
                     mode: port.mode,
                     rules,
-                    owner: owner::check(owner::Written {
+                    owner: owner::check(owner::OwnerKeys {
                         user: port.owner.as_ref(),
                         label: port.owner_label.as_ref(),
                         cgroup: port.owner_cgroup.as_ref(),
@@ -200,19 +195,6 @@ impl<'t> Seen<'t> {
             })
             .collect()
     }
-}
-
-/// The name of an interface of some kind.
-pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t String, Mistake> {
-    let name = text.get_ref();
-    let fits = (1..=MAX_INTERFACE).contains(&name.len());
-    if fits && name::check(name).is_ok() {
-        return Ok(name);
-    }
-    let help =
-        format!("an interface name has 1 to {MAX_INTERFACE} letters, digits, '.', '_' or '-'");
-    let message = format!("`{}` cannot name {kind}", name.escape_debug());
-    Err(Mistake::new(text.span(), message, help))
 }
 
 fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
@@ -238,13 +220,6 @@ fn look_ups(times: &Spanned<i64>) -> Result<u32, Mistake> {
     })
 }
 
-pub(super) fn named(name: &Spanned<String>) -> Result<(), Mistake> {
-    name::check(name.get_ref()).map_err(|error| {
-        let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
-        Mistake::new(name.span(), message, error.to_string())
-    })
-}
-
 fn workers(count: &Spanned<i64>) -> Result<usize, Mistake> {
     let valid = usize::try_from(*count.get_ref()).ok();
     let valid = valid.filter(|count| (1..=MAX_WORKERS).contains(count));
@@ -253,60 +228,4 @@ fn workers(count: &Spanned<i64>) -> Result<usize, Mistake> {
         let help = format!("give it 1 to {MAX_WORKERS}, not more than there are CPUs to spare");
         Mistake::new(count.span(), message, help)
     })
-}
-
-pub(super) fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
-    if path.get_ref().is_absolute() {
-        return Ok(path.get_ref().clone());
-    }
-    let message = format!("the path {} is not absolute", path.get_ref().display());
-    Err(Mistake::new(path.span(), message, "start it with a slash"))
-}
-
-pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
-    let mac: Mac = text
-        .get_ref()
-        .parse()
-        .map_err(|error: switch::mac::MacError| {
-            let message = format!("`{}` is not a MAC address", text.get_ref().escape_debug());
-            Mistake::new(text.span(), message, error.to_string())
-        })?;
-    if mac.is_group() || mac.bits() == 0 {
-        let message = format!("{mac} cannot be a VM's address");
-        let help = "a multicast, broadcast or zero address belongs to nobody: the first octet \
-                    must be even, as in 52:54:00:00:00:01";
-        return Err(Mistake::new(text.span(), message, help));
-    }
-    Ok(mac)
-}
-
-/// Values that may occur once, and where each one did.
-pub(super) struct Unique<'t, T> {
-    text: &'t str,
-    what: &'static str,
-    places: HashMap<T, Range<usize>>,
-}
-
-impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
-    pub(super) fn new(text: &'t str, what: &'static str) -> Self {
-        Self {
-            text,
-            what,
-            places: HashMap::new(),
-        }
-    }
-
-    pub(super) fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
-        let shown = format!("{value:?}");
-        let Some(first) = self.places.insert(value, place.clone()) else {
-            return Ok(());
-        };
-        let line = line_number(self.text, first.start);
-        let message = format!("{} {shown} is given twice", self.what);
-        let help = format!(
-            "it stands on line {line} already; each {} must be different",
-            self.what
-        );
-        Err(Mistake::new(place, message, help))
-    }
 }

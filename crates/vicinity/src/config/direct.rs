@@ -5,12 +5,9 @@ use ::direct::{Policies, Policy};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::check::{Unique, named};
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
-
-/// The folder of the groups' sockets and of their VMs' monitors.
-pub(crate) const FOLDER: &str = "direct";
+use super::values::{Unique, check_name};
 
 /// Most pairs that a group can list.
 const MAX_PAIRS: usize = 60;
@@ -38,7 +35,7 @@ impl TrustGroup {
     }
 }
 
-/// Check the `[direct]` table.
+/// Checks the `[direct]` table.
 pub(super) fn check(text: &str, direct: &file::Direct) -> Result<Vec<TrustGroup>, Mistake> {
     let mut names = Unique::new(text, "group");
     let mut vms = Unique::new(text, "VM in a trust group");
@@ -54,7 +51,7 @@ fn group(
     vms: &mut Unique<'_, String>,
 ) -> Result<TrustGroup, Mistake> {
     let group = written.get_ref();
-    named(&group.name)?;
+    check_name(&group.name)?;
     names.take(group.name.get_ref().clone(), group.name.span())?;
     let members = group.members.get_ref();
     if !(2..=MEMBERS as usize).contains(&members.len()) {
@@ -63,7 +60,7 @@ fn group(
         return Err(Mistake::new(group.members.span(), message, help));
     }
     for vm in members {
-        named(vm)?;
+        check_name(vm)?;
         vms.take(vm.get_ref().clone(), vm.span())?;
     }
     if let Some(extra) = group.pair.get(MAX_PAIRS) {
@@ -102,7 +99,7 @@ fn pair(
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::parse::parse;
     use super::*;
 
     const GOOD: &str = "

@@ -228,7 +228,7 @@ fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut ArrayOfTables, Ed
         .ok_or(EditError::Form)
 }
 
-/// Set what is new; what is a table on both sides is merged.
+/// Sets what is new; what is a table on both sides is merged.
 fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
     for (key, new) in keys {
         match new {
@@ -246,7 +246,7 @@ fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Set one value, and keep the comment behind it.
+/// Sets one value, and keep the comment behind it.
 fn replace(table: &mut dyn TableLike, key: &str, mut new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

@@ -8,10 +8,11 @@ use ::direct::Policy;
 use serde::Deserialize;
 use switch::guard::Role;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::Mode;
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
+use super::key_path::tables;
+use super::mode::Mode;
 use crate::name;
 pub(super) use space::{Objective, Space};
 
@@ -309,7 +310,7 @@ static PORT: Keys = Keys(&[
     ("native-vlan", None),
 ]);
 
-/// Read the text of a configuration file.
+/// Reads the text of a configuration file.
 pub(super) fn read(text: &str) -> Result<File, Mistake> {
     let table = DeTable::parse(text).map_err(|error| Mistake::from_toml(&error))?;
     // serde would find unknown keys too, but says neither where exactly nor what was meant.
@@ -332,15 +333,6 @@ fn list(keys: &Keys, above: &str, all: &mut Vec<String>) {
             None => all.push(path),
         }
     }
-}
-
-/// The path of keys that leads to the value at byte `at`, like `network.port.mac`.
-pub(super) fn key_at(text: &str, at: usize) -> String {
-    let mut path = Vec::new();
-    if let Ok(table) = DeTable::parse(text) {
-        descend(table.get_ref(), at, &mut path);
-    }
-    path.join(".")
 }
 
 fn check_keys(table: &DeTable<'_>, keys: &Keys) -> Result<(), Mistake> {
@@ -370,35 +362,4 @@ fn unknown(key: &Spanned<std::borrow::Cow<'_, str>>, keys: &Keys) -> Mistake {
         None => format!("the keys here are: {list}"),
     };
     Mistake::new(key.span(), format!("unknown key `{}`", key.get_ref()), help)
-}
-
-/// The tables a value holds: itself, or its elements.
-fn tables<'a, 'i>(value: &'a DeValue<'i>) -> Vec<&'a DeTable<'i>> {
-    match value {
-        DeValue::Table(table) => vec![table],
-        DeValue::Array(array) => array
-            .iter()
-            .filter_map(|element| element.get_ref().as_table())
-            .collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn descend(table: &DeTable<'_>, at: usize, path: &mut Vec<String>) -> bool {
-    for (key, value) in table {
-        path.push(key.get_ref().to_string());
-        let below = tables(value.get_ref());
-        if below.iter().any(|table| descend(table, at, path)) {
-            return true;
-        }
-        let elements = value.get_ref().as_array().into_iter().flatten();
-        let mut spans = elements
-            .map(Spanned::span)
-            .chain([key.span(), value.span()]);
-        if spans.any(|span| span.contains(&at)) {
-            return true;
-        }
-        path.pop();
-    }
-    false
 }

@@ -3,7 +3,7 @@
 use switch::guard::{FloodRules, LimitRules, RateRules};
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
 
 /// Floods a port may send in a second unless it is said otherwise. A VM that is well sends some
@@ -167,7 +167,7 @@ fn flood(written: &Spanned<file::Frames>) -> Result<Option<u64>, Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use crate::config::parse::parse;
 
     const LIMITED: &str = r#"
 [[network]]
@@ -261,9 +261,9 @@ limits = { send = {} }
             ..FloodRules::default()
         };
         assert_eq!(said[1].floods, floods);
-        let complaint = parse("test.toml", &with(", limits = { send = {} }"), None).unwrap_err();
-        let complaint = complaint.to_string();
-        assert!(complaint.contains("the keys here are: broadcast, multicast, unknown-unicast"));
+        let diagnostic = parse("test.toml", &with(", limits = { send = {} }"), None).unwrap_err();
+        let diagnostic = diagnostic.to_string();
+        assert!(diagnostic.contains("the keys here are: broadcast, multicast, unknown-unicast"));
     }
 
     #[test]

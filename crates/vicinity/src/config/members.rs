@@ -6,13 +6,15 @@ use toml::Spanned;
 
 use std::time::Duration;
 
-use super::check::{Unique, interface, named};
-use super::complaint::Mistake;
-use super::{MAX_MEMBERS, Owner, direct, file, owner, spaces};
-use crate::plane::{BOARD, FOLDER, HOST};
-use crate::uplink::{GIVE_UP, UPLINK, Uplink};
+use super::diagnostic::Mistake;
+use super::model::MAX_MEMBERS;
+use super::owner::Owner;
+use super::values::{Unique, check_name, interface};
+use super::{file, owner};
+use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
+use crate::runtime_paths::FOLDERS;
 
-/// Check the `[message]` table.
+/// Checks the `[message]` table.
 pub(super) fn check(
     text: &str,
     plane: &Spanned<file::Message>,
@@ -32,15 +34,15 @@ pub(super) fn check(
     let check = |member: &Spanned<file::Member>| {
         let member = member.get_ref();
         let file::Member { name, group, .. } = member;
-        named(name)?;
+        check_name(name)?;
         if name.get_ref() == UPLINK && plane.get_ref().uplink.is_some() {
             let message = format!("with an uplink, no other member can be called `{UPLINK}`");
             return Err(Mistake::new(name.span(), message, "give it another name"));
         }
-        group.as_ref().map_or(Ok(()), named)?;
+        group.as_ref().map_or(Ok(()), check_name)?;
         names.take(name.get_ref().clone(), name.span())?;
         nics.take(Board::nic_of(name.get_ref()), name.span())?;
-        let owner = owner::check(owner::Written {
+        let owner = owner::check(owner::OwnerKeys {
             user: member.owner.as_ref(),
             label: member.owner_label.as_ref(),
             cgroup: member.owner_cgroup.as_ref(),
@@ -59,10 +61,10 @@ pub(super) fn check(
     members.iter().map(check).collect()
 }
 
-/// Check the uplink of the `[message]` table.
+/// Checks the uplink of the `[message]` table.
 pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, Mistake> {
     let host_name = uplink.host_name.as_ref();
-    host_name.map_or(Ok(()), named)?;
+    host_name.map_or(Ok(()), check_name)?;
     Ok(Uplink {
         interface: interface(&uplink.interface, "an interface")?.clone(),
         host_name: host_name.map(|name| name.get_ref().clone()),
@@ -85,7 +87,7 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
 /// Networks' folders are beside those of the message plane and the direct channel.
 pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), Mistake> {
     let name = network.get_ref().as_str();
-    if ![BOARD, FOLDER, direct::FOLDER, spaces::FOLDER].contains(&name) {
+    if !FOLDERS.contains(&name) {
         return Ok(());
     }
     let message = format!("the folder `{name}` is not for a network");

@@ -3,9 +3,10 @@
 use switch::limits::MAX_MIRRORS;
 use toml::Spanned;
 
-use super::check::named;
-use super::complaint::Mistake;
-use super::{Mirrored, Port, file};
+use super::diagnostic::Mistake;
+use super::file;
+use super::model::{Mirrored, Port};
+use super::values::check_name;
 use crate::name;
 
 /// What stands for all ports; no name has such a character.
@@ -24,12 +25,12 @@ pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
         if name.get_ref() == ALL {
             return Ok(Mirrored::All);
         }
-        named(name).map(|()| Mirrored::Port(name.get_ref().clone()))
+        check_name(name).map(|()| Mirrored::Port(name.get_ref().clone()))
     };
     list.get_ref().iter().map(mirrored).collect()
 }
 
-/// Check that those who are mirrored can be.
+/// Checks that those who are mirrored can be.
 pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mistake> {
     let mut counts = std::collections::HashMap::<&str, usize>::new();
     for port in &network.port {

@@ -3,7 +3,7 @@
 use nix::unistd::User;
 use toml::Spanned;
 
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
 
 /// Who may connect to a socket, as far as it is said. By default anybody whom the socket's permissions let in.
@@ -19,14 +19,14 @@ pub(crate) struct Owner {
 
 /// The keys as they are written.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Written<'f> {
+pub(super) struct OwnerKeys<'f> {
     pub(super) user: Option<&'f Spanned<file::User>>,
     pub(super) label: Option<&'f Spanned<String>>,
     pub(super) cgroup: Option<&'f Spanned<String>>,
 }
 
-/// Check the keys.
-pub(super) fn check(written: Written<'_>) -> Result<Owner, Mistake> {
+/// Checks the keys.
+pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
     let text = |text: &Spanned<String>| text.get_ref().clone();
     for pattern in [written.label, written.cgroup].into_iter().flatten() {
         if pattern.get_ref().is_empty() {

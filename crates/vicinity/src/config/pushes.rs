@@ -6,9 +6,9 @@ use memory_plane::push::{Target, Way};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::check::absolute;
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::file;
+use super::values::absolute;
 
 /// Where keys are good unless said otherwise: stores of one's own take this.
 const REGION: &str = "us-east-1";
@@ -114,7 +114,7 @@ fn region(written: &Spanned<String>) -> Result<String, Mistake> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::parse::parse;
     use super::*;
 
     const SPACE: &str = "[[space]]\nvm = \"db\"\n";

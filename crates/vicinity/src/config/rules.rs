@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use switch::guard::{MAX_VLAN, Prefix, Role, Rules, SourceRules, VlanRules};
 use toml::Spanned;
 
-use super::check::individual;
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
+use super::values::individual;
 use super::{file, limits};
 
 /// The VLAN of ports that name none, in a network where others do (IEEE 802.1Q, 9.6: the default

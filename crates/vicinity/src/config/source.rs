@@ -4,7 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Config, ConfigError, DEFAULT, parse};
+use super::diagnostic::ConfigError;
+use super::model::Config;
+use super::parse::parse;
+
+/// The configuration used when none is given, as text with comments.
+pub(crate) const DEFAULT: &str = include_str!("default.toml");
 
 /// The text that is in force, and its file.
 #[derive(Clone, Debug)]
@@ -33,13 +38,13 @@ pub(crate) enum SaveError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Source {
-    /// Read `path`, or the embedded default configuration when there is none. `runtime_dir`, from
+    /// Reads `path`, or the embedded default configuration when there is none. `runtime_dir`, from
     /// the command line, wins over the file.
     pub(crate) fn load(
         path: Option<&Path>,
@@ -89,7 +94,7 @@ impl Source {
         parse(&origin, &self.text, self.runtime_dir.as_deref())
     }
 
-    /// Put the text in place of `before` on disk: all of it, or nothing. A file that was changed
+    /// Puts the text in place of `before` on disk: all of it, or nothing. A file that was changed
     /// by somebody else meanwhile is left alone.
     pub(crate) fn save(&self, before: &Self) -> Result<(), SaveError> {
         let Some(path) = &self.path else {
@@ -102,6 +107,12 @@ impl Source {
         }
         replace(&path, &self.text).map_err(|source| SaveError::Write { path, source })
     }
+}
+
+/// Loads `path`, or the embedded default configuration when there is none. `runtime_dir`, from
+/// the command line, wins over the file.
+pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
+    Source::load(path, runtime_dir).map(|(_, config)| config)
 }
 
 fn read(path: Option<&Path>) -> Result<String, ConfigError> {
@@ -125,7 +136,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Write `new` with the permissions and the owner of `old`, down to the disk.
+/// Writes `new` with the permissions and the owner of `old`, down to the disk.
 fn write(new: &Path, old: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(new)?;
     if let Ok(metadata) = fs::metadata(old) {

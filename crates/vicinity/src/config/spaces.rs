@@ -7,13 +7,10 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::check::{Unique, absolute, named};
-use super::complaint::Mistake;
+use super::diagnostic::Mistake;
 use super::pushes::{self, Push};
+use super::values::{Unique, absolute, check_name};
 use super::{file, limits};
-
-/// The folder of the spaces' sockets.
-pub(crate) const FOLDER: &str = "space";
 
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u32 = 256 << 10;
@@ -98,13 +95,13 @@ impl From<Objective> for space::demand::Objective {
     }
 }
 
-/// Check `space-budget`.
+/// Checks `space-budget`.
 pub(super) fn budget(written: &Spanned<i64>) -> Result<u32, Mistake> {
     let help = format!("it is 1 to {MAX_SLOTS} slots, of {} KiB", SLOT_BYTES >> 10);
     number(written, 1..=MAX_SLOTS, "a budget", &help)
 }
 
-/// Check the `[[space]]` tables, which share the `budget` if there is one.
+/// Checks the `[[space]]` tables, which share the `budget` if there is one.
 pub(super) fn check(
     text: &str,
     spaces: &[Spanned<file::Space>],
@@ -144,7 +141,7 @@ fn too_little(place: std::ops::Range<usize>, budget: u32) -> Mistake {
 
 fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, Mistake> {
     let space = written.get_ref();
-    named(&space.vm)?;
+    check_name(&space.vm)?;
     let fixed = space.slots.as_ref().map(slots).transpose()?;
     let slots = match budget {
         Some(_) => fixed,
@@ -254,7 +251,7 @@ fn net(written: &Spanned<String>) -> Result<IpNet, Mistake> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::parse::parse;
     use super::*;
 
     const GOOD: &str = "
@@ -311,9 +308,9 @@ vm = \"db\"
             objective,
             ["space.objective.percent", "1 to 99"],
         );
-        for (named, value) in [("weight", 1001), ("class", 256)] {
-            let objective = format!("objective = {{ {named} = {value} }}");
-            let said = format!("a {named} of {value}");
+        for (key, value) in [("weight", 1001), ("class", 256)] {
+            let objective = format!("objective = {{ {key} = {value} }}");
+            let said = format!("a {key} of {value}");
             complains("slots = 64", &objective, [&said, "it is"]);
         }
         let small = "\nspace-budget = 71\n[[space]]\nvm = \"web\"";

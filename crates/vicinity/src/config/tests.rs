@@ -1,6 +1,13 @@
 //! Every mistake is shown with its line, column and key.
 
+use std::path::Path;
+
+use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS};
+
+use super::model::*;
+use super::parse::parse;
 use super::*;
+use crate::runtime_paths::RUNTIME_DIR;
 
 mod guards;
 
@@ -87,7 +94,7 @@ fn an_unknown_key_is_shown_whole() {
     assert_eq!(error(&text), expected);
 }
 
-/// Replace a part of a good configuration; the complaint must start at `place` and contain
+/// Replaces a part of a good configuration; the complaint must start at `place` and contain
 /// every text of `parts`.
 fn complains(from: &str, to: &str, place: &str, parts: &[&str]) {
     assert!(GOOD.contains(from), "{from}");

@@ -1,19 +1,17 @@
-//! Where connections come from: front-ends that connect to us, and front-ends we connect to.
+//! Connections with front-ends and members: those that the supervisor accepts, and those that it makes.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use switch::control::PortId;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use vhost::raw::Foreign;
 
-use super::network::Message;
 use super::peer::Peer;
 
-/// Between two connections accepted for one port: bounds what a front-end can make us do.
+/// Pause between two accepted connections of one socket: bounds the work that a front-end can cause.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// First pause after a connection failed; each is twice as long as the one before.
@@ -24,17 +22,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A connection. The next one of the same socket comes when `next` is dropped.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct Connection {
     pub(super) stream: Foreign,
     pub(super) peer: Peer,
     pub(super) next: oneshot::Sender<()>,
 }
 
-/// Accept what connects to a socket, for ever. `wrap` makes messages of it.
+/// Accepts connections on a socket, for ever, and sends each to `to` as a message that `wrap` makes.
 pub(super) async fn accept<M>(
     socket: UnixListener,
     to: mpsc::Sender<M>,
-    wrap: impl Fn(Arrival) -> M,
+    wrap: impl Fn(Connection) -> M,
 ) {
     loop {
         match socket.accept().await {
@@ -49,15 +47,14 @@ pub(super) async fn accept<M>(
     }
 }
 
-/// Connect to the front-end that listens on `path`, again and again. `wake` tells that
-/// something changed there.
-pub(super) async fn dial(
-    port: PortId,
+/// Connects to the front-end that listens on `path`, again and again. `wake` notifies of a change of the socket. `wrap` makes messages of connections, `failed` of the reasons why there is none.
+pub(super) async fn dial<M>(
     path: PathBuf,
     wake: Arc<Notify>,
-    to: mpsc::Sender<Message>,
+    to: mpsc::Sender<M>,
+    wrap: impl Fn(Connection) -> M,
+    failed: impl Fn(String) -> M,
 ) {
-    let wrap = |arrival| Message::Arrival(port, arrival);
     let mut pause = FIRST_PAUSE;
     let mut trouble = None;
     loop {
@@ -72,11 +69,7 @@ pub(super) async fn dial(
             Err(error) => {
                 if trouble.replace(error.kind()) != Some(error.kind()) {
                     let reason = unreachable(&path, &error);
-                    if to
-                        .send(Message::Unreachable { port, reason })
-                        .await
-                        .is_err()
-                    {
+                    if to.send(failed(reason)).await.is_err() {
                         return;
                     }
                 }
@@ -99,12 +92,12 @@ fn unreachable(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Hand a connection over and wait until another one is welcome. False when nobody is left to
-/// take it.
+/// Sends a connection to `to`, and waits until its receiver wants another one. Returns false if there is no
+/// receiver any more.
 async fn deliver<M>(
     stream: UnixStream,
     to: &mpsc::Sender<M>,
-    wrap: &impl Fn(Arrival) -> M,
+    wrap: &impl Fn(Connection) -> M,
 ) -> bool {
     let (next, welcome) = oneshot::channel();
     let peer = Peer::of(&stream);
@@ -115,11 +108,11 @@ async fn deliver<M>(
             return true;
         }
     };
-    let arrival = Arrival { stream, peer, next };
-    if to.send(wrap(arrival)).await.is_err() {
+    let connection = Connection { stream, peer, next };
+    if to.send(wrap(connection)).await.is_err() {
         return false;
     }
-    // The answer is that `next` was dropped.
+    // The receiver drops `next` when it wants another one.
     drop(welcome.await);
     true
 }
@@ -136,16 +129,16 @@ mod tests {
         let path = folder.path().join("web.sock");
         let wake = Arc::new(Notify::new());
         let (to, mut inbox) = mpsc::channel(1);
-        tokio::spawn(dial(PortId(0), path.clone(), wake.clone(), to));
+        tokio::spawn(dial(path.clone(), wake.clone(), to, Ok, Err));
         let first = inbox.recv().await.unwrap();
-        assert!(matches!(first, Message::Unreachable { .. }));
+        assert!(first.is_err());
         // The clock only moves while everybody sleeps; by now attempts are 10 s apart.
         tokio::time::sleep(Duration::from_secs(55)).await;
         let _front_end = UnixListener::bind(&path).unwrap();
         let bound = Instant::now();
         wake.notify_one();
         let second = inbox.recv().await.unwrap();
-        assert!(matches!(second, Message::Arrival(..)));
+        assert!(second.is_ok());
         assert_eq!(bound.elapsed(), Duration::ZERO);
     }
 }

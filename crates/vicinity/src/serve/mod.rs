@@ -1,46 +1,34 @@
 //! `vicinity serve`: the supervisor.
 //!
-//! It takes from the system all that a configuration asks for ([`parts`]), starts one data
-//! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
-//! that speaks with it ([`plane`]) and starts it again should it end ([`lifecycle`]), answers the
-//! control API ([`api`]), carries out changes of the configuration ([`mutations`], [`supervisor`],
-//! [`config_diff`], [`config_apply`]), tells a service manager how it is ([`systemd`]), has it keep what is to outlive
-//! the supervisor ([`fd_store`]), and gives everything back at the end.
+//! It takes from the system all that a configuration asks for, starts the processes ([`process`]), has a task
+//! beside each that talks to it and starts it again if it ends, answers the control API ([`api`]), and gives
+//! everything back at the end. [`supervisor`] has the tasks, and carries out changes of the configuration
+//! ([`request`]), one at a time.
+//!
+//! ```text
+//!   api ───────── requests ──────▶ supervisor          systemd: notifications, watchdog, descriptors
+//!    │ questions                       │ starts, changes, stops
+//!    ▼                                 ▼
+//! ┌──────────────┬───────────────┬───────────────┬─────────────────────────────┐
+//! │ network      │ message_plane │ direct_groups │ memory_plane                │  tasks: what they are told
+//! │ a task for   │ one task      │ a task for    │ a task for each space, and  │  comes through a channel
+//! │ each network │               │ each group    │ the orchestrator's          │
+//! └──────┬───────┴───────┬───────┴───────┬───────┴──────────────┬──────────────┘
+//!        └───────────────┴── process ────┴──────────────────────┘   a process and its control socket
+//!            interface, connections, peer, runtime_dir              what the system gives
+//! ```
 
 mod api;
-mod backoff;
-mod capture;
-mod child_process;
-mod config_apply;
-mod config_diff;
 mod connections;
-mod dialing;
-mod fd_store;
-mod folder;
-mod groups;
-mod handed;
+mod direct_groups;
 pub(crate) mod interface;
-mod launch;
-mod lifecycle;
-mod memory;
-mod messages;
-mod metrics;
-mod mirrors;
-mod mutations;
+mod memory_plane;
+mod message_plane;
 mod network;
-mod orchestrator;
-mod parts;
 mod peer;
-mod pending_request;
-mod plane;
-mod port;
-mod ports;
-mod quarantine;
-mod replug;
+mod process;
+mod request;
 mod runtime_dir;
-mod spaces;
-mod status_reply;
-mod subscriptions;
 mod supervisor;
 mod systemd;
 
@@ -52,15 +40,14 @@ use rustix::process::{Resource, Rlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use self::systemd::fd_store::FdStore;
+use self::systemd::handed::HandedError;
 use crate::config::{Config, Source};
+use crate::runtime_paths::CONTROL_SOCKET;
 pub(crate) use api::OPENAPI;
-use fd_store::FdStore;
-use handed::HandedError;
+use request::ChangeError;
 use runtime_dir::{RuntimeDir, RuntimeDirError};
-use supervisor::{Refusal, Supervisor};
-
-/// Name of the control socket in the runtime folder.
-pub(crate) const CONTROL_SOCKET: &str = "control.sock";
+use supervisor::Supervisor;
 
 /// Permissions of the control socket: the owner alone.
 const CONTROL_MODE: u32 = 0o600;
@@ -77,7 +64,7 @@ pub(crate) enum ServeError {
     RuntimeDir(#[from] RuntimeDirError),
     /// A network.
     #[error(transparent)]
-    Network(#[from] Refusal),
+    Network(#[from] ChangeError),
     /// The control socket of a service manager.
     #[error(transparent)]
     Handed(#[from] HandedError),
@@ -86,13 +73,13 @@ pub(crate) enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serve `config` until SIGINT or SIGTERM. Data planes log as `log` says: options of the command
+/// Serves `config` until SIGINT or SIGTERM. Data planes log as `log` says: options of the command
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
     // For front-ends that are turned away, or whose data plane is gone.
     vhost::reclaim::start(|| {})?;
-    let (control, kept) = handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
+    let (control, kept) = systemd::handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -109,20 +96,20 @@ pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<()
             source,
             config,
             (control, kept),
-            launch::processes(log),
+            process::launch::processes(log),
             stop,
         )
         .await
     })
 }
 
-/// Serve `config` with data planes started by `launch` until `stop` completes. First come the
+/// Serves `config` with data planes started by `launch` until `stop` completes. First come the
 /// control socket, if a service manager listens on it already, and what it kept.
 async fn serve(
     source: Source,
     config: Config,
     (control, kept): (Option<UnixListener>, FdStore),
-    launch: launch::Launch,
+    launch: process::launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let runtime_dir = config.runtime_dir.clone();
@@ -135,21 +122,25 @@ async fn serve(
             (control, Some(file))
         }
     };
-    let (mut supervisor, wishes) = Supervisor::new(source, config, launch, kept);
+    let (mut supervisor, requests) = Supervisor::new(source, config, launch, kept);
     supervisor.start().await?;
     let addresses = supervisor.addresses();
-    let daemon = api::Daemon { addresses, wishes };
+    let daemon = api::daemon::Daemon {
+        addresses,
+        requests,
+    };
     let mut api = JoinSet::new();
     api.spawn(api::serve(control, daemon.clone()));
-    api.spawn(systemd::watch(daemon));
+    let answers = async move || daemon.supervisor_answers().await;
+    api.spawn(systemd::watchdog::watch(answers));
     tracing::info!(runtime_dir = %runtime_dir.display(), "serving");
-    systemd::ready();
+    systemd::notify::ready();
     tokio::select! {
         () = stop => {}
         () = supervisor.run() => {}
     }
     tracing::info!("stopping");
-    systemd::stopping();
+    systemd::notify::stopping();
     supervisor.stop().await;
     api.shutdown().await;
     Ok(())
@@ -157,7 +148,7 @@ async fn serve(
 
 /// The heads of all metrics: names, kinds, and what they say.
 pub(crate) fn metrics() -> String {
-    metrics::text(&[], &[], &[])
+    api::metrics::text(&[], &[], &[])
 }
 
 fn raise_descriptor_limit() {

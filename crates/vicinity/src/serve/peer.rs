@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket, as the kernel tells it: nothing of it is the other side's word.
+//! The process at the other end of a Unix socket, as the kernel reports it; no value comes from the process itself.
 
 #[allow(unsafe_code, reason = "options of sockets that no library has")]
 mod option;
@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::config::{Owner, matches};
 
-/// More of a process's cgroups is not read.
+/// Bytes of a process's cgroup list that are read at most.
 const CGROUPS: u64 = 1 << 16;
 
 /// A process that connected, or that listens where we connected.
@@ -30,10 +30,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Whoever is at the other end of this socket.
+    /// Returns the process at the other end of this socket.
     ///
     /// # Errors
-    /// It is no Unix socket.
+    /// `socket` is no Unix socket.
     pub(super) fn of(socket: &UnixStream) -> io::Result<Self> {
         let credentials = socket.peer_cred()?;
         let process = credentials.pid();
@@ -44,7 +44,7 @@ impl Peer {
         })
     }
 
-    /// Whether it may connect where this is the owner; why not.
+    /// Checks whether the process may connect to a socket of this owner; the error says why not.
     pub(super) fn check(&self, owner: &Owner) -> Result<(), String> {
         if let Some(user) = owner
             .user
@@ -60,7 +60,7 @@ impl Peer {
         demand("cgroup", owner.cgroup.as_deref(), self.cgroup.as_deref())
     }
 
-    /// Whether it runs as the user that this process does, or as root.
+    /// Returns whether it runs as this process's user, or as root.
     pub(super) fn is_ours(&self) -> bool {
         [0, geteuid().as_raw()].contains(&self.user)
     }

@@ -33,7 +33,7 @@ pub(crate) enum RuntimeDirError {
     Folder {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A folder in which others can take our sockets' places.
@@ -75,7 +75,7 @@ pub(crate) enum RuntimeDirError {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -159,7 +159,7 @@ impl RuntimeDir {
     }
 }
 
-/// Remove the socket at `path`, whoever listens there. For sockets that a process of a daemon before may still
+/// Removes the socket at `path`, whoever listens there. For sockets that a process of a daemon before may still
 /// have, which nobody can end as long as the kernel keeps it: the runtime folder is ours alone.
 pub(super) fn remove_socket(path: &Path) {
     let is_socket = |metadata: Metadata| metadata.file_type().is_socket();
@@ -168,7 +168,7 @@ pub(super) fn remove_socket(path: &Path) {
     }
 }
 
-/// Listen on `path`. A socket that nobody listens on any more is replaced.
+/// Listens on `path`. A socket that nobody listens on any more is replaced.
 pub(super) fn listen(
     path: &Path,
     mode: u32,

@@ -11,119 +11,39 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::config_diff::Change;
-use super::fd_store::FdStore;
-use super::groups::{self, Group, GroupError};
-use super::launch::Launch;
-use super::memory::{self, MemoryPlane};
-use super::messages::{self, Doors, DoorsError, Messages};
-use super::network::{Message, Network};
-use super::orchestrator;
-use super::parts::{Parts, PartsError};
+use super::direct_groups::{self, Group, GroupError};
+use super::memory_plane::space_task::SpaceError;
+use super::memory_plane::{self, MemoryPlane};
+use super::message_plane::{self, Messages, PlaneResources};
+use super::network::Network;
+use super::network::config_diff::Change;
+use super::network::message::Message;
+use super::network::resources::NetworkResources;
+use super::process::launch::Launch;
+use super::request::{Addresses, ChangeError, ChangeRequest, Request};
 use super::runtime_dir::Folder;
-use super::spaces::{self, SpaceError};
-use super::systemd::Reloading;
-use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
-use crate::direct;
+use super::systemd::fd_store::FdStore;
+use super::systemd::notify::Reloading;
+use crate::config::{self, Config, Source};
+use crate::runtime_paths::direct_folder;
 
-/// Waiting requests: more clients than that wait themselves.
+/// Requests that may wait; further clients wait until there is room.
 const INBOX: usize = 16;
 
-/// Longest wait for a network to be gone, or for a change to be in force everywhere: the next change, and the
+/// Longest wait until a network has ended, or until a change is in force everywhere. The next change, and the
 /// watchdog, wait meanwhile.
 const IN_FORCE: Duration = Duration::from_secs(6);
 
-/// What a client wants to be changed.
-#[derive(Debug)]
-pub(super) enum Wish {
-    /// Read the file again.
-    Reload,
-    /// Take this text.
-    Replace(String),
-    /// Change the text.
-    Edit(Edit),
-    /// Nothing: tell what is in force.
-    Tell,
-}
-
-/// A wish, and who waits for the answer.
-pub(super) type Request = (Wish, oneshot::Sender<Result<Source, Refusal>>);
-
-/// Why a change was refused. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// The configuration, or what it would become.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// What is to be changed is not there, or is there already.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// Only a new daemon can have another one.
-    #[error("`{key}` cannot change while vicinity serves: restart it")]
-    Fixed {
-        /// Of the configuration.
-        key: &'static str,
-    },
-    /// Sockets of the message plane, or its uplink.
-    #[error("the message plane: {0}")]
-    Members(#[from] DoorsError),
-    /// A trust group of the direct channel.
-    #[error("group {name}: {source}")]
-    Group {
-        /// Its name.
-        name: String,
-        /// What is missing.
-        source: GroupError,
-    },
-    /// A space of the memory plane.
-    #[error("space of {vm}: {source}")]
-    Space {
-        /// Whose it is.
-        vm: String,
-        /// What is missing.
-        source: SpaceError,
-    },
-    /// Something the system does not give.
-    #[error("network {network}: {source}")]
-    Parts {
-        /// The network.
-        network: String,
-        /// What is missing.
-        source: PartsError,
-    },
-    /// A data plane cannot be started.
-    #[error("{whose}: its data plane cannot be started: {source}")]
-    Start {
-        /// A network, or the message plane.
-        whose: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The new configuration cannot be written.
-    #[error(transparent)]
-    Save(#[from] SaveError),
-}
-
-/// Where the networks and the message plane can be reached.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Addresses {
-    pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,
-    pub(super) messages: Option<mpsc::Sender<messages::Message>>,
-    pub(super) groups: Vec<mpsc::Sender<groups::Message>>,
-    pub(super) spaces: Vec<mpsc::Sender<spaces::Message>>,
-    pub(super) orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
-}
-
-/// All networks.
+/// All tasks of the daemon, and the configuration in force.
 pub(super) struct Supervisor {
     source: Source,
     config: Config,
     launch: Launch,
     /// In the order of the configuration.
     networks: Vec<(String, mpsc::Sender<Message>)>,
-    messages: Option<mpsc::Sender<messages::Message>>,
-    groups: Vec<mpsc::Sender<groups::Message>>,
-    /// The groups'.
+    messages: Option<mpsc::Sender<message_plane::Message>>,
+    groups: Vec<mpsc::Sender<direct_groups::Message>>,
+    /// The folder of the trust groups.
     folder: Option<Folder>,
     spaces: MemoryPlane,
     tasks: JoinSet<()>,
@@ -137,18 +57,19 @@ struct Plan {
     config: Config,
     started: Vec<Network>,
     changes: Vec<(String, Change)>,
-    spaces: memory::Change,
+    spaces: memory_plane::Change,
 }
 
 impl Supervisor {
-    /// Serve no network yet. Requests go to the sender. `kept` is what a service manager kept.
+    /// Returns a supervisor that serves no network yet, and the sender for requests. `kept` is what the service
+    /// manager kept.
     pub(super) fn new(
         source: Source,
         config: Config,
         launch: Launch,
         kept: FdStore,
     ) -> (Self, mpsc::Sender<Request>) {
-        let (outlet, inbox) = mpsc::channel(INBOX);
+        let (sender, inbox) = mpsc::channel(INBOX);
         let supervisor = Self {
             source,
             config,
@@ -162,16 +83,16 @@ impl Supervisor {
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
         };
-        (supervisor, outlet)
+        (supervisor, sender)
     }
 
-    /// Start every network of the configuration, the message plane, the trust groups and the spaces,
-    /// or nothing.
-    pub(super) async fn start(&mut self) -> Result<(), Refusal> {
+    /// Starts every network of the configuration, the message plane, the trust groups and the spaces, or nothing.
+    pub(super) async fn start(&mut self) -> Result<(), ChangeError> {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
         self.start_groups()?;
-        let spaces = self.spaces.prepare(&self.config, &self.launch)?;
+        let spaces = self.spaces.prepare(&self.config, &self.launch);
+        let spaces = spaces.map_err(refused_space)?;
         self.spaces.carry_out(spaces, &mut self.tasks).await;
         self.spaces.store.give_up_the_rest();
         for network in started {
@@ -181,15 +102,15 @@ impl Supervisor {
         Ok(())
     }
 
-    fn start_messages(&mut self) -> Result<(), Refusal> {
+    fn start_messages(&mut self) -> Result<(), ChangeError> {
         let members = self.config.members.clone();
         if members.is_empty() {
             return Ok(());
         }
         let uplink = self.config.message_uplink.as_ref();
-        let doors = Doors::take(&self.config.runtime_dir, members, uplink)?;
-        let started = Messages::start(doors, self.launch.clone());
-        let messages = started.map_err(|source| Refusal::Start {
+        let resources = PlaneResources::take(&self.config.runtime_dir, members, uplink)?;
+        let started = Messages::start(resources, self.launch.clone());
+        let messages = started.map_err(|source| ChangeError::Start {
             whose: "the message plane".to_owned(),
             source,
         })?;
@@ -198,10 +119,10 @@ impl Supervisor {
         Ok(())
     }
 
-    fn start_groups(&mut self) -> Result<(), Refusal> {
+    fn start_groups(&mut self) -> Result<(), ChangeError> {
         for config in self.config.groups.clone() {
             let name = config.name.clone();
-            let refused = |source| Refusal::Group { name, source };
+            let refused = |source| ChangeError::Group { name, source };
             let group = self.start_group(config).map_err(refused)?;
             self.groups.push(group.address());
             self.tasks.spawn(group.run());
@@ -212,52 +133,52 @@ impl Supervisor {
     fn start_group(&mut self, config: config::TrustGroup) -> Result<Group, GroupError> {
         let runtime_dir = &self.config.runtime_dir;
         if self.folder.is_none() {
-            self.folder = Some(Folder::make(&direct::folder(runtime_dir))?);
+            self.folder = Some(Folder::make(&direct_folder(runtime_dir))?);
         }
         Group::start(runtime_dir, config, self.launch.clone())
     }
 
-    /// Where the networks can be reached, now and later.
+    /// Returns the senders of the tasks, now and after changes.
     pub(super) fn addresses(&self) -> watch::Receiver<Addresses> {
         self.addresses.subscribe()
     }
 
-    /// Carry out requests for ever. Not cancel safe, except between two requests: what is begun
-    /// is to be finished.
+    /// Handles requests for ever. Not cancel safe, except between two requests: a request that was begun must be
+    /// finished.
     pub(super) async fn run(&mut self) {
-        while let Some((wish, answer)) = self.inbox.recv().await {
-            let result = self.grant(wish).await;
+        while let Some((request, answer)) = self.inbox.recv().await {
+            let result = self.handle(request).await;
             if let Err(refusal) = &result {
                 tracing::warn!("a change was refused: {refusal}");
             }
-            // Who asked may be gone.
+            // The client may be gone.
             drop(answer.send(result));
         }
     }
 
-    /// Stop every network.
+    /// Stops all tasks, and waits for their ends.
     pub(super) async fn stop(mut self) {
         for (_, address) in &self.networks {
-            // A network that ended by itself has nothing left to stop.
+            // An error means that the network ended by itself.
             drop(address.send(Message::Stop).await);
         }
         if let Some(messages) = &self.messages {
-            drop(messages.send(messages::Message::Stop).await);
+            drop(messages.send(message_plane::Message::Stop).await);
         }
         for group in &self.groups {
-            drop(group.send(groups::Message::Stop).await);
+            drop(group.send(direct_groups::Message::Stop).await);
         }
         self.spaces.stop().await;
         while self.tasks.join_next().await.is_some() {}
     }
 
-    async fn grant(&mut self, wish: Wish) -> Result<Source, Refusal> {
-        let _reloading = matches!(wish, Wish::Reload).then(Reloading::begin);
-        let (source, written) = match wish {
-            Wish::Tell => return Ok(self.source.clone()),
-            Wish::Reload => (self.source.again()?, true),
-            Wish::Replace(text) => (self.source.with(text), false),
-            Wish::Edit(edit) => (self.source.with(edit.apply(self.source.text())?), false),
+    async fn handle(&mut self, request: ChangeRequest) -> Result<Source, ChangeError> {
+        let _reloading = matches!(request, ChangeRequest::Reload).then(Reloading::begin);
+        let (source, written) = match request {
+            ChangeRequest::Show => return Ok(self.source.clone()),
+            ChangeRequest::Reload => (self.source.again()?, true),
+            ChangeRequest::Replace(text) => (self.source.with(text), false),
+            ChangeRequest::Edit(edit) => (self.source.with(edit.apply(self.source.text())?), false),
         };
         let plan = self.plan(source)?;
         if !written {
@@ -267,7 +188,7 @@ impl Supervisor {
         Ok(self.source.clone())
     }
 
-    fn plan(&mut self, source: Source) -> Result<Plan, Refusal> {
+    fn plan(&mut self, source: Source) -> Result<Plan, ChangeError> {
         let config = source.check()?;
         for (same, key) in [
             (config.runtime_dir == self.config.runtime_dir, "runtime-dir"),
@@ -283,14 +204,14 @@ impl Supervisor {
             ),
         ] {
             if !same {
-                return Err(Refusal::Fixed { key });
+                return Err(ChangeError::Fixed { key });
             }
         }
         let old = |name: &str| self.config.networks.iter().find(|old| old.name == name);
         let mut changes = Vec::new();
         for new in &config.networks {
             let change = old(&new.name).map_or(Ok(None), |old| Change::prepare(old, new));
-            let change = change.map_err(|source| Refusal::Parts {
+            let change = change.map_err(|source| ChangeError::Resources {
                 network: new.name.clone(),
                 source,
             })?;
@@ -298,31 +219,33 @@ impl Supervisor {
         }
         let new = config.networks.iter();
         let new = new.filter(|network| old(&network.name).is_none());
+        let started = self.start_networks(new)?;
+        let spaces = self.spaces.prepare(&config, &self.launch);
         Ok(Plan {
-            started: self.start_networks(new)?,
-            spaces: self.spaces.prepare(&config, &self.launch)?,
+            started,
+            spaces: spaces.map_err(refused_space)?,
             source,
             config,
             changes,
         })
     }
 
-    /// Take what networks need, then start them. A network that is dropped ends its data plane.
+    /// Takes what networks need from the system, then starts them. Dropping a network ends its data plane.
     fn start_networks<'a>(
         &self,
         networks: impl Iterator<Item = &'a config::Network>,
-    ) -> Result<Vec<Network>, Refusal> {
+    ) -> Result<Vec<Network>, ChangeError> {
         let take = |network: &config::Network| {
-            Parts::take(network.clone()).map_err(|source| Refusal::Parts {
+            NetworkResources::take(network.clone()).map_err(|source| ChangeError::Resources {
                 network: network.name.clone(),
                 source,
             })
         };
         let parts = networks.map(take).collect::<Result<Vec<_>, _>>()?;
-        let start = |parts: Parts| {
+        let start = |parts: NetworkResources| {
             let whose = format!("network {}", parts.config.name);
             Network::start(parts, self.launch.clone())
-                .map_err(|source| Refusal::Start { whose, source })
+                .map_err(|source| ChangeError::Start { whose, source })
         };
         parts.into_iter().map(start).collect()
     }
@@ -335,7 +258,7 @@ impl Supervisor {
         for (name, address) in gone {
             tracing::info!(network = %name, "the network is removed");
             drop(address.send(Message::Stop).await);
-            // It drops its inbox when it has ended.
+            // The task drops its inbox when it has ended.
             let _late = timeout(IN_FORCE, address.closed()).await;
         }
         for network in plan.started {
@@ -353,8 +276,8 @@ impl Supervisor {
         }
         let by = Instant::now() + IN_FORCE;
         for in_force in waiting {
-            // A network that ended meanwhile has nobody left. One whose data plane hangs has its ports gone
-            // when that is ended.
+            // An error means that the network ended meanwhile. If a data plane hangs, its removed ports are detached
+            // when the data plane is killed.
             drop(timeout_at(by, in_force).await);
         }
         let place = |name: &String| {
@@ -383,4 +306,8 @@ impl Supervisor {
             orchestrator,
         });
     }
+}
+
+fn refused_space((vm, source): (String, SpaceError)) -> ChangeError {
+    ChangeError::Space { vm, source }
 }

@@ -2,6 +2,7 @@
 
 use switch::guard::{Role, Rules, VlanRules};
 
+use super::parse;
 use super::*;
 
 const VLANS: &str = r#"

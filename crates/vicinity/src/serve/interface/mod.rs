@@ -4,54 +4,20 @@
 //! socket options that rustix has no words for.
 #![allow(unsafe_code)]
 
+mod error;
 mod packet;
 pub(crate) mod tap;
 mod xdp;
 
 use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
 use switch::control::UplinkWay;
 
+pub(crate) use self::error::UplinkError;
+use self::error::refused;
 use crate::config::{Network, Out};
 
-/// Why an uplink could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UplinkError {
-    /// A tap.
-    #[error(transparent)]
-    Tap(#[from] tap::TapError),
-    /// No such interface.
-    #[error(
-        "there is no interface {name} for the uplink; `ip link` lists those there are. A tap, which \
-         would be made, is named by `tap`"
-    )]
-    Missing {
-        /// The interface.
-        name: String,
-    },
-    /// Not allowed.
-    #[error(
-        "not allowed to use interface {name}; run as root, or with CAP_NET_RAW, and for `xdp` with \
-         CAP_NET_ADMIN and CAP_BPF"
-    )]
-    Forbidden {
-        /// The interface.
-        name: String,
-    },
-    /// Anything else.
-    #[error("interface {name}: the kernel refused to {step}: {source}")]
-    Refused {
-        /// The interface.
-        name: String,
-        /// What was asked.
-        step: &'static str,
-        /// The kernel's answer.
-        source: Errno,
-    },
-}
-
-/// Open a network's way out, if it has one: a tap by a queue for each worker, where it can have
+/// Opens a network's way out, if it has one: a tap by a queue for each worker, where it can have
 /// several. At least one descriptor.
 pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkError> {
     let Some(out) = &network.uplink else {
@@ -75,15 +41,6 @@ pub(crate) fn given(out: &Out) -> usize {
 /// Whether those serve one data plane alone.
 pub(crate) fn once(out: &Out) -> bool {
     matches!(out, Out::Xdp(_))
-}
-
-/// What the kernel says is told with the interface's name.
-fn refused(name: &str, step: &'static str) -> impl FnOnce(Errno) -> UplinkError {
-    let name = name.to_owned();
-    move |source| match source {
-        Errno::PERM | Errno::ACCESS => UplinkError::Forbidden { name },
-        source => UplinkError::Refused { name, step, source },
-    }
 }
 
 /// What the descriptors of [`open`] are.

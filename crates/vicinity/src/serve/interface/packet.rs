@@ -12,12 +12,12 @@ use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, netdevice, socket_with, sockopt,
 };
 
-use super::{UplinkError, refused};
+use super::error::{UplinkError, refused};
 
 /// Bytes that may wait to come in or go out, where the system allows as much.
 const WAITING: usize = 4 << 20;
 
-/// Open the interface `name`.
+/// Opens the interface `name`.
 pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
     let because = |step| refused(name, step);
     let (socket, index) = new(name)?;
@@ -42,7 +42,7 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
 
 /// Have the interface hear frames for VMs' addresses, until the descriptor is closed. Returns its
 /// number, too.
-pub(super) fn hear_all(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
+pub(super) fn set_promiscuous(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
     let (socket, index) = new(name)?;
     join(&socket, index).map_err(refused(name, "hear frames for VMs"))?;
     Ok((socket, index.unsigned_abs()))
@@ -74,7 +74,7 @@ fn join(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Set an option of packet sockets.
+/// Sets an option of packet sockets.
 fn set<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
     let length = libc::socklen_t::try_from(size_of::<T>()).map_err(|_| Errno::INVAL)?;
     // SAFETY: the pointer leads to a whole value of that length, which the kernel only reads, and

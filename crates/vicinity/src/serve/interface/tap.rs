@@ -80,7 +80,7 @@ pub(crate) enum TapError {
     },
 }
 
-/// Open the tap `name` by one queue, making it if need be, and set it up. A tap made here is gone when
+/// Opens the tap `name` by one queue, making it if need be, and set it up. A tap made here is gone when
 /// the descriptor and all its duplicates are closed.
 pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
     first(name, [0, IFF_MULTI_QUEUE]).map(|(tap, _)| tap)

@@ -17,7 +17,8 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use switch::control::{XDP_CHUNK, XDP_CHUNKS, XDP_ENTRIES, XdpLayout, XdpRing};
 
-use super::{UplinkError, packet, refused};
+use super::error::{UplinkError, refused};
+use super::packet;
 
 /// Bytes of the memory of frames.
 const MEMORY: u64 = XDP_CHUNK as u64 * XDP_CHUNKS as u64;
@@ -40,11 +41,11 @@ const GENERIC: u32 = 1 << 1;
 /// Descriptors of [`open`] that a data plane gets; the others are kept.
 pub(crate) const GIVEN: usize = 2;
 
-/// Open the interface `name`: a socket, its memory of frames, and what leads frames there.
+/// Opens the interface `name`: a socket, its memory of frames, and what leads frames there.
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
     let because = |step| refused(name, step);
     let socket = new().map_err(because("open a socket of AF_XDP"))?;
-    let (listener, index) = packet::hear_all(name)?;
+    let (listener, index) = packet::set_promiscuous(name)?;
     let memory = register(&socket).map_err(because("share memory for frames"))?;
     rings(&socket).map_err(because("make rings"))?;
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);
@@ -80,7 +81,7 @@ fn new() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
 }
 
-/// Give the socket its memory of frames, which is a file: others may map it.
+/// Gives the socket its memory of frames, which is a file: others may map it.
 fn register(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     let file = memfd_create("frames", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, MEMORY)?;

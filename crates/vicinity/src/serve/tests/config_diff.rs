@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::{Ask, ClientError, Method};
+use crate::client::{ApiRequest, ClientError, Method};
 use crate::config::Keys;
 use crate::status::ConfigStatus;
 
@@ -30,19 +30,19 @@ impl Daemon {
         std::fs::read_to_string(self.file()).unwrap()
     }
 
-    fn ask(&self, ask: Ask) -> Result<ConfigStatus, ClientError> {
+    fn ask(&self, ask: ApiRequest) -> Result<ConfigStatus, ClientError> {
         client::ask(&self.run(), ask).map(|(_, config)| config)
     }
 
     fn change(&self, method: Method, path: &str, keys: &Value) -> Result<ConfigStatus, String> {
         let keys: Keys = keys.as_object().unwrap().clone();
-        let asked = self.ask(Ask::json(method, path, &keys));
+        let asked = self.ask(ApiRequest::json(method, path, &keys));
         asked.map_err(|error| error.to_string())
     }
 
     fn reload(&self, text: &str) -> Result<ConfigStatus, String> {
         std::fs::write(self.file(), text).unwrap();
-        let asked = self.ask(Ask::bare(Method::POST, "/v1/reload"));
+        let asked = self.ask(ApiRequest::bare(Method::POST, "/v1/reload"));
         asked.map_err(|error| error.to_string())
     }
 }
@@ -248,7 +248,7 @@ fn clients_that_come_at_once_do_not_interleave() {
             scope.spawn(move || {
                 let keys = json!({"vm": format!("vm{client}")});
                 let keys: Keys = keys.as_object().unwrap().clone();
-                let ask = Ask::json(Method::POST, "/v1/networks/blue/ports", &keys);
+                let ask = ApiRequest::json(Method::POST, "/v1/networks/blue/ports", &keys);
                 drop(client::ask::<ConfigStatus>(run, ask).unwrap());
             });
         }
@@ -297,7 +297,7 @@ fn metrics_have_every_port() {
     let mut a = daemon.connect("blue/a.sock");
     daemon.until_port("a", running);
     alive(&daemon, "a", &mut a);
-    let (_, text) = client::text(&daemon.run(), Ask::get("/metrics")).unwrap();
+    let (_, text) = client::text(&daemon.run(), ApiRequest::get("/metrics")).unwrap();
     let text = String::from_utf8_lossy(&text);
     for line in [
         "vicinity_network_up{network=\"blue\"} 1\n",

@@ -127,11 +127,11 @@ fn report(
 }
 
 /// Data planes as threads.
-fn threads() -> launch::Launch {
-    launch::Launch::by(|_, control| {
+fn threads() -> process::launch::Launch {
+    process::launch::Launch::by(|_, control| {
         let (ended, end) = oneshot::channel();
         std::thread::spawn(move || drop(ended.send(obedient(control))));
-        Ok(launch::Ending::Thread(end))
+        Ok(process::launch::Ending::Thread(end))
     })
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::{Ask, Method};
+use crate::client::{ApiRequest, Method};
 
 /// What is wrong with a value, by the words of JSON Schema that the document uses. Any other word
 /// is wrong too, so that none is passed over.
@@ -152,7 +152,7 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
     let keys = json!({"vm": "c"}).as_object().unwrap().clone();
     let path = "/v1/networks/blue/ports";
     let (_, changed): (u32, Value) =
-        client::ask(&run, Ask::json(Method::POST, path, &keys)).unwrap();
+        client::ask(&run, ApiRequest::json(Method::POST, path, &keys)).unwrap();
     let known = "/v1/networks/{network}/ports";
     fits(
         &document,
@@ -168,7 +168,7 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
             .filter(|key| *key != "parameters")
         {
             let method: Method = method.to_uppercase().parse().unwrap();
-            let stands = match client::text(&run, Ask::bare(method.clone(), &path)) {
+            let stands = match client::text(&run, ApiRequest::bare(method.clone(), &path)) {
                 Ok(_) | Err(client::ClientError::Refused { .. }) => true,
                 // A body is missing, which only a route that is there would say.
                 Err(error) => {

@@ -1,0 +1,225 @@
+//! Commands that change a daemon at work: `vicinity network|port add|set|remove`, `reload`, and
+//! `config show`.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::client::{self, ApiRequest, ClientError, Method};
+use crate::config::Keys;
+use crate::status::ConfigStatus;
+
+/// A key of the configuration and its value, as `KEY=VALUE` on the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeyValue {
+    /// The keys from the outermost table inwards.
+    path: Vec<String>,
+    /// Null takes the key away.
+    value: Value,
+}
+
+impl std::str::FromStr for KeyValue {
+    type Err = String;
+
+    /// The value is as in the file, and what is nothing else is a text: `vlan=10`,
+    /// `mac=52:54:00:00:00:01`, `trunk=[10, "20-29"]`, `limits.send.rate=1 Gbit/s`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (keys, value) = text
+            .split_once('=')
+            .ok_or("give KEY=VALUE, like vlan=10; KEY= takes the key away")?;
+        let path: Vec<String> = keys.split('.').map(|key| key.trim().to_owned()).collect();
+        if path.iter().any(String::is_empty) {
+            return Err(format!("`{keys}` is no key"));
+        }
+        let value = value.trim();
+        let value = match value {
+            "" => Value::Null,
+            _ => written(value).unwrap_or_else(|| Value::from(value)),
+        };
+        Ok(Self { path, value })
+    }
+}
+
+/// A value as TOML has it, if it is one.
+fn written(value: &str) -> Option<Value> {
+    let table: toml::Table = toml::from_str(&format!("value = {value}")).ok()?;
+    match table.get("value")? {
+        // A word in quotes, or without: the same.
+        toml::Value::Datetime(_) => None,
+        value => serde_json::to_value(value).ok(),
+    }
+}
+
+/// Pairs as nested tables; `name` is one more of them.
+fn keys(name: Option<(&str, &str)>, pairs: &[KeyValue]) -> Keys {
+    let mut keys = Keys::new();
+    if let Some((key, name)) = name {
+        keys.insert(key.to_owned(), Value::from(name));
+    }
+    for pair in pairs {
+        put(&mut keys, &pair.path, &pair.value);
+    }
+    keys
+}
+
+fn put(keys: &mut Keys, path: &[String], value: &Value) {
+    match path {
+        [] => {}
+        [key] => drop(keys.insert(key.clone(), value.clone())),
+        [key, below @ ..] => {
+            let table = keys
+                .entry(key.clone())
+                .or_insert_with(|| Value::Object(Map::new()));
+            if !table.is_object() {
+                *table = Value::Object(Map::new());
+            }
+            if let Value::Object(table) = table {
+                put(table, below, value);
+            }
+        }
+    }
+}
+
+/// What is changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    /// A network.
+    Network(&'a str),
+    /// A port of one: the network, and the VM.
+    Port(&'a str, &'a str),
+    /// The space of a VM.
+    Space(&'a str),
+}
+
+impl<'a> Target<'a> {
+    fn path(self) -> String {
+        match self {
+            Self::Network(name) | Self::Port(_, name) | Self::Space(name) => {
+                format!("{}/{}", self.list(), client::segment(name))
+            }
+        }
+    }
+
+    fn list(self) -> String {
+        match self {
+            Self::Network(_) => "/v1/networks".to_owned(),
+            Self::Port(network, _) => format!("/v1/networks/{}/ports", client::segment(network)),
+            Self::Space(_) => "/v1/spaces".to_owned(),
+        }
+    }
+
+    fn name(self) -> (&'static str, &'a str) {
+        match self {
+            Self::Network(name) => ("name", name),
+            Self::Port(_, vm) | Self::Space(vm) => ("vm", vm),
+        }
+    }
+}
+
+/// Something new.
+pub(crate) fn add(
+    runtime_dir: &Path,
+    target: Target<'_>,
+    pairs: &[KeyValue],
+) -> Result<String, ClientError> {
+    let keys = keys(Some(target.name()), pairs);
+    change(
+        runtime_dir,
+        ApiRequest::json(Method::POST, &target.list(), &keys),
+    )
+}
+
+/// Other values for some keys.
+pub(crate) fn set(
+    runtime_dir: &Path,
+    target: Target<'_>,
+    pairs: &[KeyValue],
+) -> Result<String, ClientError> {
+    let keys = keys(None, pairs);
+    change(
+        runtime_dir,
+        ApiRequest::json(Method::PATCH, &target.path(), &keys),
+    )
+}
+
+/// Something goes.
+pub(crate) fn remove(runtime_dir: &Path, target: Target<'_>) -> Result<String, ClientError> {
+    change(
+        runtime_dir,
+        ApiRequest::bare(Method::DELETE, &target.path()),
+    )
+}
+
+/// The configuration file is read again.
+pub(crate) fn reload(runtime_dir: &Path) -> Result<String, ClientError> {
+    change(runtime_dir, ApiRequest::bare(Method::POST, "/v1/reload")).map(|_| String::new())
+}
+
+/// The text of the configuration in force.
+pub(crate) fn show(runtime_dir: &Path) -> Result<String, ClientError> {
+    let config: ConfigStatus = client::get(runtime_dir, "/v1/config")?;
+    Ok(config.text)
+}
+
+/// What every change prints: nothing, unless it will not last.
+fn change(runtime_dir: &Path, ask: ApiRequest) -> Result<String, ClientError> {
+    let (_, config): (u32, ConfigStatus) = client::ask(runtime_dir, ask)?;
+    Ok(match config.file {
+        Some(_) => String::new(),
+        None => "done, until vicinity ends: it was started without --config, so there is no file \
+                 to keep this in\n"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn given(texts: &[&str]) -> Value {
+        let pairs: Vec<KeyValue> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        Value::Object(keys(None, &pairs))
+    }
+
+    #[test]
+    fn values_are_as_in_the_file_and_anything_else_is_a_text() {
+        let seen = given(&[
+            "vlan=10",
+            "mac=52:54:00:00:00:01",
+            "trunk=[10, \"20-29\"]",
+            "router=true",
+            "role=private",
+            "socket=\"/run/a b\"",
+            "native-vlan=",
+        ]);
+        let expected = json!({
+            "vlan": 10, "mac": "52:54:00:00:00:01", "trunk": [10, "20-29"], "router": true,
+            "role": "private", "socket": "/run/a b", "native-vlan": null,
+        });
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn dots_lead_into_tables() {
+        let seen = given(&["limits.send.rate=1 Gbit/s", "limits.broadcast=5"]);
+        let expected = json!({"limits": {"send": {"rate": "1 Gbit/s"}, "broadcast": 5}});
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_word_without_a_value_is_no_pair() {
+        for wrong in ["vlan", "=10", "limits.=1", ""] {
+            assert!(wrong.parse::<KeyValue>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place_in_a_path() {
+        assert_eq!(
+            Target::Port("a/b", "..%").path(),
+            "/v1/networks/a%2Fb/ports/..%25"
+        );
+    }
+}

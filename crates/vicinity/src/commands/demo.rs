@@ -1,0 +1,48 @@
+//! `vicinity demo`: two real VMs, measured over Vicinity and over a Linux bridge.
+
+use std::path::Path;
+
+use demo::Options;
+use vm_harness::progress::Progress;
+
+use super::failure::Failure;
+
+/// Where guest images, results and logs are put, unless it is told.
+pub(crate) const FOLDER: &str = "target";
+
+/// Runs the demo below `folder` (guest images, results, logs), comparing this channel with the bridge;
+/// returns its table and where the results are.
+pub(crate) fn run(channel: &str, folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?.over(channel)?;
+    let result = demo::run(&options, &Progress::start())?;
+    let output = options.output.display();
+    let elsewhere = match folder.to_str() {
+        Some(FOLDER) | None => String::new(),
+        Some(folder) => format!(" --folder {folder}"),
+    };
+    Ok(format!(
+        "{result}\n\nResults: {output}/result.json, {output}/report.html\n\
+         Keep two VMs running, with a shell in each: `{} demo --shell{elsewhere}`\n",
+        options.vicinity.display()
+    ))
+}
+
+/// Plays ping-pong between two VMs with messages, beside TCP; returns the table.
+pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?;
+    let result = demo::messages(&options, &Progress::start())?;
+    let output = options.output.display();
+    Ok(format!("{result}\nResults: {output}/message.json\n"))
+}
+
+/// Boots the demo's VMs and open a shell in each, until the session ends.
+pub(crate) fn shell(channel: &str, folder: &Path) -> Result<(), Failure> {
+    let options = options(folder)?.over(channel)?;
+    Ok(demo::shell(&options, &Progress::start())?)
+}
+
+fn options(folder: &Path) -> Result<Options, Failure> {
+    vm_harness::interrupt::install()?;
+    let program = std::env::current_exe().map_err(Failure::Program)?;
+    Ok(Options::new(&program, folder))
+}

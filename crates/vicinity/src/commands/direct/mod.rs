@@ -1,0 +1,74 @@
+//! `vicinity direct`.
+
+mod trust_groups;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use super::failure::Failure;
+use super::qemu_args;
+use crate::commands::output::print;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Direct {
+    /// Join VMs until SIGINT or SIGTERM, without a daemon; each can read all memory of the others
+    Serve {
+        /// Names of the VMs
+        #[arg(required = true, value_parser = trust_groups::vm, value_name = "NAME")]
+        vms: Vec<String>,
+    },
+    /// List the daemon's trust groups, and how their VMs are
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a VM leave its group, for as long as it runs, so that it can migrate
+    Leave {
+        /// Name of the VM
+        #[arg(value_parser = trust_groups::vm)]
+        vm: String,
+    },
+    /// Let a VM that left join again
+    Join {
+        /// Name of the VM
+        #[arg(value_parser = trust_groups::vm)]
+        vm: String,
+    },
+    /// Print QEMU's options for a VM that is to be joined, beside those of its port
+    QemuArgs {
+        /// Name of the VM
+        #[arg(value_parser = trust_groups::vm)]
+        vm: String,
+        /// Root ports for so many other members, which a `q35` machine needs
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..i64::from(::direct::layout::MEMBERS)), value_name = "MEMBERS")]
+        ports: u16,
+        /// Memory of the largest of them
+        #[arg(long, default_value = "512M", value_parser = qemu_args::bytes, value_name = "SIZE", requires = "ports")]
+        memory: u64,
+        /// As JSON: an array of words
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Direct {
+    pub(crate) fn run(self, runtime_dir: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Serve { vms } => trust_groups::serve(runtime_dir, &vms),
+            Self::QemuArgs {
+                vm,
+                ports,
+                memory,
+                json,
+            } => {
+                let text = trust_groups::qemu_args(runtime_dir, &vm, ports, memory);
+                print(&qemu_args::words_of(&text, json))
+            }
+            Self::List { json } => print(&trust_groups::list(runtime_dir, json)?),
+            Self::Leave { vm } => trust_groups::leave(runtime_dir, &vm),
+            Self::Join { vm } => Ok(trust_groups::join(runtime_dir, &vm)?),
+        }
+    }
+}

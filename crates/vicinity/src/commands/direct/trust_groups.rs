@@ -1,0 +1,103 @@
+//! The direct channel: VMs of a trust group that see each other's memory.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use direct::Group;
+use vm_harness::interrupt;
+
+use crate::client::{self, ApiRequest, ClientError, Method};
+use crate::commands::failure::Failure;
+use crate::commands::output::as_json;
+use crate::commands::signals::keep_running;
+use crate::name;
+use crate::runtime_paths::direct_folder;
+use crate::status::GroupStatus;
+use crate::table::{self, Align};
+
+/// Guests let go of what is unplugged within so long.
+const LEAVING: Duration = Duration::from_secs(60);
+
+/// A VM's name.
+pub(crate) fn vm(text: &str) -> Result<String, String> {
+    name::check(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+/// Joins these VMs, whenever they are there, until SIGINT or SIGTERM.
+pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
+    interrupt::install()?;
+    let mut group = Group::new(&direct_folder(runtime_dir), vms)?;
+    eprintln!("serving {} VMs", vms.len());
+    Ok(group.serve(keep_running)?)
+}
+
+/// QEMU's options that let a VM join, a line each; its memory has to be as `vicinity qemu-args`
+/// prints it. With root ports for so many views of `memory` bytes, if any.
+pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -> String {
+    let monitor = direct::monitor(&direct_folder(runtime_dir), vm);
+    let mut text = format!("-qmp unix:{},server=on,wait=off\n", monitor.display());
+    if ports > 0 {
+        for port in direct::root_ports(ports, memory) {
+            text.push_str(&format!("-device {port}\n"));
+        }
+    }
+    text
+}
+
+/// The trust groups of the daemon.
+pub(crate) fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
+    let groups: Vec<GroupStatus> = client::get(runtime_dir, "/v1/direct")?;
+    if json {
+        return Ok(as_json(&groups));
+    }
+    let rows: Vec<Vec<String>> = groups.iter().flat_map(rows).collect();
+    let head = ["GROUP", "VM", "STATE", "REASON"].map(|title| (title, Align::Left));
+    Ok(table::format(&head, &rows))
+}
+
+fn rows(group: &GroupStatus) -> Vec<Vec<String>> {
+    let row = |vm: &str, state: &str, reason: Option<&String>| {
+        let reason = reason.cloned().unwrap_or_default();
+        vec![group.name.clone(), vm.to_owned(), state.to_owned(), reason]
+    };
+    if !group.up {
+        return vec![row("-", "down", group.reason.as_ref())];
+    }
+    let members = group.members.iter();
+    members
+        .map(|member| row(&member.vm, &member.state, member.reason.as_ref()))
+        .collect()
+}
+
+/// Let a VM join again.
+pub(crate) fn join(runtime_dir: &Path, vm: &str) -> Result<(), ClientError> {
+    tell(runtime_dir, vm, "join").map(drop)
+}
+
+/// Have a VM leave, and wait until it has nothing of the group any more.
+pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
+    let mut groups = tell(runtime_dir, vm, "leave")?;
+    let end = Instant::now() + LEAVING;
+    loop {
+        let mut members = groups.iter().flat_map(|group| &group.members);
+        let member = members.find(|member| member.vm == vm);
+        match member.map(|member| member.state.as_str()) {
+            Some("out" | "absent") => return Ok(()),
+            _ if Instant::now() >= end => {
+                let seconds = LEAVING.as_secs();
+                return Err(Failure::Usage(format!(
+                    "the guest of {vm} did not let go of its devices within {seconds} s; it still \
+                     may: see `vicinity direct list`"
+                )));
+            }
+            _ => std::thread::sleep(Duration::from_millis(100)),
+        }
+        groups = client::get(runtime_dir, "/v1/direct")?;
+    }
+}
+
+fn tell(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
+    let path = format!("/v1/direct/{vm}/{what}");
+    client::ask(runtime_dir, ApiRequest::bare(Method::POST, &path)).map(|(_, groups)| groups)
+}

@@ -1,0 +1,45 @@
+//! `vicinity doctor`: what this machine can do, what is missing, and the remedy.
+//!
+//! Every check tries the thing itself where that is possible: it boots a kernel to judge an
+//! accelerator, makes a memfd, asks QEMU for its version. Where a daemon serves, it looks at its VMs,
+//! too ([`running`]).
+
+mod accel;
+mod check;
+mod host;
+mod links;
+mod reach;
+mod running;
+mod sockets;
+mod tools;
+
+use std::path::Path;
+
+use self::check::Check;
+use super::failure::Failure;
+use super::output::{self, print};
+
+/// Checks everything and prints what was found.
+pub(crate) fn run(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
+    // The probe boots a guest, which must not outlive a Ctrl-C.
+    vm_harness::interrupt::install()?;
+    let checks = examine(runtime_dir);
+    match json {
+        true => print(&output::as_json(&checks))?,
+        false => print(&check::as_text(&checks))?,
+    }
+    match check::can_serve(&checks) {
+        true => Ok(()),
+        false => Err(Failure::Doctor),
+    }
+}
+
+/// Checks everything. Takes up to 5 s where `/dev/kvm` exists: a kernel is booted.
+fn examine(runtime_dir: &Path) -> Vec<Check> {
+    let mut checks = vec![tools::qemu(), accel::probe()];
+    checks.extend(host::checks(runtime_dir));
+    checks.extend(running::checks(runtime_dir));
+    checks.extend(tools::demo());
+    checks.extend(tools::bench());
+    checks
+}

@@ -1,0 +1,286 @@
+//! What runs now: a daemon, its networks and the VMs on them, and what of it is not as it should be.
+//!
+//! The daemon is asked over its control socket, QEMUs are known by their command lines. A mistake is
+//! named with the VM, and with what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use observe::command_line::{Kind as Process, Machine, kind};
+use observe::proc::Proc;
+
+use super::check::{Check, Purpose};
+use super::links::{self, Link};
+use super::reach;
+use super::sockets::Listening;
+use crate::client::{self, ClientError};
+use crate::runtime_paths::CONTROL_SOCKET;
+use crate::status::{Kind, NetworkStatus, PortStatus, State};
+
+/// Virtio features without which a VM gets no large frames and no partial checksums (virtio 1.2,
+/// 5.1.3): `GUEST_CSUM`, and one of `GUEST_TSO4` and `GUEST_TSO6`.
+const GUEST_CSUM: u64 = 1 << 1;
+const GUEST_TSO: u64 = 1 << 7 | 1 << 8;
+
+/// What is looked at.
+#[derive(Debug, Default)]
+struct Snapshot {
+    networks: Vec<NetworkStatus>,
+    ports: Vec<PortStatus>,
+    /// VMs on this host, with their QEMUs' process ids.
+    machines: Vec<(u32, Machine)>,
+    /// Interfaces that uplinks are named after.
+    links: BTreeMap<String, Link>,
+}
+
+/// Looks at what the daemon of `runtime_dir` serves.
+pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
+    let networks = client::get::<Vec<NetworkStatus>>(runtime_dir, "/v1/networks");
+    let ports = client::get::<Vec<PortStatus>>(runtime_dir, "/v1/ports");
+    let checks = match (networks, ports) {
+        (Ok(networks), Ok(ports)) => {
+            let sockets = ports.iter().filter_map(|port| port.socket.as_deref());
+            let mut more = reach::checks(sockets.map(Path::new));
+            more.extend(Listening::now().checks(&networks, &ports));
+            let links = links::of(networks.iter().filter_map(|it| it.uplink.as_deref()));
+            let machines = machines();
+            let snapshot = Snapshot {
+                networks,
+                ports,
+                machines,
+                links,
+            };
+            let mut checks = snapshot.checks();
+            checks.extend(more);
+            checks
+        }
+        (Err(error), _) | (_, Err(error)) => vec![no_daemon(runtime_dir, &error)],
+    };
+    let checks = checks.into_iter();
+    checks
+        .map(|check| check.needed_for(Purpose::Running))
+        .collect()
+}
+
+fn no_daemon(runtime_dir: &Path, error: &ClientError) -> Check {
+    let name = "daemon";
+    let socket = runtime_dir.join(CONTROL_SOCKET);
+    match error {
+        ClientError::NoDaemon { .. } if socket.exists() => Check::warn(
+            name,
+            format!("{} is left from a daemon that died", socket.display()),
+            "start it again, which replaces the socket: `systemctl restart vicinity`, or \
+             `vicinity serve`",
+        ),
+        ClientError::NoDaemon { .. } => Check::ok(
+            name,
+            format!("none serves {}: no VM is looked at", runtime_dir.display()),
+        ),
+        other => Check::warn(name, format!("{other}"), "see the message"),
+    }
+}
+
+/// The QEMUs of this host.
+fn machines() -> Vec<(u32, Machine)> {
+    let proc = Proc::default();
+    let machine = |pid| match kind(&proc.command_line(pid)?)? {
+        Process::Vm(machine) => Some((pid, machine)),
+        _ => None,
+    };
+    proc.processes().into_iter().filter_map(machine).collect()
+}
+
+impl Snapshot {
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = vec![Check::ok(
+            "daemon",
+            format!(
+                "serves {} network(s) with {} port(s)",
+                self.networks.len(),
+                self.ports.len()
+            ),
+        )];
+        let uplinks = match self.networks.iter().any(|it| it.uplink.is_some()) {
+            true => "each leads somewhere",
+            false => "no network has one: VMs reach each other alone",
+        };
+        for (name, well, troubles) in [
+            ("ports", "none is kept out", self.kept_out()),
+            (
+                "shared memory",
+                "every VM's can be reached",
+                self.private_memory(),
+            ),
+            ("addresses", "no two VMs have the same", self.same_address()),
+            ("offloads", "every VM takes large frames", self.offloads()),
+            ("MTU", "nobody's frames are too long", self.mtu()),
+            ("uplinks", uplinks, self.uplinks()),
+        ] {
+            match troubles.is_empty() {
+                true => checks.push(Check::ok(name, well)),
+                false => checks.extend(
+                    troubles
+                        .into_iter()
+                        .map(|(found, remedy)| Check::warn(name, found, remedy)),
+                ),
+            }
+        }
+        checks
+    }
+
+    fn vms(&self) -> impl Iterator<Item = &PortStatus> {
+        self.ports.iter().filter(|port| port.kind == Kind::Vm)
+    }
+
+    /// The QEMUs on our ports: port, process, address.
+    fn attached(&self) -> impl Iterator<Item = (&PortStatus, u32, &Machine, Option<&str>)> {
+        self.machines.iter().flat_map(move |(pid, machine)| {
+            machine.nics.iter().filter_map(move |nic| {
+                let port = self
+                    .vms()
+                    .find(|port| port.socket.as_deref() == Some(&nic.socket))?;
+                Some((port, *pid, machine, nic.mac.as_deref()))
+            })
+        })
+    }
+
+    fn kept_out(&self) -> Vec<(String, String)> {
+        let out = self.ports.iter();
+        let out = out.filter(|port| matches!(port.state, State::Quarantined | State::Down));
+        out.map(|port| {
+            let reason = port.reason.as_deref().unwrap_or("for no reason it knows");
+            let word = port.state.word();
+            let found = format!("{} on {} is {word}: {reason}", port.vm, port.network);
+            let remedy = "it gets in again by itself once that is mended; `vicinity port show` has \
+                          its figures";
+            (found, remedy.to_owned())
+        })
+        .collect()
+    }
+
+    fn private_memory(&self) -> Vec<(String, String)> {
+        let private = self.attached().filter(|(_, _, machine, _)| !machine.shared);
+        private
+            .map(|(port, pid, _, _)| {
+                let found = format!(
+                    "{}'s is private to its QEMU (process {pid}): no frame can flow",
+                    port.vm
+                );
+                let remedy = format!(
+                    "start it with memory that has share=on, as `vicinity qemu-args {vm}` prints; \
+                     with libvirt as `vicinity libvirt-xml {vm}` prints",
+                    vm = port.vm
+                );
+                (found, remedy)
+            })
+            .collect()
+    }
+
+    /// Addresses that several VMs were given, or that the switch has seen several use.
+    fn same_address(&self) -> Vec<(String, String)> {
+        let mut owners: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
+        for (port, _, _, mac) in self.attached() {
+            if let Some(mac) = mac {
+                let key = (port.network.as_str(), mac.to_ascii_lowercase());
+                owners.entry(key).or_default().insert(&port.vm);
+            }
+        }
+        for port in &self.ports {
+            for duplicate in &port.duplicates {
+                let key = (port.network.as_str(), duplicate.mac.to_string());
+                let vms = [port.vm.as_str(), &duplicate.vm];
+                owners.entry(key).or_default().extend(vms);
+            }
+        }
+        let several = owners.into_iter().filter(|(_, vms)| vms.len() > 1);
+        several
+            .map(|((network, mac), vms)| {
+                let vms: Vec<_> = vms.into_iter().collect();
+                let found = format!("{mac} on {network} is that of {}", vms.join(" and "));
+                let remedy = "give each VM an address of its own; `vicinity qemu-args` and \
+                              `libvirt-xml` do";
+                (found, remedy.to_owned())
+            })
+            .collect()
+    }
+
+    fn offloads(&self) -> Vec<(String, String)> {
+        let running = self.vms().filter(|port| port.state == State::Running);
+        let without = running
+            .filter(|port| port.features & GUEST_CSUM == 0 || port.features & GUEST_TSO == 0);
+        without
+            .map(|port| {
+                let found = format!(
+                    "{} takes no large frames: what others send it is cut up and summed in software",
+                    port.vm
+                );
+                let remedy = "take csum=off, guest_csum=off and guest_tso4=off from its NIC (libvirt: \
+                              <driver><guest/>), and switch them on in its driver";
+                (found, remedy.to_owned())
+            })
+            .collect()
+    }
+
+    fn mtu(&self) -> Vec<(String, String)> {
+        let mut troubles = Vec::new();
+        for network in &self.networks {
+            let announced = |port: &&PortStatus| port.network == network.name && port.mtu > 0;
+            let vms: Vec<_> = self.vms().filter(announced).collect();
+            let link = network.uplink.as_ref().and_then(|tap| self.links.get(tap));
+            if let (Some(link), Some(tap)) = (link, &network.uplink) {
+                let long = vms.iter().filter(|port| u32::from(port.mtu) > link.mtu);
+                troubles.extend(long.map(|port| {
+                    let found = format!(
+                        "{} sends up to {} bytes, its uplink {tap} takes {}",
+                        port.vm, port.mtu, link.mtu
+                    );
+                    let remedy = format!(
+                        "`ip link set {tap} mtu {}`, and its bridge's other members; or take \
+                         host_mtu={} from the VM's NIC",
+                        port.mtu, port.mtu
+                    );
+                    (found, remedy)
+                }));
+            }
+            let mut sizes: Vec<_> = vms.iter().map(|port| (port.mtu, &port.vm)).collect();
+            sizes.sort();
+            if let (Some((low, small)), Some((high, large))) = (sizes.first(), sizes.last()) {
+                if low < high {
+                    let found = format!("{small} has {low}, {large} on the same network {high}");
+                    let remedy =
+                        "give all VMs of a network the same host_mtu, or set it in the guests";
+                    troubles.push((found, remedy.to_owned()));
+                }
+            }
+        }
+        troubles
+    }
+
+    fn uplinks(&self) -> Vec<(String, String)> {
+        let mut troubles = Vec::new();
+        for network in &self.networks {
+            let Some(name) = &network.uplink else {
+                continue;
+            };
+            match self.links.get(name) {
+                Some(link) if !link.leads_somewhere() => troubles.push((
+                    format!(
+                        "{name} of {} is on no bridge and has no address: nobody is behind it",
+                        network.name
+                    ),
+                    format!("`ip link set {name} master BRIDGE`, a bridge with this host's NIC"),
+                )),
+                Some(link) if !link.up => troubles.push((
+                    format!("{name} of {} is down", network.name),
+                    format!("`ip link set {name} up`"),
+                )),
+                _ => {}
+            }
+        }
+        troubles
+    }
+}
+
+#[cfg(test)]
+#[path = "running_tests.rs"]
+mod tests;

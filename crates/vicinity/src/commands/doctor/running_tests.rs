@@ -1,0 +1,191 @@
+//! Each mistake of an operator, made on paper.
+
+use observe::command_line::Nic;
+use serde_json::json;
+use switch::control::{Counters, WorkerReport};
+use switch::guard::Rules;
+
+use super::*;
+
+#[path = "../../../tests/common/page.rs"]
+mod page;
+
+const ALL: u64 = GUEST_CSUM | GUEST_TSO;
+
+fn port(vm: &str, state: State) -> PortStatus {
+    serde_json::from_value(json!({
+        "network": "lan", "vm": vm, "kind": Kind::Vm, "state": state, "mode": "server",
+        "socket": format!("/run/lan/{vm}.sock"), "mac": null, "rules": Rules::default(),
+        "residents": 1, "features": ALL, "mtu": 0, "connections": 1, "quarantines": 0,
+        "quarantine_left_ms": null, "reason": null, "counters": Counters::default(),
+    }))
+    .unwrap()
+}
+
+fn network(uplink: Option<&str>) -> NetworkStatus {
+    serde_json::from_value(json!({
+        "name": "lan", "up": true, "restarts": 0, "reason": null, "uplink": uplink,
+        "folder": "/run/lan", "accept": false, "gather_us": 0, "ports": 2, "attached": 2,
+        "worker": WorkerReport::default(),
+    }))
+    .unwrap()
+}
+
+fn machine(vm: &str, mac: &str) -> (u32, Machine) {
+    let nic = Nic {
+        socket: format!("/run/lan/{vm}.sock"),
+        mac: Some(mac.to_owned()),
+    };
+    let machine = Machine {
+        nics: vec![nic],
+        shared: true,
+        ..Machine::default()
+    };
+    (42, machine)
+}
+
+fn tap() -> Link {
+    Link {
+        mtu: 1500,
+        up: true,
+        tap: true,
+        enslaved: true,
+        addressed: false,
+    }
+}
+
+/// Two VMs and an uplink, all well.
+fn snapshot() -> Snapshot {
+    Snapshot {
+        networks: vec![network(Some("vic0"))],
+        ports: vec![port("web", State::Running), port("db", State::Running)],
+        machines: vec![
+            machine("web", "52:54:00:00:00:0a"),
+            machine("db", "52:54:00:00:00:0b"),
+        ],
+        links: [("vic0".to_owned(), tap())].into(),
+    }
+}
+
+/// What is wrong in a scene: the only thing.
+fn wrong(snapshot: &Snapshot) -> String {
+    let checks = snapshot.checks();
+    let wrong: Vec<_> = checks
+        .iter()
+        .filter(|check| check.remedy.is_some())
+        .map(|check| format!("{}: {} -> {:?}", check.name, check.found, check.remedy))
+        .collect();
+    assert!(wrong.len() <= 1, "{wrong:?}");
+    wrong.concat()
+}
+
+fn is_named(snapshot: &Snapshot, parts: &[&str]) {
+    let said = wrong(snapshot);
+    for part in parts {
+        assert!(said.contains(part), "{part:?} not in {said:?}");
+    }
+    page::assert_quoted(&said);
+}
+
+#[test]
+fn all_is_well() {
+    assert_eq!(wrong(&snapshot()), "");
+    let mut snapshot = snapshot();
+    snapshot.networks = vec![network(None)];
+    assert_eq!(wrong(&snapshot), "");
+    let last = snapshot.checks().pop().unwrap();
+    assert!(last.found.contains("no network has one"), "{last:?}");
+}
+
+#[test]
+fn memory_that_is_not_shared() {
+    let mut snapshot = snapshot();
+    snapshot.machines[0].1.shared = false;
+    is_named(
+        &snapshot,
+        &["shared memory: web's", "process 42", "libvirt-xml web"],
+    );
+}
+
+#[test]
+fn two_vms_with_one_address() {
+    let mut snapshot = snapshot();
+    snapshot.machines[1] = machine("db", "52:54:00:00:00:0A");
+    is_named(
+        &snapshot,
+        &["addresses: 52:54:00:00:00:0a on lan", "db and web"],
+    );
+}
+
+/// Whatever their NICs were given.
+#[test]
+fn two_vms_that_use_one_address() {
+    let mut snapshot = snapshot();
+    let seen = json!([{ "mac": "52:54:00:00:00:0c", "vlan": 0, "vm": "db", "moves": 9 }]);
+    snapshot.ports[0].duplicates = serde_json::from_value(seen).unwrap();
+    is_named(
+        &snapshot,
+        &["addresses: 52:54:00:00:00:0c on lan", "db and web"],
+    );
+}
+
+#[test]
+fn a_vm_whose_frames_are_too_long_for_the_uplink() {
+    let mut snapshot = snapshot();
+    for port in &mut snapshot.ports {
+        port.mtu = 9000;
+    }
+    snapshot.ports[1].mtu = 0;
+    is_named(&snapshot, &["MTU: web sends up to 9000", "vic0 takes 1500"]);
+}
+
+#[test]
+fn vms_of_one_network_with_different_mtus() {
+    let mut snapshot = snapshot();
+    snapshot.ports[0].mtu = 1400;
+    snapshot.ports[1].mtu = 1500;
+    is_named(&snapshot, &["MTU: web has 1400, db", "host_mtu"]);
+}
+
+#[test]
+fn a_vm_without_offloads() {
+    let mut snapshot = snapshot();
+    snapshot.ports[1].features = GUEST_CSUM;
+    is_named(
+        &snapshot,
+        &["offloads: db takes no large frames", "guest_tso4"],
+    );
+}
+
+#[test]
+fn a_vm_that_has_not_started_its_driver_has_no_offloads_yet() {
+    let mut snapshot = snapshot();
+    snapshot.ports[1] = port("db", State::Connected);
+    snapshot.ports[1].features = 0;
+    assert_eq!(wrong(&snapshot), "");
+}
+
+#[test]
+fn an_uplink_that_leads_nowhere_and_one_that_is_down() {
+    let mut snapshot = snapshot();
+    let nowhere = Link {
+        enslaved: false,
+        ..tap()
+    };
+    snapshot.links.insert("vic0".to_owned(), nowhere);
+    is_named(
+        &snapshot,
+        &["uplinks: vic0 of lan is on no bridge", "master BRIDGE"],
+    );
+    let down = Link { up: false, ..tap() };
+    snapshot.links.insert("vic0".to_owned(), down);
+    is_named(&snapshot, &["vic0 of lan is down", "ip link set vic0 up"]);
+}
+
+#[test]
+fn a_port_in_quarantine_comes_with_the_reason() {
+    let mut snapshot = snapshot();
+    snapshot.ports[0] = port("web", State::Quarantined);
+    snapshot.ports[0].reason = Some("it talks nonsense".to_owned());
+    is_named(&snapshot, &["web on lan is quarantined: it talks nonsense"]);
+}

@@ -1,0 +1,281 @@
+//! `vicinity libvirt-xml`: what a libvirt domain needs for a NIC on a network.
+//!
+//! Two things: an `<interface type='vhostuser'>`, and memory that can be shared, without which
+//! libvirt starts the VM and no frame flows. Format: libvirt's "Domain XML format". libvirt's `mode`
+//! is QEMU's part: `client` where Vicinity listens.
+
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use roxmltree::{Document, Node};
+
+use super::failure::Failure;
+use super::nic::{Nic, RING};
+use crate::config::Mode;
+
+const SOURCE: &str = "<source type='memfd'/>";
+const ACCESS: &str = "<access mode='shared'/>";
+
+/// The interface.
+pub(crate) fn interface(nic: &Nic) -> String {
+    let path = attribute(&nic.socket);
+    // Who connects tries again, so that a restart of the other side is survived.
+    let source = match nic.mode {
+        Mode::Server => format!(
+            "<source type='unix' path='{path}' mode='client'>\n    \
+             <reconnect enabled='yes' timeout='1'/>\n  </source>"
+        ),
+        Mode::Client => format!("<source type='unix' path='{path}' mode='server'/>"),
+    };
+    let queues = match nic.queues {
+        0 | 1 => String::new(),
+        queues => format!(" queues='{queues}'"),
+    };
+    let mac = nic.mac;
+    format!(
+        "<interface type='vhostuser'>\n  <mac address='{mac}'/>\n  {source}\n  \
+         <model type='virtio'/>\n  \
+         <driver{queues} rx_queue_size='{RING}' tx_queue_size='{RING}'/>\n</interface>\n"
+    )
+}
+
+/// Shared memory, and the interface.
+pub(crate) fn parts(nic: &Nic) -> String {
+    format!(
+        "<!-- in <domain> -->\n{}<!-- in <devices> -->\n{}",
+        memory(),
+        interface(nic)
+    )
+}
+
+fn memory() -> String {
+    format!("<memoryBacking>\n  {SOURCE}\n  {ACCESS}\n</memoryBacking>\n")
+}
+
+/// The domain of a file with both added; what it has already stays as it is.
+pub(crate) fn domain(nic: &Nic, file: &Path) -> Result<String, Failure> {
+    let wrong = |what: &str| Failure::Usage(format!("{}: {what}", file.display()));
+    let text = read(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+    merged(nic, &text).map_err(|what| wrong(&what))
+}
+
+fn read(file: &Path) -> std::io::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    fs::read_to_string(file)
+}
+
+/// A piece of the text, and what comes in its place.
+type Change = (Range<usize>, String);
+
+fn merged(nic: &Nic, text: &str) -> Result<String, String> {
+    let document = Document::parse(text).map_err(|error| format!("is no XML: {error}"))?;
+    let domain = document.root_element();
+    if domain.tag_name().name() != "domain" {
+        return Err("is no libvirt domain: `virsh dumpxml VM` writes one".to_owned());
+    }
+    let mut changes = share(domain, text)?;
+    changes.extend(attach(domain, text, nic));
+    if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
+        tracing::warn!(
+            "the domain has no <acpi/> in its <features>: libvirt before 9.3 then starts QEMU with an \
+             option that QEMU 9 and newer refuse; add <features><acpi/></features>"
+        );
+    }
+    // From the end, so that what is still to be changed stays where it is.
+    changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+    let mut text = text.to_owned();
+    for (range, new) in changes {
+        text.replace_range(range, &new);
+    }
+    Ok(text)
+}
+
+/// What makes the domain's memory shared.
+fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
+    let private = |node: &Node<'_, '_>| {
+        node.has_tag_name("cell") && node.attribute("memAccess") == Some("private")
+    };
+    if domain.descendants().any(|node| private(&node)) {
+        return Err(
+            "a NUMA <cell> has memAccess='private', so its memory cannot be reached: take \
+                    that away"
+                .to_owned(),
+        );
+    }
+    let Some(backing) = child(domain, "memoryBacking") else {
+        return Ok(vec![append(domain, text, &memory())]);
+    };
+    let mut changes = Vec::new();
+    let mut missing = String::new();
+    match child(backing, "source") {
+        Some(source) if source.attribute("type") == Some("anonymous") => {
+            changes.push((source.range(), SOURCE.to_owned()));
+        }
+        // Files and huge pages can be shared as they are.
+        Some(_) => {}
+        None if child(backing, "hugepages").is_some() => {}
+        None => missing += &format!("{SOURCE}\n"),
+    }
+    match child(backing, "access") {
+        Some(access) if access.attribute("mode") != Some("shared") => {
+            changes.push((access.range(), ACCESS.to_owned()));
+        }
+        Some(_) => {}
+        None => missing += &format!("{ACCESS}\n"),
+    }
+    if !missing.is_empty() {
+        changes.push(append(backing, text, &missing));
+    }
+    Ok(changes)
+}
+
+/// What gives it the interface, unless it has one with the same socket.
+fn attach(domain: Node<'_, '_>, text: &str, nic: &Nic) -> Option<Change> {
+    let Some(devices) = child(domain, "devices") else {
+        let devices = format!("<devices>\n{}</devices>\n", indented(&interface(nic), 2));
+        return Some(append(domain, text, &devices));
+    };
+    let path = nic.socket.to_str();
+    let ours = |node: Node<'_, '_>| {
+        node.has_tag_name("interface")
+            && child(node, "source").is_some_and(|source| source.attribute("path") == path)
+    };
+    let there = devices.children().any(ours);
+    (!there).then(|| append(devices, text, &interface(nic)))
+}
+
+fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+/// The change that gives an element one more child, at its end.
+fn append(element: Node<'_, '_>, text: &str, child: &str) -> Change {
+    let depth = element.ancestors().filter(Node::is_element).count();
+    let child = indented(child, 2 * depth);
+    let outer = indented("", 2 * (depth - 1)) + &" ".repeat(2 * (depth - 1));
+    let range = element.range();
+    let whole = text.get(range.clone()).unwrap_or_default();
+    let name = element.tag_name().name();
+    match whole.rfind("</") {
+        Some(close) => {
+            // The closing tag keeps its own indentation.
+            let before = whole.get(..close).unwrap_or_default().trim_end().len();
+            let from = range.start + before;
+            (from..range.start + close, format!("\n{child}{outer}"))
+        }
+        // <devices/>
+        None => (
+            range.end - 2..range.end,
+            format!(">\n{child}{outer}</{name}>"),
+        ),
+    }
+}
+
+fn indented(text: &str, by: usize) -> String {
+    let space = " ".repeat(by);
+    text.lines()
+        .map(|line| format!("{space}{line}\n"))
+        .collect()
+}
+
+/// A path as the value of an attribute in single quotes.
+fn attribute(path: &Path) -> String {
+    let text = path.display().to_string();
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('\'', "&apos;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::nic::find;
+    use crate::commands::nic::tests::config;
+
+    fn nic() -> Nic {
+        find(&config(), "web", Some("blue")).unwrap()
+    }
+
+    const PLAIN: &str = "<domain type='qemu'>\n  <name>web</name>\n  \
+        <features><acpi/></features>\n  <devices>\n    <emulator>/usr/bin/qemu</emulator>\n  \
+        </devices>\n</domain>\n";
+
+    #[test]
+    fn what_vicinity_listens_on_qemu_connects_to() {
+        let expected = "<interface type='vhostuser'>\n  \
+            <mac address='52:54:00:00:00:01'/>\n  \
+            <source type='unix' path='/srv/my vms/web,1.sock' mode='client'>\n    \
+            <reconnect enabled='yes' timeout='1'/>\n  </source>\n  \
+            <model type='virtio'/>\n  \
+            <driver rx_queue_size='1024' tx_queue_size='1024'/>\n</interface>\n";
+        assert_eq!(interface(&nic()), expected);
+        let accepted = find(&config(), "new", None).unwrap();
+        assert!(interface(&accepted).contains("new.sock' mode='server'/>"));
+        let several = Nic { queues: 4, ..nic() };
+        assert!(interface(&several).contains("<driver queues='4' rx_"));
+    }
+
+    #[test]
+    fn a_path_cannot_leave_its_attribute() {
+        let socket = "/a'b&<c".into();
+        let text = interface(&Nic { socket, ..nic() });
+        let document = Document::parse(&text).unwrap();
+        let source = child(document.root_element(), "source").unwrap();
+        assert_eq!(source.attribute("path"), Some("/a'b&<c"));
+    }
+
+    #[test]
+    fn a_domain_gets_both_once() {
+        let once = merged(&nic(), PLAIN).unwrap();
+        let expected = PLAIN.replace(
+            "  </devices>\n</domain>",
+            &format!(
+                "{}  </devices>\n{}</domain>",
+                indented(&interface(&nic()), 4),
+                indented(&memory(), 2)
+            ),
+        );
+        assert_eq!(once, expected);
+        assert_eq!(merged(&nic(), &once).unwrap(), once);
+        let empty = merged(&nic(), "<domain><devices/></domain>").unwrap();
+        assert_eq!(merged(&nic(), &empty).unwrap(), empty);
+        assert!(
+            merged(&nic(), "<domain/>")
+                .unwrap()
+                .contains("<driver rx_queue")
+        );
+    }
+
+    #[test]
+    fn memory_that_is_there_is_made_shared() {
+        let with = |backing: &str| {
+            let inside = format!("<memoryBacking>{backing}</memoryBacking>\n</domain>");
+            merged(&nic(), &PLAIN.replace("</domain>", &inside)).unwrap()
+        };
+        let huge = with("<hugepages/>");
+        assert!(
+            huge.contains("<hugepages/>") && huge.contains(ACCESS),
+            "{huge}"
+        );
+        assert!(!huge.contains(SOURCE), "{huge}");
+        let private = with("<source type='anonymous'/><access mode='private'/>");
+        assert!(private.contains(&format!("{SOURCE}{ACCESS}")), "{private}");
+        let file = with("<source type='file'/>");
+        assert!(file.contains(ACCESS) && !file.contains(SOURCE), "{file}");
+    }
+
+    #[test]
+    fn what_is_no_domain_is_refused() {
+        let said = |text: &str| merged(&nic(), text).unwrap_err();
+        assert!(said("<network/>").contains("virsh dumpxml"));
+        assert!(said("<domain>").contains("is no XML"));
+        let private = "<domain><cpu><numa><cell memAccess='private'/></numa></cpu></domain>";
+        assert!(said(private).contains("memAccess"));
+    }
+}

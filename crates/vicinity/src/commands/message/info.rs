@@ -1,0 +1,172 @@
+//! `vicinity message info` and `vicinity message counters`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use message::{Board, MessageError, limits};
+use serde::Serialize;
+
+use crate::client::{self, ClientError};
+use crate::commands::failure::Failure;
+use crate::commands::output::as_json;
+use crate::runtime_paths::BOARD;
+use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
+use crate::table::{self, Align};
+
+/// What there is to know of the message plane here.
+#[derive(Debug, Serialize)]
+struct Info {
+    /// The board's folder.
+    board: String,
+    /// Its NIC id; none while no endpoint was ever opened.
+    nic: Option<String>,
+    /// Endpoints that are open on it.
+    endpoints: Vec<u32>,
+    /// Whether there is a way to other members.
+    gateway: bool,
+    /// Bytes of a message that fit into a record.
+    eager: usize,
+    /// Bytes up to which a send is buffered.
+    buffered: u64,
+    /// The members, where this host's daemon joins some.
+    plane: Option<MessageStatus>,
+}
+
+/// The board in `runtime_dir`, and the members that the daemon there joins, if one does.
+pub(crate) fn info(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
+    let folder = runtime_dir.join(BOARD);
+    let mut info = Info {
+        board: folder.display().to_string(),
+        nic: None,
+        endpoints: Vec::new(),
+        gateway: false,
+        eager: limits::EAGER,
+        buffered: limits::MEDIUM,
+        plane: match ask(runtime_dir) {
+            // In a VM there is none.
+            Err(ClientError::NoDaemon { .. }) => None,
+            other => other?,
+        },
+    };
+    // Looking makes nothing.
+    if folder.join("nic").exists() {
+        let board = Board::open(&folder).map_err(MessageError::from)?;
+        info.nic = Some(format!("{:012x}", board.nic()));
+        info.endpoints = board.endpoints().map_err(MessageError::from)?;
+        info.gateway = board.has_gateway();
+    }
+    Ok(match json {
+        true => as_json(&info),
+        false => text(&info),
+    })
+}
+
+fn ask(runtime_dir: &Path) -> Result<Option<MessageStatus>, ClientError> {
+    client::get(runtime_dir, "/v1/messages")
+}
+
+fn text(info: &Info) -> String {
+    let endpoints: Vec<_> = info.endpoints.iter().map(u32::to_string).collect();
+    let endpoints = match endpoints.is_empty() {
+        true => "none open".to_owned(),
+        false => endpoints.join(", "),
+    };
+    let nic = info.nic.as_deref().unwrap_or("none yet");
+    let gateway = if info.gateway { "yes" } else { "no" };
+    let mut text = format!(
+        "board      {}\nNIC id     {nic}\nendpoints  {endpoints}\ngateway    {gateway}\nmessages   \
+         up to {} B in a record, up to {} B buffered, larger ones fetched\n",
+        info.board, info.eager, info.buffered
+    );
+    if let Some(plane) = &info.plane {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "plane      {}", state(plane));
+        if let Some(reason) = &plane.gateway_reason {
+            let _ = writeln!(text, "           this host's gateway: {reason}");
+        }
+        if let Some(reason) = &plane.uplink_reason {
+            let _ = writeln!(text, "           the uplink: {reason}");
+        }
+        text += "\n";
+        text += &members(plane);
+    }
+    text
+}
+
+fn state(plane: &MessageStatus) -> String {
+    match (&plane.reason, plane.restarts) {
+        (Some(reason), _) => format!("down: {reason}"),
+        (None, 0) => "up".to_owned(),
+        (None, restarts) => format!("up, started again {restarts} times"),
+    }
+}
+
+/// What the members of the plane have done.
+pub(crate) fn counters(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
+    let plane = ask(runtime_dir)?;
+    if json {
+        return Ok(as_json(&plane));
+    }
+    Ok(match plane {
+        None => {
+            "no message plane is served here: add [[message.member]] to the configuration\n".into()
+        }
+        Some(plane) if !plane.up => format!("the message plane is {}\n", state(&plane)),
+        Some(plane) => members(&plane) + &plane.uplink.map(on_the_wire).unwrap_or_default(),
+    })
+}
+
+fn members(plane: &MessageStatus) -> String {
+    let head = [
+        ("MEMBER", Align::Left),
+        ("GROUP", Align::Left),
+        ("NIC ID", Align::Left),
+        ("STATE", Align::Left),
+        ("LINKS", Align::Right),
+        ("JOINS", Align::Right),
+        ("LINKS EVER", Align::Right),
+        ("MEDIATED", Align::Right),
+        ("", Align::Right),
+        ("FAULTS", Align::Right),
+    ];
+    let rows: Vec<_> = plane.members.iter().map(row).collect();
+    table::format(&head, &rows)
+}
+
+/// What the uplink has done.
+fn on_the_wire(uplink: UplinkStatus) -> String {
+    let UplinkStatus {
+        sent,
+        received,
+        ignored,
+        lost,
+        resent,
+        asked_again,
+        refused,
+    } = uplink;
+    format!(
+        "\nuplink: {sent} frames sent, {received} received, {ignored} of them ignored, {lost} lost for \
+         want of room\n        {resent} messages sent again, {asked_again} blocks asked for again, \
+         {refused} refusals\n"
+    )
+}
+
+fn row(member: &MemberStatus) -> Vec<String> {
+    let state = match (member.connected, member.joined) {
+        (false, _) => "away",
+        (true, false) => "connected",
+        (true, true) => "joined",
+    };
+    vec![
+        member.name.clone(),
+        member.group.clone().unwrap_or_else(|| "-".to_owned()),
+        member.nic.clone(),
+        state.to_owned(),
+        member.links.to_string(),
+        member.joins.to_string(),
+        member.linked.to_string(),
+        member.messages.to_string(),
+        table::bytes(member.bytes),
+        member.faults.to_string(),
+    ]
+}

@@ -1,0 +1,195 @@
+//! The message plane between members: VMs of this host, and the host itself.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use message::MessageError;
+use message::remote::{self, Gateway, Member, Switchboard, uplink};
+use mxoe::Port;
+use vm_harness::interrupt;
+use window::cached::LoadTime;
+
+use crate::commands::failure::Failure;
+use crate::commands::signals::keep_running;
+use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
+use crate::name;
+use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
+
+/// Between two attempts to join again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Where other hosts are, and how this one appears to them, on the command line.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UplinkArgs {
+    /// Reach other hosts by this interface, with MX over Ethernet; its MTU must be 4130 or more
+    #[arg(long, value_name = "INTERFACE")]
+    uplink: Option<String>,
+    /// Name of this host for others [default: the host name]
+    #[arg(long, requires = "uplink", value_parser = host_name, value_name = "NAME")]
+    host_name: Option<String>,
+    /// After how many seconds a host that does not answer is given up
+    #[arg(long, default_value_t = GIVE_UP.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    give_up: u64,
+}
+
+fn host_name(text: &str) -> Result<String, name::NameError> {
+    name::check(text).map(|()| text.to_owned())
+}
+
+impl UplinkArgs {
+    pub(crate) fn uplink(&self) -> Option<Uplink> {
+        Some(Uplink {
+            interface: self.uplink.clone()?,
+            host_name: self.host_name.clone(),
+            give_up: Duration::from_secs(self.give_up),
+        })
+    }
+}
+
+/// A member as it is written: `NAME`, or `NAME=GROUP`.
+pub(crate) fn member(text: &str) -> Result<Member, String> {
+    let (name, group) = match text.split_once('=') {
+        Some((name, group)) => (name, Some(group)),
+        None => (text, None),
+    };
+    for word in [Some(name), group].into_iter().flatten() {
+        name::check(word).map_err(|error| error.to_string())?;
+    }
+    Ok(Member {
+        name: name.to_owned(),
+        group: group.map(str::to_owned),
+        ..Member::default()
+    })
+}
+
+/// Joins these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too; and
+/// the way to other hosts, if there is one.
+pub(crate) fn serve(
+    runtime_dir: &Path,
+    members: &[Member],
+    way: &UplinkArgs,
+) -> Result<(), Failure> {
+    interrupt::install()?;
+    let mut members = members.to_vec();
+    let uplink = way.uplink().map(|uplink| {
+        let plan = uplink.plan(&mut members);
+        let open = plan.and_then(|plan| plan.open().map(|port| (plan, port)));
+        open.map_err(|error| {
+            let interface = &uplink.interface;
+            Failure::Usage(format!("the uplink {interface} cannot be used: {error}"))
+        })
+    });
+    let uplink = uplink.transpose()?;
+    let host = members.iter().any(|member| member.name == HOST);
+    let mut switchboard = Switchboard::new(&runtime_dir.join(MESSAGE_FOLDER), &members)?;
+    thread::scope(|scope| {
+        let gateway = || {
+            let way = remote::Transport::Socket(member_socket(runtime_dir, HOST));
+            Gateway::join(&runtime_dir.join(BOARD), &way)?.run(keep_running)
+        };
+        let gateway = host.then(|| scope.spawn(gateway));
+        let uplink = uplink.map(|(plan, port)| scope.spawn(|| run_uplink(plan, port, runtime_dir)));
+        let parts: Vec<_> = gateway.into_iter().chain(uplink).collect();
+        eprintln!("serving {} members", members.len());
+        // Without one of its parts somebody would be missing, and nobody would know.
+        let ended = || parts.iter().any(thread::ScopedJoinHandle::is_finished);
+        switchboard.serve(|_| keep_running() && !ended())?;
+        drop(switchboard);
+        let cut_short = keep_running();
+        for part in parts {
+            match part.join() {
+                Ok(Err(error)) if cut_short => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Be the uplink until a signal comes, or it fails.
+fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageError> {
+    let options = uplink::Options {
+        socket: member_socket(runtime_dir, UPLINK),
+        port,
+        members: plan.faces,
+        patience: plan.give_up,
+    };
+    uplink::Uplink::join(options)?.run(|_| keep_running())
+}
+
+/// Be the gateway of this VM until SIGINT or SIGTERM; or of processes of the host, as the member
+/// with that socket.
+pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Failure> {
+    interrupt::install()?;
+    let way = socket.map_or(remote::Transport::Device, |socket| {
+        remote::Transport::Socket(socket.to_owned())
+    });
+    let board = runtime_dir.join(BOARD);
+    let mut gateway = Gateway::join(&board, &way)?;
+    loop {
+        let woken = match gateway.is_woken() {
+            true => "",
+            false => ", without interrupts",
+        };
+        eprintln!("joined as NIC {:012x}{woken}", gateway.nic());
+        if let Some(time) = gateway.load_time().filter(|time| time.is_uncached()) {
+            eprintln!("{}", uncached(time));
+        }
+        match gateway.run(keep_running) {
+            // In a VM the device stays, and the host's next process has it.
+            Err(error) if socket.is_none() => eprintln!("{error}: joining again"),
+            ended => return Ok(ended?),
+        }
+        drop(gateway);
+        gateway = loop {
+            match Gateway::join(&board, &way) {
+                Ok(gateway) => break gateway,
+                Err(_) if keep_running() => thread::sleep(AGAIN),
+                Err(_) => return Ok(()),
+            }
+        };
+    }
+}
+
+/// What is wrong when loads from the region bypass the caches, and what helps.
+fn uncached(time: LoadTime) -> String {
+    format!(
+        "warning: this VM's kernel maps the region uncached: a load takes {} ns, and {} ns from other memory. \
+         Messages of this VM are many times slower than they could be, and its atomic operations hold up all \
+         processors of the host. Load the module vicinity_wake in this VM (package vicinity-guest), then join again.",
+        time.region.as_nanos(),
+        time.private.as_nanos()
+    )
+}
+
+/// QEMU's options that make a VM a member.
+pub(crate) fn qemu_args(runtime_dir: &Path, member: &str) -> String {
+    let socket = member_socket(runtime_dir, member);
+    format!(
+        "-chardev socket,id=message,path={}\n-device ivshmem-doorbell,chardev=message,vectors=1\n",
+        socket.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_uncached_region_is_told_with_its_remedy() {
+        let [region, private] = [180, 1].map(Duration::from_nanos);
+        let text = uncached(LoadTime { region, private });
+        assert!(text.contains("180 ns, and 1 ns") && text.contains("vicinity_wake"));
+    }
+
+    #[test]
+    fn a_member_may_have_a_group() {
+        let parts = |text| member(text).map(|member| (member.name, member.group)).ok();
+        assert_eq!(parts("web"), Some(("web".to_owned(), None)));
+        let grouped = Some(("web".to_owned(), Some("hpc".to_owned())));
+        assert_eq!(parts("web=hpc"), grouped);
+        assert!(parts("").is_none() && parts("a/b").is_none() && parts("a=").is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! `vicinity qemu-args`: the options that give a QEMU one NIC on a network.
+
+use std::path::Path;
+
+use super::nic::{Nic, RING};
+use super::qemu_version::{RECONNECT_MS, Version};
+use crate::commands::output::as_json;
+use crate::config::Mode;
+
+/// QEMU's options for a NIC, as pairs of option and value. `qemu` is the version that will be used,
+/// if it is known.
+pub(crate) fn options(
+    nic: &Nic,
+    memory: &str,
+    qemu: Option<Version>,
+) -> Vec<(&'static str, String)> {
+    let id = format!("vicinity-{}", nic.network);
+    let path = value(&nic.socket);
+    let socket = match nic.mode {
+        Mode::Client => "server=on,wait=off",
+        Mode::Server if qemu.is_some_and(|version| version < RECONNECT_MS) => "reconnect=1",
+        Mode::Server => "reconnect-ms=100",
+    };
+    let (mac, queues) = (nic.mac, nic.queues);
+    let (netdev, device) = match queues {
+        0 | 1 => (String::new(), String::new()),
+        // QEMU's own rule: a vector for each ring, one for changes, one for the control queue.
+        _ => (
+            format!(",queues={queues}"),
+            format!(",mq=on,vectors={}", 2 * queues + 2),
+        ),
+    };
+    vec![
+        ("-m", memory.to_owned()),
+        (
+            "-object",
+            format!("memory-backend-memfd,id=vicinity-memory,size={memory},share=on"),
+        ),
+        ("-machine", "memory-backend=vicinity-memory".to_owned()),
+        ("-chardev", format!("socket,id={id},path={path},{socket}")),
+        (
+            "-netdev",
+            format!("vhost-user,id={id},chardev={id}{netdev}"),
+        ),
+        (
+            "-device",
+            format!(
+                "virtio-net-pci,netdev={id},mac={mac},rx_queue_size={RING},tx_queue_size={RING}{device}"
+            ),
+        ),
+    ]
+}
+
+/// A path as the value of a QEMU sub-option: a comma ends the value unless it is doubled.
+fn value(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// The options as words of a command line.
+pub(crate) fn words<'a>(options: &'a [(&'static str, String)]) -> Vec<&'a str> {
+    let words = options
+        .iter()
+        .map(|(option, value)| [*option, value.as_str()]);
+    words.flatten().collect()
+}
+
+/// Options as the text that was made of them, or as words of a command line.
+pub(crate) fn words_of(text: &str, json: bool) -> String {
+    match json {
+        true => as_json(&text.split_whitespace().collect::<Vec<_>>()),
+        false => text.to_owned(),
+    }
+}
+
+/// Bytes of a size as QEMU takes it.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
+        Some((number, "M")) => (number, 20),
+        Some((number, "G")) => (number, 30),
+        Some((number, "T")) => (number, 40),
+        _ => ("", 0),
+    };
+    match number.parse::<u32>() {
+        Ok(size) if size > 0 => Ok(u64::from(size) << shift),
+        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
+    }
+}
+
+/// The options as shell words: one option a line joined by backslashes, or all on one line.
+pub(crate) fn render(options: &[(&'static str, String)], one_line: bool) -> String {
+    let separator = if one_line { " " } else { " \\\n" };
+    let words: Vec<String> = options
+        .iter()
+        .map(|(option, value)| format!("{option} {}", quoted(value)))
+        .collect();
+    words.join(separator) + "\n"
+}
+
+fn quoted(word: &str) -> String {
+    // The only text that has no quoted form contains a zero byte, and no path does.
+    shlex::try_quote(word).unwrap_or_default().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::nic::find;
+    use crate::commands::nic::tests::config;
+
+    fn text(nic: &Nic, version: Option<Version>) -> String {
+        render(&options(nic, "1G", version), true)
+    }
+
+    #[test]
+    fn more_than_one_queue_pair() {
+        let nic = Nic {
+            queues: 4,
+            ..find(&config(), "new", None).unwrap()
+        };
+        let text = render(&options(&nic, "1G", None), true);
+        assert!(text.contains("chardev=vicinity-green,queues=4"), "{text}");
+        assert!(text.contains(",mq=on,vectors=10"), "{text}");
+    }
+
+    #[test]
+    fn a_listed_port_in_server_mode() {
+        let nic = find(&config(), "web", Some("blue")).unwrap();
+        let expected = "-m 1G \
+            -object 'memory-backend-memfd,id=vicinity-memory,size=1G,share=on' \
+            -machine 'memory-backend=vicinity-memory' \
+            -chardev 'socket,id=vicinity-blue,path=/srv/my vms/web,,1.sock,reconnect-ms=100' \
+            -netdev 'vhost-user,id=vicinity-blue,chardev=vicinity-blue' \
+            -device 'virtio-net-pci,netdev=vicinity-blue,mac=52:54:00:00:00:01,\
+            rx_queue_size=1024,tx_queue_size=1024'\n";
+        let plain = |text: &str| text.replace('\'', "");
+        assert_eq!(plain(&text(&nic, None)), plain(expected));
+        let words = shlex::split(&text(&nic, None)).unwrap();
+        assert!(
+            words
+                .iter()
+                .any(|word| word.contains("path=/srv/my vms/web,,1.sock,"))
+        );
+    }
+
+    #[test]
+    fn the_reconnect_option_follows_the_version() {
+        let nic = find(&config(), "web", Some("blue")).unwrap();
+        assert!(text(&nic, Some(Version(8, 2))).contains(",reconnect=1"));
+        assert!(text(&nic, Some(Version(9, 2))).contains(",reconnect-ms=100"));
+        assert!(text(&nic, Some(Version(10, 0))).contains(",reconnect-ms=100"));
+    }
+
+    #[test]
+    fn an_accepted_port_listens_in_the_networks_folder() {
+        let nic = find(&config(), "new", None).unwrap();
+        assert_eq!(nic.socket, Path::new("/run/vicinity/green/new.sock"));
+        assert!(text(&nic, None).contains("new.sock,server=on,wait=off"));
+    }
+
+    #[test]
+    fn one_option_a_line_is_one_command() {
+        let nic = find(&config(), "new", None).unwrap();
+        let options = options(&nic, "512M", None);
+        let lines = render(&options, false);
+        assert_eq!(lines.lines().count(), 6);
+        let joined = lines.replace("\\\n", "");
+        assert_eq!(shlex::split(&joined), shlex::split(&render(&options, true)));
+    }
+}

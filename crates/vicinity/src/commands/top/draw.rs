@@ -1,0 +1,388 @@
+//! Drawing the screen.
+
+use observe::report::Vm;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
+
+use super::column::{COLUMNS, Column, DISPENSABLE, percent};
+use super::matrix::Matrix;
+use super::plain;
+use super::state::{Below, State};
+
+/// The history needs so many columns to say anything.
+const HISTORY_MINIMUM: u16 = 8;
+/// On a screen as wide as this, the history comes before the less telling columns.
+const WIDE: u16 = 120;
+/// The history's columns then, at least.
+const HISTORY: u16 = 16;
+/// Lines of the selected VM's threads and notes, the frame included.
+const DETAILS: u16 = 12;
+
+const HELP: [(&str, &str); 6] = [
+    ("←→", "sort by"),
+    ("r", "reverse"),
+    ("↑↓", "select"),
+    ("Enter", "threads"),
+    ("m", "who to whom"),
+    ("q", "quit"),
+];
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
+    let room = frame.area().height > 2 * DETAILS;
+    let wanted = state.details || state.below != Below::Threads;
+    let details = wanted && !state.vms().is_empty() && room;
+    let heights = [
+        Constraint::Length(2),
+        Constraint::Min(3),
+        Constraint::Length(if details { DETAILS } else { 0 }),
+        Constraint::Length(1),
+    ];
+    let [head, table, below, help] = Layout::vertical(heights).areas(frame.area());
+    draw_head(frame, head, state);
+    draw_table(frame, table, state);
+    if details {
+        draw_below(frame, below, state);
+    }
+    frame.render_widget(help_line(), help);
+}
+
+fn draw_below(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let report = state.report.as_ref();
+    let matrix = match state.below {
+        Below::Traffic => {
+            let pairs = report.map_or(&[][..], |report| &report.pairs);
+            Some(Matrix::of_traffic(pairs))
+        }
+        Below::Switches => {
+            let switches = report.and_then(|report| report.switches.as_ref());
+            Some(Matrix::of_switches(switches))
+        }
+        Below::Threads => None,
+    };
+    if let Some(matrix) = matrix {
+        frame.render_widget(matrix.draw(area.width, area.height), area);
+    } else if let Some(vm) = state.vms().get(state.selected()) {
+        draw_details(frame, area, vm, state);
+    }
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let lines = match &state.report {
+        None => vec![Line::from("measuring …")],
+        Some(report) => vec![
+            Line::from(plain::host(&report.host)).bold(),
+            Line::from(match &report.vicinity {
+                Some(vicinity) => plain::daemon(vicinity),
+                None => "no vicinity serves here: NICs on taps are counted, others not".to_owned(),
+            }),
+        ],
+    };
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let (columns, left) = fitting(area.width);
+    let mut widths: Vec<_> = columns
+        .iter()
+        .map(|(_, _, width)| Constraint::Length(*width))
+        .collect();
+    let mut titles: Vec<_> = columns.iter().map(|column| title(column, state)).collect();
+    if left >= HISTORY_MINIMUM {
+        widths.push(Constraint::Length(left));
+        titles.push(Cell::from("GUEST + BACKEND"));
+    }
+    let rows = state.vms().iter().map(|vm| {
+        let mut cells: Vec<_> = columns
+            .iter()
+            .map(|(column, _, _)| cell(*column, vm))
+            .collect();
+        if left >= HISTORY_MINIMUM {
+            cells.push(Cell::from(history(state, vm, left.into())));
+        }
+        Row::new(cells).height(2)
+    });
+    let table = Table::new(rows, widths)
+        .header(Row::new(titles).style(Style::new().reversed()))
+        .column_spacing(1)
+        .row_highlight_style(Style::new().bg(Color::Indexed(236)));
+    let mut selection = TableState::new().with_selected(Some(state.selected()));
+    frame.render_stateful_widget(table, area, &mut selection);
+}
+
+/// The columns for which there is room, and how much is left beside them.
+fn fitting(width: u16) -> (Vec<(Column, &'static str, u16)>, u16) {
+    let mut columns = COLUMNS.to_vec();
+    let needed = |columns: &[(Column, &str, u16)]| {
+        columns.iter().map(|(_, _, width)| width + 1).sum::<u16>()
+    };
+    let history = if width >= WIDE { HISTORY } else { 0 };
+    for dispensable in DISPENSABLE {
+        if needed(&columns) + history <= width {
+            break;
+        }
+        columns.retain(|(column, _, _)| *column != dispensable);
+    }
+    let left = width.saturating_sub(needed(&columns));
+    (columns, left)
+}
+
+fn title(column: &(Column, &'static str, u16), state: &State) -> Cell<'static> {
+    let (column, title, _) = *column;
+    let style = match column == state.sort {
+        true => Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD),
+        false => Style::new(),
+    };
+    let alignment = match column {
+        Column::Name => Alignment::Left,
+        _ => Alignment::Right,
+    };
+    Cell::from(Text::from(title).alignment(alignment)).style(style)
+}
+
+fn cell(column: Column, vm: &Vm) -> Cell<'static> {
+    let [guest, backend] = column.cell(vm);
+    let (alignment, guest) = match column {
+        Column::Name => (Alignment::Left, Line::from(guest).bold()),
+        Column::Wait => (
+            Alignment::Right,
+            Line::from(guest).style(warmth(vm.guest.wait)),
+        ),
+        _ => (Alignment::Right, Line::from(guest)),
+    };
+    let backend = match column {
+        Column::Name => Line::from(backend).dim(),
+        Column::Wait => Line::from(backend).style(warmth(vm.backend.wait)),
+        _ => Line::from(backend),
+    };
+    Cell::from(Text::from(vec![guest, backend]).alignment(alignment))
+}
+
+/// A thread that waits for a CPU is what its user feels.
+fn warmth(wait: f64) -> Style {
+    match wait {
+        ..0.05 => Style::new(),
+        ..0.2 => Style::new().fg(Color::Yellow),
+        _ => Style::new().fg(Color::Red),
+    }
+}
+
+/// The past as a two-line chart, the present at the right. Its top is one CPU, or more where
+/// more was used.
+fn history(state: &State, vm: &Vm, width: usize) -> Text<'static> {
+    const STEPS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const FULL: f64 = 8.0;
+    let past: Vec<f64> = state.past(vm).rev().take(width).collect();
+    let top = past.iter().copied().fold(1.0, f64::max);
+    let line = |above: f64| -> String {
+        let step = |used: f64| {
+            let height = (used / top * 2.0 * FULL - above).clamp(0.0, FULL).ceil();
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "between 0 and 8"
+            )]
+            STEPS.get(height as usize).copied().unwrap_or(' ')
+        };
+        let drawn: String = past.iter().rev().map(|used| step(*used)).collect();
+        format!("{drawn:>width$}")
+    };
+    Text::from(vec![Line::from(line(FULL)), Line::from(line(0.0))]).fg(Color::Green)
+}
+
+fn draw_details(frame: &mut Frame<'_>, area: Rect, vm: &Vm, state: &State) {
+    let accelerator = vm.accelerator.as_deref().unwrap_or("accelerator not known");
+    let title = format!(" {} · process {} · {accelerator} ", vm.name, vm.pid);
+    let [threads, notes] =
+        Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(area);
+    let block = Block::new().borders(Borders::TOP).title(title.bold());
+    frame.render_widget(thread_table(vm).block(block), threads);
+    let block = Block::new()
+        .borders(Borders::TOP | Borders::LEFT)
+        .title(" Of note ");
+    let notes_text = Paragraph::new(notes_of(vm, state))
+        .wrap(Wrap { trim: true })
+        .block(block);
+    frame.render_widget(notes_text, notes);
+}
+
+fn thread_table(vm: &Vm) -> Table<'static> {
+    let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
+    let mut threads: Vec<_> = vm.threads.iter().collect();
+    threads.sort_by(|a, b| {
+        b.activity
+            .r#use
+            .total_cmp(&a.activity.r#use)
+            .then(a.id.cmp(&b.id))
+    });
+    let rows = threads.into_iter().map(move |thread| {
+        let activity = &thread.activity;
+        let figures = [activity.r#use, activity.wait, activity.block];
+        let mut cells = vec![
+            right(thread.id.to_string()),
+            Cell::from(thread.name.clone()),
+        ];
+        cells.extend(figures.map(|figure| right(percent(figure))));
+        Row::new(cells)
+    });
+    let widths = [8, 16, 7, 7, 8].map(Constraint::Length);
+    let titles = ["THREAD", "NAME", "USE %", "WAIT %", "BLOCK %"].map(|title| {
+        let alignment = if title == "NAME" {
+            Alignment::Left
+        } else {
+            Alignment::Right
+        };
+        Cell::from(Text::from(title).alignment(alignment))
+    });
+    Table::new(rows, widths).header(Row::new(titles).dim())
+}
+
+fn notes_of(vm: &Vm, state: &State) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    if vm.backend_in_vicinity > 0.0 {
+        lines.push(format!(
+            "{} % of a CPU in Vicinity's workers, by frames and bytes moved",
+            percent(vm.backend_in_vicinity)
+        ));
+    }
+    if let Some(polled) = vm.halt_poll {
+        let polled = percent(polled);
+        lines.push(format!(
+            "{polled} % of a CPU in halt polling: taken off use"
+        ));
+    }
+    if let Some(group) = &vm.cgroup {
+        let weight = group
+            .weight
+            .map_or("-".to_owned(), |weight| weight.to_string());
+        let throttled = group.throttled.map_or("-".to_owned(), percent);
+        lines.push(format!(
+            "control group {} (v{}), weight {weight}, held back {throttled} %",
+            group.path, group.version
+        ));
+    }
+    lines.extend(vm.notes.iter().map(|note| format!("* {note}")));
+    let unknown = state.report.iter().flat_map(|report| &report.cannot_read);
+    let unknown = unknown.map(|reason| Line::from(format!("not known: {reason}")).dim());
+    lines.into_iter().map(Line::from).chain(unknown).collect()
+}
+
+fn help_line() -> Line<'static> {
+    let mut spans = Vec::new();
+    for (key, what) in HELP {
+        spans.push(Span::from(format!(" {key} ")).reversed());
+        spans.push(Span::from(format!(" {what}  ")));
+    }
+    Line::from(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use observe::report::Party;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::commands::top::state::tests::report;
+
+    fn screen(width: u16, height: u16, state: &State) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, state)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn everything_is_on_a_wide_screen() {
+        let mut state = State::default();
+        state.update(report(&[("web", 0.5), ("database", 0.25)]));
+        let screen = screen(180, 40, &state);
+        for (_, title, _) in COLUMNS {
+            assert!(screen.contains(title), "{title}\n{screen}");
+        }
+        for text in [
+            "web",
+            "database",
+            "busy 150.0 %",
+            "this program 0.10 %",
+            "quit",
+            "█",
+        ] {
+            assert!(screen.contains(text), "{text}\n{screen}");
+        }
+    }
+
+    #[test]
+    fn the_matrix_has_senders_and_receivers() {
+        let mut state = State::default();
+        let mut report = report(&[("web", 0.5), ("db", 0.1)]);
+        let pair = |from: &str, to: &str, bytes| observe::report::Pair {
+            network: "lan".into(),
+            from: from.into(),
+            to: to.into(),
+            frames: 10.0,
+            bytes,
+        };
+        report.pairs = vec![pair("web", "db", 2_500_000.0), pair("db", "vic0", 700.0)];
+        state.update(report);
+        state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
+        let shown = screen(120, 40, &state);
+        for text in ["FROM", "2.5 MB", "700 B", "vic0", "who to whom"] {
+            assert!(shown.contains(text), "{text}\n{shown}");
+        }
+        assert!(!shown.contains("THREAD"), "{shown}");
+
+        let mut report = state.report.clone().unwrap();
+        report.switches = Some(observe::report::Switches {
+            watched: 0.5,
+            pairs: vec![observe::report::Switched {
+                from: Party::Backend("db".into()),
+                to: Party::Guest("web".into()),
+                per_second: 1234.0,
+            }],
+        });
+        state.update(report);
+        state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
+        let shown = screen(120, 40, &state);
+        for text in ["straight after", "└ db", "1234", "50.0 %"] {
+            assert!(shown.contains(text), "{text}\n{shown}");
+        }
+        assert!(!shown.contains("2.5 MB"), "{shown}");
+        state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
+        assert!(screen(120, 40, &state).contains("THREAD"));
+    }
+
+    #[test]
+    fn the_history_is_there_before_all_columns_are() {
+        let mut state = State::default();
+        state.update(report(&[("web", 0.5)]));
+        let screen = screen(WIDE, 12, &state);
+        assert!(screen.contains("GUEST + BACKEND"), "{screen}");
+        assert!(screen.contains("BYTES/s"), "{screen}");
+        assert!(!screen.contains("PAGES/s"), "{screen}");
+    }
+
+    #[test]
+    fn a_narrow_screen_has_what_matters_most() {
+        let mut state = State::default();
+        state.update(report(&[("web", 0.5)]));
+        let screen = screen(80, 12, &state);
+        for text in ["web", "USE %", "WAIT %", "BYTES/s"] {
+            assert!(screen.contains(text), "{text}\n{screen}");
+        }
+        assert!(!screen.contains("PAGES/s"), "{screen}");
+    }
+
+    #[test]
+    fn no_size_is_too_small() {
+        let mut state = State::default();
+        for vms in [&[][..], &[("web", 0.5)]] {
+            state.update(report(vms));
+            for (width, height) in [(1, 1), (20, 3), (300, 100)] {
+                screen(width, height, &state);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Readings of the host, with the daemon's counters.
+
+use std::path::{Path, PathBuf};
+
+use observe::rates;
+use observe::reader::{Daemon, Reader};
+use observe::reading::{Port, Reading, Sent};
+use observe::report::Report;
+
+use crate::client;
+use crate::status::{Kind, PortStatus};
+
+/// Readings, one after another, with the daemon's counters.
+#[derive(Debug)]
+pub(super) struct Source {
+    runtime_dir: PathBuf,
+    reader: Reader,
+    watts_per_cpu: f64,
+    last: Option<Reading>,
+}
+
+impl Source {
+    pub(super) fn new(runtime_dir: &Path, watts_per_cpu: f64) -> Self {
+        let mut reader = Reader::default();
+        reader.record_switches();
+        Self {
+            runtime_dir: runtime_dir.to_owned(),
+            reader,
+            watts_per_cpu,
+            last: None,
+        }
+    }
+
+    pub(super) fn read(&mut self) -> Reading {
+        let daemon = daemon(&self.runtime_dir);
+        self.reader.read(daemon)
+    }
+
+    /// What happened since the last call; nothing the first time.
+    pub(super) fn next(&mut self) -> Option<Report> {
+        let now = self.read();
+        let last = self.last.replace(now);
+        let meter = self.reader.meter();
+        Some(rates::report(
+            &last?,
+            self.last.as_ref()?,
+            meter,
+            self.watts_per_cpu,
+        ))
+    }
+}
+
+/// The daemon and its VMs' counters. Without one, VMs are watched all the same.
+fn daemon(runtime_dir: &Path) -> Option<Daemon> {
+    let (pid, ports): (u32, Vec<PortStatus>) =
+        client::ask(runtime_dir, client::ApiRequest::get("/v1/ports")).ok()?;
+    let sent = ports.iter().flat_map(sent).collect();
+    let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
+    Some(Daemon {
+        pid,
+        ports: vms.map(reading).collect(),
+        sent,
+    })
+}
+
+fn reading(status: PortStatus) -> Port {
+    Port {
+        traffic: status.traffic(),
+        network: status.network,
+        vm: status.vm,
+        socket: status.socket,
+    }
+}
+
+fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
+    status.sent_to.iter().map(|to| Sent {
+        network: status.network.clone(),
+        from: status.vm.clone(),
+        to: to.vm.clone(),
+        frames: to.frames,
+        bytes: to.bytes,
+    })
+}

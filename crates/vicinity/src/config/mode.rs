@@ -1,0 +1,14 @@
+//! Which side of a port listens.
+
+use serde::{Deserialize, Serialize};
+
+/// Who listens on a port's socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    /// Vicinity listens, QEMU connects.
+    #[default]
+    Server,
+    /// QEMU listens, Vicinity connects.
+    Client,
+}

@@ -1,0 +1,42 @@
+//! From the text of a configuration to what it says.
+
+use std::path::Path;
+
+use super::diagnostic::{self, ConfigError};
+use super::model::Config;
+use super::{check, file};
+
+/// What this text says for a daemon that serves `runtime_dir`.
+pub(crate) fn of_text(text: &str, runtime_dir: &Path) -> Result<Config, ConfigError> {
+    parse("the daemon's configuration", text, Some(runtime_dir))
+}
+
+/// All keys that a file can have, as paths of tables.
+pub(crate) fn keys() -> Vec<String> {
+    file::all()
+}
+
+/// What a configuration's text says, without the comments.
+pub(crate) fn as_json(text: &str) -> Result<serde_json::Value, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let mistake = diagnostic::Mistake::from_toml(&error);
+        ConfigError::Invalid(Box::new(diagnostic::explain(
+            "the configuration",
+            text,
+            &mistake,
+        )))
+    })
+}
+
+/// Reads and checks a text that came from `origin`; `runtime_dir` wins over the text.
+pub(super) fn parse(
+    origin: &str,
+    text: &str,
+    runtime_dir: Option<&Path>,
+) -> Result<Config, ConfigError> {
+    file::read(text)
+        .and_then(|file| check::check(text, file, runtime_dir))
+        .map_err(|mistake| {
+            ConfigError::Invalid(Box::new(diagnostic::explain(origin, text, &mistake)))
+        })
+}

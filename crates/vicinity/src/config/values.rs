@@ -1,0 +1,91 @@
+//! Checks of single values that several tables have.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use switch::mac::Mac;
+use toml::Spanned;
+
+use super::diagnostic::{Mistake, line_number};
+use crate::name;
+
+/// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
+const MAX_INTERFACE: usize = 15;
+
+/// The name of an interface of some kind.
+pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t String, Mistake> {
+    let name = text.get_ref();
+    let fits = (1..=MAX_INTERFACE).contains(&name.len());
+    if fits && name::check(name).is_ok() {
+        return Ok(name);
+    }
+    let help =
+        format!("an interface name has 1 to {MAX_INTERFACE} letters, digits, '.', '_' or '-'");
+    let message = format!("`{}` cannot name {kind}", name.escape_debug());
+    Err(Mistake::new(text.span(), message, help))
+}
+
+pub(super) fn check_name(name: &Spanned<String>) -> Result<(), Mistake> {
+    name::check(name.get_ref()).map_err(|error| {
+        let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
+        Mistake::new(name.span(), message, error.to_string())
+    })
+}
+
+pub(super) fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
+    if path.get_ref().is_absolute() {
+        return Ok(path.get_ref().clone());
+    }
+    let message = format!("the path {} is not absolute", path.get_ref().display());
+    Err(Mistake::new(path.span(), message, "start it with a slash"))
+}
+
+pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
+    let mac: Mac = text
+        .get_ref()
+        .parse()
+        .map_err(|error: switch::mac::MacError| {
+            let message = format!("`{}` is not a MAC address", text.get_ref().escape_debug());
+            Mistake::new(text.span(), message, error.to_string())
+        })?;
+    if mac.is_group() || mac.bits() == 0 {
+        let message = format!("{mac} cannot be a VM's address");
+        let help = "a multicast, broadcast or zero address belongs to nobody: the first octet \
+                    must be even, as in 52:54:00:00:00:01";
+        return Err(Mistake::new(text.span(), message, help));
+    }
+    Ok(mac)
+}
+
+/// Values that may occur once, and where each one did.
+pub(super) struct Unique<'t, T> {
+    text: &'t str,
+    what: &'static str,
+    places: HashMap<T, Range<usize>>,
+}
+
+impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
+    pub(super) fn new(text: &'t str, what: &'static str) -> Self {
+        Self {
+            text,
+            what,
+            places: HashMap::new(),
+        }
+    }
+
+    pub(super) fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
+        let shown = format!("{value:?}");
+        let Some(first) = self.places.insert(value, place.clone()) else {
+            return Ok(());
+        };
+        let line = line_number(self.text, first.start);
+        let message = format!("{} {shown} is given twice", self.what);
+        let help = format!(
+            "it stands on line {line} already; each {} must be different",
+            self.what
+        );
+        Err(Mistake::new(place, message, help))
+    }
+}

@@ -1,0 +1,98 @@
+//! The members of the message plane that are not VMs: the host, and the uplink, which is the way to other hosts.
+
+use std::io;
+use std::time::Duration;
+
+use message::remote::Member;
+use message::remote::uplink::Face;
+use mxoe::Port;
+use mxoe::wire::Mac;
+
+/// The member that is the host.
+pub(crate) const HOST: &str = "host";
+
+/// The member that is the way out.
+pub(crate) const UPLINK: &str = "uplink";
+
+/// The trust group of the host and its uplink: programs of the host reach it directly. No VM can
+/// be in a group of this name.
+const GROUP: &str = "host+uplink";
+
+/// After how long a host that does not answer is given up, unless it is said.
+pub(crate) const GIVE_UP: Duration = mxoe::limits::PATIENCE;
+
+/// Where other hosts are, and how this one appears to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uplink {
+    /// The interface's name.
+    pub(crate) interface: String,
+    /// This host's name for others; without it, the one it has.
+    pub(crate) host_name: Option<String>,
+    /// After how long a host that does not answer is given up.
+    pub(crate) give_up: Duration,
+}
+
+/// An uplink with all it needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    interface: String,
+    /// This host's members as others know them.
+    pub(crate) faces: Vec<Face>,
+    pub(crate) give_up: Duration,
+}
+
+impl Uplink {
+    /// Adds the uplink to the members.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub(crate) fn plan(&self, members: &mut Vec<Member>) -> io::Result<Plan> {
+        let own = mxoe::address(&self.interface)?;
+        let name = self.host_name.clone().unwrap_or_else(|| {
+            let system = rustix::system::uname();
+            system.nodename().to_string_lossy().into_owned()
+        });
+        let mut group = None;
+        let mut faces = Vec::new();
+        for member in &mut *members {
+            let mut face = Face {
+                nic: member.nic(),
+                name: member.name.clone(),
+            };
+            if member.name == HOST {
+                // On the wire it is the interface.
+                face.nic = own.nic();
+                face.name.clone_from(&name);
+                member.nic = Some(face.nic);
+                // In a group with VMs, those could write in its name.
+                if member.group.is_none() {
+                    member.group = Some(GROUP.to_owned());
+                    group.clone_from(&member.group);
+                }
+            }
+            faces.push(face);
+        }
+        members.push(Member {
+            name: UPLINK.to_owned(),
+            group,
+            uplink: true,
+            ..Member::default()
+        });
+        Ok(Plan {
+            interface: self.interface.clone(),
+            faces,
+            give_up: self.give_up,
+        })
+    }
+}
+
+impl Plan {
+    /// Opens the interface. Needs `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// There is no such interface, its frames are too short, or this is not allowed.
+    pub(crate) fn open(&self) -> io::Result<Port> {
+        let macs = self.faces.iter().filter_map(|face| Mac::from_nic(face.nic));
+        Port::open(&self.interface, macs)
+    }
+}

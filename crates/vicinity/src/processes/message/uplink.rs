@@ -1,0 +1,96 @@
+//! The message plane's way to other hosts, as a process of the supervisor.
+//!
+//! The supervisor sends it the socket on the interface, which this process could not open itself. The process is
+//! confined like a data plane before it reads a frame.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use message::remote::uplink::{self, Face, Options};
+use mxoe::Port;
+use rustix::event::{PollFd, PollFlags, poll};
+use sandbox::Duty;
+use switch::control::ControlSocket;
+
+use super::protocol::{Event, Order, keep_running};
+use crate::message_uplink::UPLINK;
+use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
+use crate::runtime_paths::member_socket;
+
+/// Serves the uplink that the supervisor describes.
+pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
+    sandbox::close_inherited().map_err(ProcessError::System)?;
+    let control = take_control_socket().map_err(ProcessError::Control)?;
+    set_up("message-uplink").map_err(ProcessError::System)?;
+    rustix::param::page_size();
+    let options = options(&control, runtime_dir).map_err(ProcessError::System)?;
+    // Connects to the host, and asks what the kernel can do, before the sandbox forbids it.
+    let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
+    uplink.watch(&control).map_err(ProcessError::Messages)?;
+    let _asked = window::doorbell::fences_all();
+    let gaps = sandbox::enter_process().into_iter();
+    log_gaps(gaps.chain(sandbox::enter_thread(Duty::Uplink)));
+    let mut reported = ReportedCounters::default();
+    // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
+    // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
+    // supervisor asks how it is, and is reported what it has done.
+    // syscalls: getrandom recvfrom sched_yield epoll_pwait2 recvmsg sendmsg
+    let served = uplink.run(|uplink| {
+        reported.report(uplink, &control);
+        keep_running(&control)
+    });
+    served.map_err(ProcessError::Messages)
+}
+
+/// Shortest time between two reports of the counters to the supervisor.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
+
+/// The counters that were last sent to the supervisor, and when.
+#[derive(Default)]
+struct ReportedCounters {
+    counters: uplink::Counters,
+    at: Option<Instant>,
+}
+
+impl ReportedCounters {
+    /// Sends the uplink's counters, if they have changed and a second has passed.
+    fn report(&mut self, uplink: &mut uplink::Uplink, control: &ControlSocket) {
+        let now = Instant::now();
+        if self.at.is_some_and(|at| now - at < REPORT_PERIOD) {
+            return;
+        }
+        self.at = Some(now);
+        let counters = uplink.counters().ok();
+        let Some(counters) = counters.filter(|counters| *counters != self.counters) else {
+            return;
+        };
+        // If the socket is full, the next call sends them. The caller notices the end of the supervisor.
+        let event = Event::Uplink(counters.into());
+        if control.send(&event, None).is_ok() {
+            self.counters = counters;
+        }
+    }
+}
+
+/// Receives the interface and the members from the supervisor.
+fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
+    let mut members = Vec::new();
+    loop {
+        poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
+        match control.receive::<Order>() {
+            Ok(Some((Order::Face { nic, name }, _))) => members.push(Face { nic, name }),
+            Ok(Some((Order::Uplink { give_up }, Some(port)))) => {
+                return Ok(Options {
+                    socket: member_socket(runtime_dir, UPLINK),
+                    port: Port::adopt(port)?,
+                    members,
+                    patience: give_up,
+                });
+            }
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

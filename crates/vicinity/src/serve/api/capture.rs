@@ -1,0 +1,345 @@
+//! Captures over the control API: the frames of ports as they pass, as a pcapng file without end.
+//!
+//! Each capture has a thread of the lowest priority ([`priority::lower`]).
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Bytes, Frame};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness, PcapError};
+use rustix::net::RecvFlags;
+use serde::Deserialize;
+use serde_json::json;
+use switch::capture::{Captured, Direction, MAX_DATAGRAM};
+use switch::control::PortId;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::daemon::Daemon;
+use crate::serve::network::message::Message;
+use crate::serve::network::watch::{WatchError, Watched};
+use crate::{name, priority};
+
+/// Datagrams, and pieces of the file, that may wait.
+const QUEUE: usize = 16;
+
+/// Bytes of a frame that a capture has by default: all of the longest frame.
+const ALL: u32 = 256 << 10;
+
+/// Which frames are wanted.
+#[derive(Debug, Deserialize)]
+pub(in crate::serve) struct Wanted {
+    /// Ports as `VM` or `NETWORK/VM`, with commas between them.
+    #[serde(default)]
+    ports: String,
+    /// Bytes of each frame, at most.
+    bytes: Option<u32>,
+}
+
+/// Why there is no capture.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("name a port, as VM or NETWORK/VM")]
+    Nothing,
+    #[error("no network {network}{hint}")]
+    NoNetwork { network: String, hint: String },
+    #[error("no network has a port {vm}{hint}")]
+    NoPort { vm: String, hint: String },
+    #[error("{vm} is a port of several networks; say which: {}", choices.join(", "))]
+    Several { vm: String, choices: Vec<String> },
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    #[error("the network ends")]
+    Gone,
+    #[error("our bug: {0}")]
+    Format(#[from] PcapError),
+    #[error("no thread for the capture: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let code = match self {
+            Self::Nothing | Self::Several { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoNetwork { .. }
+            | Self::NoPort { .. }
+            | Self::Watch(WatchError::NoPort { .. }) => StatusCode::NOT_FOUND,
+            Self::Watch(WatchError::TooMany { .. }) => StatusCode::CONFLICT,
+            Self::Watch(WatchError::Socket(_)) | Self::Format(_) | Self::Thread(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Gone => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let error = json!({ "error": self.to_string() });
+        (code, axum::Json(error)).into_response()
+    }
+}
+
+/// A subscription to a port; dropping it ends the subscription.
+#[derive(Debug)]
+struct Port {
+    name: String,
+    network: mpsc::Sender<Message>,
+    id: PortId,
+    number: u32,
+    /// Whatever thread it is dropped on.
+    daemon: Handle,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let (network, id, number) = (self.network.clone(), self.id, self.number);
+        // A network that has ended watches nothing.
+        self.daemon
+            .spawn(async move { drop(network.send(Message::Unwatch(id, number)).await) });
+    }
+}
+
+pub(in crate::serve) async fn capture(
+    State(daemon): State<Daemon>,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    match begin(&daemon, &wanted).await {
+        Ok(body) => ([(header::CONTENT_TYPE, "application/x-pcapng")], body).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
+    let bytes = wanted.bytes.unwrap_or(ALL);
+    let (mut ports, mut sockets) = (Vec::new(), Vec::new());
+    for port in wanted.ports.split(',').filter(|port| !port.is_empty()) {
+        let (port, socket) = daemon.watch(port, bytes).await?;
+        ports.push(port);
+        sockets.push(socket);
+    }
+    if ports.is_empty() {
+        return Err(Refused::Nothing);
+    }
+    // Data planes take orders in turn: those that answer now show frames already.
+    daemon.ask().await;
+    let file = file(&ports, bytes)?;
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let work = move || {
+        priority::lower();
+        match Builder::new_current_thread().enable_io().build() {
+            Ok(runtime) => runtime.block_on(write(file, ports, sockets, sender)),
+            Err(error) => tracing::error!(%error, "a capture cannot begin"),
+        }
+    };
+    // It ends when nobody reads any more.
+    drop(
+        thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(work)?,
+    );
+    Ok(Body::new(Pieces(receiver)))
+}
+
+impl Daemon {
+    /// Watches the port of this name.
+    async fn watch(&self, name: &str, bytes: u32) -> Result<(Port, OwnedFd), Refused> {
+        let networks = self.addresses.borrow().networks.clone();
+        let (network, vm) = match name.split_once('/') {
+            Some((network, vm)) => (network.to_owned(), vm),
+            None => (self.network_of(name).await?, name),
+        };
+        let Some((_, address)) = networks.iter().find(|(name, _)| *name == network) else {
+            let known = networks.iter().map(|(name, _)| name.as_str());
+            let hint = name::hint(&network, known);
+            return Err(Refused::NoNetwork { network, hint });
+        };
+        let (question, answer) = oneshot::channel();
+        let message = Message::Watch(vm.to_owned(), bytes, question);
+        address.send(message).await.map_err(|_| Refused::Gone)?;
+        let Watched {
+            port,
+            number,
+            socket,
+        } = answer.await.map_err(|_| Refused::Gone)??;
+        let port = Port {
+            name: format!("{network}/{vm}"),
+            network: address.clone(),
+            id: port,
+            number,
+            daemon: Handle::current(),
+        };
+        Ok((port, socket))
+    }
+
+    /// The one network that has a port of this name.
+    async fn network_of(&self, vm: &str) -> Result<String, Refused> {
+        let answers = self.ask().await;
+        let ports = || answers.iter().flat_map(|answer| &answer.ports);
+        let found: Vec<_> = ports().filter(|port| port.vm == vm).collect();
+        match found.as_slice() {
+            [port] => Ok(port.network.clone()),
+            [] => Err(Refused::NoPort {
+                vm: vm.to_owned(),
+                hint: name::hint(vm, ports().map(|port| port.vm.as_str())),
+            }),
+            several => Err(Refused::Several {
+                vm: vm.to_owned(),
+                choices: several
+                    .iter()
+                    .map(|port| format!("{}/{vm}", port.network))
+                    .collect(),
+            }),
+        }
+    }
+}
+
+/// The beginning of a file with an interface for each port.
+fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> {
+    let program = concat!("vicinity ", env!("CARGO_PKG_VERSION"));
+    let section = SectionHeaderBlock {
+        endianness: Endianness::Little,
+        options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed(program))],
+        ..SectionHeaderBlock::default()
+    };
+    let mut file = PcapNgWriter::with_section_header(Vec::new(), section)?;
+    for port in ports {
+        file.write_pcapng_block(InterfaceDescriptionBlock {
+            linktype: DataLink::ETHERNET,
+            snaplen: bytes,
+            options: vec![
+                InterfaceDescriptionOption::IfName(Cow::Borrowed(&port.name)),
+                // Nanoseconds.
+                InterfaceDescriptionOption::IfTsResol(9),
+            ],
+        })?;
+    }
+    Ok(file)
+}
+
+/// Writes frames as they come, until nobody reads any more or no port is left.
+async fn write(
+    mut file: PcapNgWriter<Vec<u8>>,
+    ports: Vec<Port>,
+    sockets: Vec<OwnedFd>,
+    reader: mpsc::Sender<Bytes>,
+) {
+    let (sender, mut datagrams) = mpsc::channel(QUEUE);
+    let mut relays = JoinSet::new();
+    for (interface, socket) in (0..).zip(sockets) {
+        relays.spawn(relay(interface, socket, sender.clone()));
+    }
+    drop(sender);
+    let mut missed = vec![0; ports.len()];
+    loop {
+        let piece = std::mem::take(file.get_mut());
+        if !piece.is_empty() && reader.send(piece.into()).await.is_err() {
+            return;
+        }
+        let datagram = tokio::select! {
+            () = reader.closed() => return,
+            datagram = datagrams.recv() => datagram,
+        };
+        let Some((interface, datagram)) = datagram else {
+            return;
+        };
+        let Some((so_far, frames)) = switch::capture::read(&datagram) else {
+            continue;
+        };
+        let Some(before) = usize::try_from(interface)
+            .ok()
+            .and_then(|at| missed.get_mut(at))
+        else {
+            continue;
+        };
+        let mut lost = so_far.saturating_sub(std::mem::replace(before, so_far));
+        for frame in frames {
+            let block = block(interface, &frame, std::mem::take(&mut lost));
+            // A file in memory takes everything.
+            drop(file.write_pcapng_block(block));
+        }
+    }
+}
+
+fn block<'b>(interface: u32, frame: &Captured<'b>, lost: u64) -> EnhancedPacketBlock<'b> {
+    // As the VM's NIC would say: inbound is 1, outbound 2 (pcapng, 4.3.1).
+    let flags = match frame.direction {
+        Direction::Received => 1,
+        Direction::Sent => 2,
+    };
+    let mut options = vec![EnhancedPacketOption::Flags(flags)];
+    if lost > 0 {
+        options.push(EnhancedPacketOption::DropCount(lost));
+    }
+    EnhancedPacketBlock {
+        interface_id: interface,
+        timestamp: Duration::from_nanos(frame.time),
+        original_len: frame.length,
+        data: Cow::Borrowed(frame.bytes),
+        options,
+    }
+}
+
+/// Passes on what comes for a port until it ends.
+async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Vec<u8>)>) {
+    // Only told when the socket can be read: its datagrams are no stream.
+    let Ok(ready) = socket
+        .try_clone()
+        .and_then(|same| UnixStream::from_std(same.into()))
+    else {
+        return;
+    };
+    let mut bytes = vec![0; MAX_DATAGRAM];
+    loop {
+        if ready.readable().await.is_err() {
+            return;
+        }
+        let got = ready.try_io(Interest::READABLE, || {
+            Ok(rustix::net::recv(
+                &socket,
+                &mut bytes[..],
+                RecvFlags::DONTWAIT,
+            )?)
+        });
+        match got {
+            Ok((0, _)) => return,
+            Ok((count, _)) => {
+                let datagram = bytes.get(..count).unwrap_or_default().to_vec();
+                if datagrams.send((interface, datagram)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// A body of pieces as they come.
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.0.poll_recv(context);
+        piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}

@@ -1,0 +1,94 @@
+//! Requests to the supervisor's tasks on behalf of clients.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::serve::memory_plane::{orchestrator, space_task};
+use crate::serve::network::message::{Answer, Message};
+use crate::serve::request::{Addresses, ChangeRequest, Request};
+use crate::serve::{direct_groups, message_plane};
+use crate::status::{ControlStatus, GroupStatus, MessageStatus, SpaceStatus};
+
+/// Longest wait for the answers to one request of a client. A task answers earlier with the last known state, even
+/// if its process hangs.
+const ANSWERS: Duration = Duration::from_millis(850);
+
+/// The senders of the tasks, and of the supervisor.
+#[derive(Clone, Debug)]
+pub(in crate::serve) struct Daemon {
+    pub(in crate::serve) addresses: watch::Receiver<Addresses>,
+    pub(in crate::serve) requests: mpsc::Sender<Request>,
+}
+
+impl Daemon {
+    /// Returns whether the supervisor answers: `false` once the daemon ends.
+    pub(in crate::serve) async fn supervisor_answers(&self) -> bool {
+        let (question, answer) = oneshot::channel();
+        self.requests
+            .send((ChangeRequest::Show, question))
+            .await
+            .is_ok()
+            && answer.await.is_ok()
+    }
+
+    /// The message plane's state, where there is one.
+    pub(super) async fn messages(&self) -> Option<MessageStatus> {
+        let plane = self.addresses.borrow().messages.clone();
+        ask_all(plane, message_plane::Message::Ask).await.pop()
+    }
+
+    /// How spaces are sized.
+    pub(super) async fn control(&self) -> Option<ControlStatus> {
+        let orchestrator = self.addresses.borrow().orchestrator.clone();
+        ask_all(orchestrator, orchestrator::Message::Ask)
+            .await
+            .pop()
+    }
+
+    /// The state of every space.
+    pub(super) async fn spaces(&self) -> Vec<SpaceStatus> {
+        let spaces = self.addresses.borrow().spaces.clone();
+        ask_all(spaces, space_task::Message::Ask).await
+    }
+
+    pub(super) fn groups(&self) -> Vec<mpsc::Sender<direct_groups::Message>> {
+        self.addresses.borrow().groups.clone()
+    }
+
+    /// The state of every trust group.
+    pub(super) async fn direct(&self) -> Vec<GroupStatus> {
+        ask_all(self.groups(), direct_groups::Message::Ask).await
+    }
+
+    /// The state of every network.
+    pub(super) async fn ask(&self) -> Vec<Answer> {
+        let networks = self.addresses.borrow().networks.clone();
+        let networks = networks.into_iter().map(|(_, network)| network);
+        ask_all(networks, Message::Ask).await
+    }
+}
+
+/// Asks all of these at once, and waits at most [`ANSWERS`] for their answers. Leaves out a task that does not answer
+/// by then.
+async fn ask_all<M, A>(
+    addresses: impl IntoIterator<Item = mpsc::Sender<M>>,
+    message: impl Fn(oneshot::Sender<A>) -> M,
+) -> Vec<A> {
+    let by = Instant::now() + ANSWERS;
+    let mut answers = Vec::new();
+    for address in addresses {
+        let (question, answer) = oneshot::channel();
+        if let Ok(Ok(())) = timeout_at(by, address.send(message(question))).await {
+            answers.push(answer);
+        }
+    }
+    let mut told = Vec::new();
+    for answer in answers {
+        if let Ok(Ok(answer)) = timeout_at(by, answer).await {
+            told.push(answer);
+        }
+    }
+    told
+}

@@ -1,0 +1,391 @@
+//! The state of all networks and spaces as Prometheus' text format: `GET /metrics`.
+
+use observe::prometheus::{self, Labels, Text};
+use switch::histogram::Histogram;
+
+use crate::serve::network::message::Answer;
+use crate::status::{ControlStatus, NetworkStatus, PortStatus, SpaceStatus, State};
+
+/// Of the text.
+pub(in crate::serve) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+
+/// Bytes of text that a port needs, and of that which is no port's.
+const ROOM: usize = 6 << 10;
+
+/// Name, kind, what it says, and where it is.
+type Series<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
+
+const NETWORKS: [Series<NetworkStatus>; 6] = [
+    (
+        "vicinity_network_up",
+        "gauge",
+        "1 while the network's data plane runs",
+        |network| u64::from(network.up),
+    ),
+    (
+        "vicinity_network_restarts_total",
+        "counter",
+        "Times the network's data plane was started again",
+        |network| network.restarts,
+    ),
+    (
+        "vicinity_network_residents",
+        "gauge",
+        "Addresses that are known",
+        |network| u64::from(network.worker.residents),
+    ),
+    (
+        "vicinity_network_wakeups_total",
+        "counter",
+        "Times a worker came back from sleep",
+        |network| network.worker.wakeups,
+    ),
+    (
+        "vicinity_network_frames_total",
+        "counter",
+        "Frames taken from senders",
+        |network| network.worker.busy_frames,
+    ),
+    (
+        "vicinity_network_busy_ticks_total",
+        "counter",
+        "Ticks of the time-stamp counter spent on them",
+        |network| network.worker.busy_ticks,
+    ),
+];
+
+const PORTS: [Series<PortStatus>; 12] = [
+    (
+        "vicinity_port_running",
+        "gauge",
+        "1 while frames flow",
+        |port| u64::from(matches!(port.state, State::Running | State::Migrating)),
+    ),
+    (
+        "vicinity_port_quarantined",
+        "gauge",
+        "1 while the port is kept out",
+        |port| u64::from(port.state == State::Quarantined),
+    ),
+    (
+        "vicinity_port_quarantines_total",
+        "counter",
+        "Times the port was put into quarantine",
+        |port| port.quarantines,
+    ),
+    (
+        "vicinity_port_connections_total",
+        "counter",
+        "Front-ends served",
+        |port| port.connections,
+    ),
+    (
+        "vicinity_port_residents",
+        "gauge",
+        "Addresses that live on the port",
+        |port| u64::from(port.residents),
+    ),
+    (
+        "vicinity_port_duplicate_addresses",
+        "gauge",
+        "MAC addresses that another port uses too",
+        |port| port.duplicates.len() as u64,
+    ),
+    (
+        "vicinity_port_kicks_total",
+        "counter",
+        "Notifications from the guest",
+        |port| port.counters.kicks,
+    ),
+    (
+        "vicinity_port_calls_total",
+        "counter",
+        "Notifications to the guest",
+        |port| port.counters.calls,
+    ),
+    (
+        "vicinity_port_held_total",
+        "counter",
+        "Frames that waited because a receiver had no room",
+        |port| port.counters.held,
+    ),
+    (
+        "vicinity_port_limited_total",
+        "counter",
+        "Times frames waited because the port had sent what it may",
+        |port| port.counters.limited,
+    ),
+    (
+        "vicinity_port_segmented_total",
+        "counter",
+        "Frames split for a receiver that takes no long ones",
+        |port| port.counters.segmented,
+    ),
+    (
+        "vicinity_port_checksummed_total",
+        "counter",
+        "Frames whose checksum was filled in for a receiver",
+        |port| port.counters.checksummed,
+    ),
+];
+
+const SPACES: [Series<SpaceStatus>; 15] = [
+    (
+        "vicinity_space_up",
+        "gauge",
+        "1 while the space's process runs",
+        |space| u64::from(space.up),
+    ),
+    (
+        "vicinity_space_restarts_total",
+        "counter",
+        "Times the space's process was started again",
+        |space| space.restarts,
+    ),
+    (
+        "vicinity_space_slots",
+        "gauge",
+        "Slots that may be in use",
+        |space| u64::from(space.figures.slots),
+    ),
+    (
+        "vicinity_space_used_slots",
+        "gauge",
+        "Slots in use",
+        |space| u64::from(space.figures.used),
+    ),
+    (
+        "vicinity_space_memory_bytes",
+        "gauge",
+        "Bytes of the host's memory that slots have",
+        |space| space.figures.memory,
+    ),
+    (
+        "vicinity_space_published_files",
+        "gauge",
+        "Files that clients can get",
+        |space| space.figures.published as u64,
+    ),
+    (
+        "vicinity_space_waiting_writes",
+        "gauge",
+        "Writes of the VM that wait for slots",
+        |space| space.figures.waiting,
+    ),
+    (
+        "vicinity_space_waited_writes_total",
+        "counter",
+        "Writes of the VM that had to wait for slots",
+        |space| space.figures.waited,
+    ),
+    (
+        "vicinity_space_nonsense_requests_total",
+        "counter",
+        "Requests of the VM that made no sense",
+        |space| space.figures.nonsense,
+    ),
+    (
+        "vicinity_space_clients",
+        "gauge",
+        "Clients connected",
+        |space| space.figures.clients,
+    ),
+    (
+        "vicinity_space_requests_total",
+        "counter",
+        "Requests of clients",
+        |space| space.figures.requests,
+    ),
+    (
+        "vicinity_space_refused_requests_total",
+        "counter",
+        "Requests of clients that may not fetch",
+        |space| space.figures.refused,
+    ),
+    (
+        "vicinity_space_sent_bytes_total",
+        "counter",
+        "Bytes of files sent to clients",
+        |space| space.figures.sent,
+    ),
+    (
+        "vicinity_space_pushed_files_total",
+        "counter",
+        "Files that the store has acknowledged",
+        |space| space.figures.pushed,
+    ),
+    (
+        "vicinity_space_failed_pushes_total",
+        "counter",
+        "Attempts to push a file that failed",
+        |space| space.figures.push_failures,
+    ),
+];
+
+/// All series.
+pub(in crate::serve) fn text(
+    answers: &[Answer],
+    spaces: &[SpaceStatus],
+    control: &[ControlStatus],
+) -> String {
+    let ports: usize = answers.iter().map(|answer| answer.ports.len()).sum();
+    let mut text = Text::with_room((1 + ports) * ROOM);
+    let spaces: Vec<_> = spaces
+        .iter()
+        .map(|space| (Labels::new(&[("vm", &space.vm)]), space))
+        .collect();
+    series(&mut text, &SPACES, &spaces);
+    cut_off(&mut text, &spaces);
+    sizing(&mut text, control);
+    let networks = answers.iter().map(|answer| &answer.network);
+    let networks = networks.map(|network| (Labels::new(&[("network", &network.name)]), network));
+    series(&mut text, &NETWORKS, &networks.collect::<Vec<_>>());
+    let ports = answers.iter().flat_map(|answer| &answer.ports);
+    let ports: Vec<_> = ports
+        .map(|port| (Labels::port(&port.network, &port.vm), port))
+        .collect();
+    series(&mut text, &PORTS, &ports);
+    let traffic = ports
+        .iter()
+        .map(|(labels, port)| (labels.clone(), port.traffic()));
+    prometheus::ports(&mut text, &traffic.collect::<Vec<_>>());
+    let sent: Vec<_> = ports.iter().flat_map(|(_, port)| sent(port)).collect();
+    prometheus::pairs(&mut text, &sent);
+    drops(&mut text, &ports);
+    histograms(
+        &mut text,
+        (
+            "vicinity_port_burst_frames",
+            "Frames taken from a port at a time",
+        ),
+        &ports,
+        (|port| &port.counters.bursts, 1.0),
+    );
+    histograms(
+        &mut text,
+        (
+            "vicinity_port_latency_seconds",
+            "Time from when the switch turned to a port's frames to when they were handed on, of one \
+             burst in 8",
+        ),
+        &ports,
+        (|port| &port.counters.latency, 1e-9),
+    );
+    text.finish()
+}
+
+fn series<T>(text: &mut Text, all: &[Series<T>], items: &[(Labels, &T)]) {
+    for (name, kind, help, figure) in all {
+        text.head(name, kind, help);
+        for (labels, item) in items {
+            text.line(name, labels, figure(item) as f64);
+        }
+    }
+}
+
+/// Clients of spaces that were not served to the end.
+fn cut_off(text: &mut Text, spaces: &[(Labels, &SpaceStatus)]) {
+    let name = "vicinity_space_lost_clients_total";
+    text.head(name, "counter", "Clients cut off or not taken, by reason");
+    for (labels, space) in spaces {
+        let figures = &space.figures;
+        for (reason, count) in [
+            ("stalled", figures.stalled),
+            ("too-many", figures.turned_away),
+        ] {
+            text.line_with(name, labels, ("reason", reason), count as f64);
+        }
+    }
+}
+
+/// Name, what it says, and where it is.
+type Gauge = (&'static str, &'static str, fn(&ControlStatus) -> f64);
+
+/// How the budget of slots is shared out, where there is one.
+fn sizing(text: &mut Text, control: &[ControlStatus]) {
+    let all: [Gauge; 4] = [
+        (
+            "vicinity_space_budget_slots",
+            "Slots that the controller shares out",
+            |control| f64::from(control.budget),
+        ),
+        (
+            "vicinity_space_free_slots",
+            "Of these, nobody's",
+            |control| f64::from(control.free),
+        ),
+        (
+            "vicinity_space_stretch_ratio",
+            "How many times as long objectives take, for want of budget",
+            |control| control.stretch,
+        ),
+        (
+            "vicinity_space_slot_price",
+            "What one more slot would bring: weighted slots a second that nobody would wait for",
+            |control| control.price,
+        ),
+    ];
+    for (name, help, figure) in all {
+        text.head(name, "gauge", help);
+        for control in control {
+            text.line(name, &Labels::default(), figure(control));
+        }
+    }
+    let name = "vicinity_space_blocked_ratio";
+    text.head(
+        name,
+        "gauge",
+        "Share of the last second in which writes waited",
+    );
+    for space in control.iter().flat_map(|control| &control.spaces) {
+        let window = &space.window;
+        if window.seconds > 0.0 {
+            let labels = Labels::new(&[("vm", &space.vm)]);
+            text.line(name, &labels, window.blocked / window.seconds);
+        }
+    }
+}
+
+/// What a port sent to each other one.
+fn sent(port: &PortStatus) -> impl Iterator<Item = (Labels, [u64; 2])> + '_ {
+    port.sent_to.iter().map(|to| {
+        let labels = Labels::pair(&port.network, &port.vm, &to.vm);
+        (labels, [to.frames, to.bytes])
+    })
+}
+
+/// Of the ports that have any: a histogram has many lines.
+fn histograms<const FIRST: u32, const N: usize>(
+    text: &mut Text,
+    (name, help): (&str, &str),
+    ports: &[(Labels, &PortStatus)],
+    (of, unit): (fn(&PortStatus) -> &Histogram<FIRST, N>, f64),
+) {
+    text.head(name, "histogram", help);
+    let empty = Histogram::<FIRST, N>::default();
+    let bounds = empty.cumulative().map(|(bound, _)| bound as f64 * unit);
+    let bounds: Vec<String> = bounds.map(|bound| bound.to_string()).collect();
+    for (labels, port) in ports {
+        let histogram = of(port);
+        let count = histogram.count();
+        if count > 0 {
+            let below = histogram.cumulative().map(|(_, below)| below);
+            let below = bounds.iter().map(String::as_str).zip(below);
+            let sum = histogram.sum as f64 * unit;
+            text.histogram(name, labels, below, (count, sum));
+        }
+    }
+}
+
+/// Reasons that never came up are left out: there are many.
+fn drops(text: &mut Text, ports: &[(Labels, &PortStatus)]) {
+    let name = "vicinity_port_drops_total";
+    text.head(name, "counter", "Frames lost, by reason");
+    for (labels, port) in ports {
+        for (reason, count) in port.counters.drops.each() {
+            if count > 0 {
+                text.line_with(name, labels, ("reason", reason), count as f64);
+            }
+        }
+    }
+}

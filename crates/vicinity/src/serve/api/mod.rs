@@ -1,0 +1,104 @@
+//! The control API: HTTP and JSON on the control socket, as `openapi.json` describes it.
+//!
+//! `GET` asks the tasks for their state. Every other method is a change, which the supervisor carries out or
+//! refuses. The response to a refused change has the reason as `error`.
+
+mod capture;
+pub(super) mod daemon;
+pub(super) mod metrics;
+mod mutations;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use tokio::net::UnixListener;
+
+use self::daemon::Daemon;
+use crate::status::{
+    ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
+};
+
+/// The description of the API in OpenAPI format.
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+
+/// Largest body of a request, in bytes: a configuration of 10,000 ports.
+const MAX_BODY: usize = 4 << 20;
+
+/// Answer on `socket` for ever.
+pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
+    let port = delete(mutations::remove_port).patch(mutations::set_port);
+    let router = Router::new()
+        .route("/v1/ports", get(ports))
+        .route(
+            "/v1/networks",
+            get(networks_now).post(mutations::add_network),
+        )
+        .route(
+            "/v1/networks/{network}",
+            delete(mutations::remove_network).patch(mutations::set_network),
+        )
+        .route("/v1/networks/{network}/ports", post(mutations::add_port))
+        .route("/v1/networks/{network}/ports/{vm}", port)
+        .route("/v1/config", get(mutations::config).put(mutations::replace))
+        .route("/v1/reload", post(mutations::reload))
+        .route("/v1/messages", get(messages_now))
+        .route("/v1/capture", get(capture::capture))
+        .route("/v1/direct", get(direct_now))
+        .route("/v1/spaces", get(spaces_now).post(mutations::add_space))
+        .route(
+            "/v1/spaces/{vm}",
+            delete(mutations::remove_space).patch(mutations::set_space),
+        )
+        .route("/v1/space-control", get(control_now))
+        .route("/v1/direct/{vm}/leave", post(mutations::leave))
+        .route("/v1/direct/{vm}/join", post(mutations::join))
+        .route("/v1/openapi.json", get(openapi))
+        .route("/metrics", get(scrape))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(daemon);
+    if let Err(error) = axum::serve(socket, router).await {
+        tracing::error!(%error, "the control API ended");
+    }
+}
+
+async fn ports(State(daemon): State<Daemon>) -> Json<Vec<PortStatus>> {
+    let answers = daemon.ask().await.into_iter();
+    Json(answers.flat_map(|answer| answer.ports).collect())
+}
+
+async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> {
+    let answers = daemon.ask().await.into_iter();
+    Json(answers.map(|answer| answer.network).collect())
+}
+
+async fn scrape(State(daemon): State<Daemon>) -> Response {
+    let (networks, spaces, control) = tokio::join!(daemon.ask(), daemon.spaces(), daemon.control());
+    let text = metrics::text(&networks, &spaces, control.as_slice());
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+/// The message plane's state, or null where there is none.
+async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus>> {
+    Json(daemon.messages().await)
+}
+
+/// The trust groups' state.
+async fn direct_now(State(daemon): State<Daemon>) -> Json<Vec<GroupStatus>> {
+    Json(daemon.direct().await)
+}
+
+/// The spaces' state.
+async fn spaces_now(State(daemon): State<Daemon>) -> Json<Vec<SpaceStatus>> {
+    Json(daemon.spaces().await)
+}
+
+/// How spaces are sized, or null where none is by the controller.
+async fn control_now(State(daemon): State<Daemon>) -> Json<Option<ControlStatus>> {
+    Json(daemon.control().await)
+}

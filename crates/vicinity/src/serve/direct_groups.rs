@@ -1,0 +1,254 @@
+//! The trust groups of the direct channel: each has a process, which the supervisor starts again when it ends.
+//!
+//! The supervisor owns the window, the doorbells and the sockets. So the VMs continue to exchange packets while
+//! there is no process, and the next one takes the group over as it is.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use direct::{DirectError, Parts};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::process::child_process::ChildProcess;
+use super::process::launch::{Duty, Launch};
+use super::process::lifecycle::Due;
+use super::process::pending_request::PendingRequest;
+use super::runtime_dir::RuntimeDirError;
+use crate::config::TrustGroup;
+use crate::processes::direct_group::{Event, Order};
+use crate::runtime_paths::direct_folder;
+use crate::serve::process::deadline::sleep_until;
+use crate::status::{GroupMemberStatus, GroupStatus};
+
+/// Messages that may wait; further senders wait until there is room.
+const INBOX: usize = 64;
+
+/// Time in which the process answers: it may wait 20 s for each answer of a QEMU.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time in which guests release the devices that the process unplugs when it stops.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+
+/// Why a group cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GroupError {
+    /// Its folder.
+    #[error(transparent)]
+    Folder(#[from] RuntimeDirError),
+    /// Its window, doorbells or sockets.
+    #[error(transparent)]
+    Parts(#[from] DirectError),
+    /// Its process.
+    #[error("its process cannot be started: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// A message to a group's task.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A client asks for the state.
+    Ask(oneshot::Sender<GroupStatus>),
+    /// A VM must leave, or may join again; the answer is whether the VM is a member.
+    KeepOut {
+        vm: String,
+        out: bool,
+        known: oneshot::Sender<bool>,
+    },
+    /// Stop the process, and end the task.
+    Stop,
+}
+
+/// A running group.
+#[derive(Debug)]
+pub(super) struct Group {
+    config: TrustGroup,
+    runtime_dir: PathBuf,
+    parts: Parts,
+    launch: Launch,
+    process: ChildProcess<Order>,
+    /// VMs that must stay out, kept for the next process.
+    out: BTreeSet<String>,
+    inbox: mpsc::Receiver<Message>,
+    sender: mpsc::Sender<Message>,
+    pending: PendingRequest<GroupStatus>,
+    /// The part of the outstanding report that arrived so far; `members` is the last complete one.
+    incoming: Vec<GroupMemberStatus>,
+    members: Vec<GroupMemberStatus>,
+}
+
+impl Group {
+    /// Makes the group's resources in the folder of all groups, and starts its process.
+    pub(super) fn start(
+        runtime_dir: &Path,
+        config: TrustGroup,
+        launch: Launch,
+    ) -> Result<Self, GroupError> {
+        let parts = Parts::make(&direct_folder(runtime_dir), &config.members)?;
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let duty = Duty::Group(runtime_dir, &config.name);
+        let name = format!("group {}", config.name);
+        let mut group = Self {
+            process: ChildProcess::start(&name, duty, &launch)?,
+            config,
+            runtime_dir: runtime_dir.to_owned(),
+            parts,
+            launch,
+            out: BTreeSet::new(),
+            inbox,
+            sender,
+            pending: PendingRequest::new(PATIENCE),
+            incoming: Vec::new(),
+            members: Vec::new(),
+        };
+        group.set_up();
+        Ok(group)
+    }
+
+    /// Returns the sender for messages to the group.
+    pub(super) fn address(&self) -> mpsc::Sender<Message> {
+        self.sender.clone()
+    }
+
+    /// Sends the process its members, the window and the VMs that must stay out.
+    fn set_up(&mut self) {
+        let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
+            Ok(fd) => self.process.plane.orders.push(order, Some(fd)),
+            // The process ends when it receives the order without its descriptor, and is started again.
+            Err(error) => {
+                tracing::error!(%error, "group {}", self.config.name);
+                self.process.plane.orders.push(order, None);
+            }
+        };
+        for seat in self.parts.seats() {
+            give(Order::Member(seat.name().to_owned()), seat.listener());
+            give(Order::Doorbell, seat.doorbell());
+        }
+        let group = self.config.clone();
+        give(Order::Begin { group }, self.parts.window());
+        for vm in self.out.clone() {
+            let out = true;
+            self.process
+                .plane
+                .orders
+                .push(Order::KeepOut { vm, out }, None);
+        }
+    }
+
+    /// Serves until the supervisor stops this task.
+    pub(super) async fn run(mut self) {
+        loop {
+            let deadline = self.process.lifecycle.deadline().into_iter();
+            let deadline = deadline.chain(self.pending.deadline()).min();
+            tokio::select! {
+                event = self.process.plane.next_event::<Event>() => match event {
+                    Some(event) => self.event(event),
+                    None => {
+                        self.process.ended().await;
+                        self.answer();
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(Message::Ask(asker)) => {
+                        self.pending.add_waiter(asker, Instant::now());
+                        match self.process.lifecycle.is_up() {
+                            true => self.ask(),
+                            false => self.answer(),
+                        }
+                    }
+                    Some(Message::KeepOut { vm, out, known }) => {
+                        // The client may be gone.
+                        let _gone = known.send(self.keep_out(vm, out));
+                    }
+                    Some(Message::Stop) | None => break,
+                },
+                () = sleep_until(deadline) => self.tick(),
+            }
+        }
+        self.process.stop::<Event>(Order::Stop, STOP_LIMIT).await;
+    }
+
+    fn keep_out(&mut self, vm: String, out: bool) -> bool {
+        if !self.config.members.contains(&vm) {
+            return false;
+        }
+        match out {
+            true => self.out.insert(vm.clone()),
+            false => self.out.remove(&vm),
+        };
+        self.process
+            .plane
+            .orders
+            .push(Order::KeepOut { vm, out }, None);
+        true
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.pending.is_late(now) {
+            self.tell();
+        }
+        match self.process.due(&mut self.pending, now) {
+            Due::Nothing => {}
+            Due::HealthCheck => self.ask(),
+            Due::Start => {
+                let duty = Duty::Group(&self.runtime_dir, &self.config.name);
+                if self.process.start_again(duty, &self.launch) {
+                    self.set_up();
+                }
+            }
+        }
+    }
+
+    /// Requests a report from the process, unless a request is outstanding.
+    fn ask(&mut self) {
+        if self.pending.begin(Instant::now()) {
+            self.incoming.clear();
+            self.process.plane.orders.push(Order::Report, None);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Member(member) if self.incoming.len() < self.config.members.len() => {
+                if member.state == "absent" {
+                    self.out.remove(&member.vm);
+                }
+                self.incoming.push(member);
+            }
+            Event::Member(_) => tracing::error!("our bug: a group has unknown members"),
+            Event::End => {
+                self.members = std::mem::take(&mut self.incoming);
+                self.answer();
+            }
+        }
+    }
+
+    /// Ends the request, because the process has answered or is gone, and answers the clients.
+    fn answer(&mut self) {
+        self.pending.finish();
+        self.tell();
+    }
+
+    /// Sends the known state to the clients that wait.
+    fn tell(&mut self) {
+        let up = self.process.lifecycle.is_up();
+        let status = GroupStatus {
+            name: self.config.name.clone(),
+            up,
+            restarts: self.process.lifecycle.restarts(),
+            reason: self
+                .process
+                .trouble
+                .clone()
+                .or_else(|| self.pending.stale_reason()),
+            members: match up {
+                true => self.members.clone(),
+                false => Vec::new(),
+            },
+        };
+        self.pending.reply(status);
+    }
+}

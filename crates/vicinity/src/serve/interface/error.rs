@@ -1,0 +1,50 @@
+//! Why an uplink could not be opened.
+
+use rustix::io::Errno;
+
+use super::tap::TapError;
+
+/// Why an uplink could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UplinkError {
+    /// A tap.
+    #[error(transparent)]
+    Tap(#[from] TapError),
+    /// No such interface.
+    #[error(
+        "there is no interface {name} for the uplink; `ip link` lists those there are. A tap, which \
+         would be made, is named by `tap`"
+    )]
+    Missing {
+        /// The interface.
+        name: String,
+    },
+    /// Not allowed.
+    #[error(
+        "not allowed to use interface {name}; run as root, or with CAP_NET_RAW, and for `xdp` with \
+         CAP_NET_ADMIN and CAP_BPF"
+    )]
+    Forbidden {
+        /// The interface.
+        name: String,
+    },
+    /// Anything else.
+    #[error("interface {name}: the kernel refused to {step}: {source}")]
+    Refused {
+        /// The interface.
+        name: String,
+        /// What was asked.
+        step: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+    },
+}
+
+/// What the kernel says is told with the interface's name.
+pub(super) fn refused(name: &str, step: &'static str) -> impl FnOnce(Errno) -> UplinkError {
+    let name = name.to_owned();
+    move |source| match source {
+        Errno::PERM | Errno::ACCESS => UplinkError::Forbidden { name },
+        source => UplinkError::Refused { name, step, source },
+    }
+}

@@ -1,0 +1,43 @@
+//! How large a space is, and its memory.
+
+use memory_plane::ram;
+use space::store::ledger_bytes;
+
+use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
+use crate::processes::space::protocol::Size;
+use crate::serve::systemd::fd_store::Memory;
+
+/// Times its slots that a space can become as large while it is at work.
+const ROOM: u32 = 4;
+
+/// Memory for a space that has never been, with places for `most` slots.
+pub(in crate::serve) fn new_memory(name: &str, most: u32) -> std::io::Result<Memory> {
+    Ok(Memory {
+        slots: ram::make(name, u64::from(SLOT_BYTES) * u64::from(most))?,
+        ledger: ram::make(name, ledger_bytes(most))?,
+        most,
+        came_back: false,
+    })
+}
+
+impl Size {
+    /// Of a space that begins, in memory with places for `room` slots, if that is there already. What the
+    /// controller has a say in begins without slots: it will be given some.
+    pub(in crate::serve) fn of(config: &Space, budget: Option<u32>, room: Option<u32>) -> Self {
+        let slots = config.slots.unwrap_or(0);
+        let most = slots.saturating_mul(ROOM).max(budget.unwrap_or(0));
+        let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
+        if slots > most {
+            tracing::warn!(
+                "space of {}: it is to have {slots} slots, but the memory with what was published has places \
+                 for {most}, which it gets; remove it, with all that is in it, and create it again for more",
+                config.vm
+            );
+        }
+        Self {
+            slots: slots.min(most),
+            limit: slots.clamp(MIN_SPACE_SLOTS, most.max(MIN_SPACE_SLOTS)),
+            most,
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The memory plane's spaces: for each a process, which is started again when it ends.
+//!
+//! The sockets are the supervisor's, so QEMU and clients find the next process where the last one
+//! was. So is the memory: the next process serves what was published. QEMU does not connect its device
+//! again, so it is told to unplug and plug it ([`Replug`]).
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use memory_plane::Figures;
+use memory_plane::push::Target;
+use space::estimator::Window;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::dialing::Dialing;
+use super::replug::Replug;
+use super::size::new_memory;
+use crate::config::Space;
+use crate::processes::space::protocol::{Event, Order, Setting, Size};
+use crate::runtime_paths::{space_monitor, space_socket};
+use crate::serve::process::child_process::ChildProcess;
+use crate::serve::process::deadline::sleep_until;
+use crate::serve::process::launch::{Duty, Launch};
+use crate::serve::process::lifecycle::Due;
+use crate::serve::process::pending_request::PendingRequest;
+use crate::serve::runtime_dir::{self, RuntimeDirError, SocketFile};
+use crate::serve::systemd::fd_store::Memory;
+use crate::status::SpaceStatus;
+
+/// Messages that may wait; further senders wait until there is room.
+const INBOX: usize = 64;
+
+/// The process answers within so long, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Permissions of a space's socket: the owner alone.
+const MODE: u32 = 0o600;
+
+/// Why a space cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpaceError {
+    /// Its folder, or the socket for its VM.
+    #[error(transparent)]
+    Socket(#[from] RuntimeDirError),
+    /// The socket for its clients.
+    #[error("cannot listen on {at}: {source}")]
+    Listen {
+        /// The address.
+        at: std::net::SocketAddr,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The cgroup of its process.
+    #[error("its process cannot be put into {}: {source}", path.display())]
+    Cgroup {
+        /// The list of the cgroup's processes.
+        path: std::path::PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Only what begins anew has another one.
+    #[error(
+        "only `slots`, `objective` and `rate` change while it serves: remove it, with all that is in it, and \
+         create it again"
+    )]
+    Fixed,
+    /// Its memory was laid out for fewer.
+    #[error(
+        "it can have at most {most} slots while it serves: remove it, with all that is in it, and \
+         create it again"
+    )]
+    TooLarge {
+        /// Slots that it can have.
+        most: u32,
+    },
+    /// Its memory, or its process.
+    #[error("its process cannot be started: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// What others tell a space.
+#[derive(Debug)]
+pub(in crate::serve) enum Message {
+    /// A client asks for the state.
+    Ask(oneshot::Sender<SpaceStatus>),
+    /// Somebody wants to know what has happened; no answer comes from a process that does not run.
+    Window(oneshot::Sender<Window>),
+    /// It is to have so many slots, and may come to have as many as the second number. The answer is
+    /// how many it has.
+    Resize(u32, u32, oneshot::Sender<u32>),
+    /// What the configuration says of its size or its rate has changed.
+    Configure(Box<Space>),
+    /// Stop the process, and end the task.
+    Stop,
+}
+
+/// A space at work.
+#[derive(Debug)]
+pub(in crate::serve) struct SpaceTask {
+    config: Space,
+    vm_socket: UnixListener,
+    _file: SocketFile,
+    clients: Option<TcpListener>,
+    /// Of its slots, and of its ledger. What was published outlives its process.
+    memory: (File, File),
+    came_back: bool,
+    launch: Launch,
+    process: ChildProcess<Order>,
+    inbox: mpsc::Receiver<Message>,
+    sender: mpsc::Sender<Message>,
+    pending: PendingRequest<SpaceStatus>,
+    /// What it said last.
+    figures: Figures,
+    size: Size,
+    /// Who waits for windows, and for a size to be in force, in the order they asked.
+    windows: VecDeque<oneshot::Sender<Window>>,
+    sized: VecDeque<oneshot::Sender<u32>>,
+    /// The store that it pushes to, and a connection there on its way.
+    store: Option<Target>,
+    dialing: Dialing,
+    replug: Replug,
+}
+
+impl SpaceTask {
+    /// Takes what it needs, in the folder that all spaces have, and start its process. It goes on in `memory`,
+    /// if there is any of it from before.
+    pub(in crate::serve) fn start(
+        runtime_dir: &Path,
+        config: Space,
+        budget: Option<u32>,
+        memory: Option<Memory>,
+        launch: Launch,
+    ) -> Result<Self, SpaceError> {
+        let path = space_socket(runtime_dir, &config.vm);
+        runtime_dir::remove_socket(&path);
+        let (vm_socket, file) = runtime_dir::listen(&path, MODE)?;
+        let replug = Replug::new(&config.vm, space_monitor(runtime_dir, &config.vm), path);
+        let clients = config
+            .listen
+            .map(|at| TcpListener::bind(at).map_err(|source| SpaceError::Listen { at, source }));
+        let clients = clients.transpose()?;
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let name = format!("space of {}", config.vm);
+        let size = Size::of(&config, budget, memory.as_ref().map(|memory| memory.most));
+        let memory = memory.map_or_else(|| new_memory(&name, size.most), Ok)?;
+        let mut space = Self {
+            process: ChildProcess::start(&name, Duty::Space(&config.vm), &launch)?,
+            config,
+            vm_socket,
+            _file: file,
+            clients,
+            memory: (memory.slots, memory.ledger),
+            came_back: memory.came_back,
+            launch,
+            inbox,
+            sender,
+            pending: PendingRequest::new(PATIENCE),
+            figures: Figures::default(),
+            size,
+            windows: VecDeque::new(),
+            sized: VecDeque::new(),
+            store: None,
+            dialing: Dialing::default(),
+            replug,
+        };
+        let push = space.config.push.as_ref();
+        space.store = push.and_then(|push| push.to.parse().ok());
+        space.charge()?;
+        space.set_up();
+        // A QEMU that runs already was connected to the process of another supervisor.
+        space.replug.start();
+        Ok(space)
+    }
+
+    /// The memory of its slots and of its ledger, unless it came from the store.
+    pub(in crate::serve) fn new_memory(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        let (slots, ledger) = &self.memory;
+        (!self.came_back).then(|| [slots.as_fd(), ledger.as_fd()])
+    }
+
+    /// Where to send the space its messages.
+    pub(in crate::serve) fn address(&self) -> mpsc::Sender<Message> {
+        self.sender.clone()
+    }
+
+    /// What the configuration says of it.
+    pub(in crate::serve) fn config(&self) -> &Space {
+        &self.config
+    }
+
+    /// Slots that it can be given while it serves.
+    pub(in crate::serve) fn most(&self) -> u32 {
+        self.size.most
+    }
+
+    /// Have what the process does, from its beginning, charged where it belongs.
+    fn charge(&self) -> Result<(), SpaceError> {
+        let (Some(cgroup), Some(id)) = (&self.config.cgroup, self.process.plane.id()) else {
+            return Ok(());
+        };
+        let path = cgroup.join("cgroup.procs");
+        let list = OpenOptions::new().write(true).open(&path);
+        let written = list.and_then(|mut list| list.write_all(id.to_string().as_bytes()));
+        written.map_err(|source| SpaceError::Cgroup { path, source })
+    }
+
+    /// Tells the process what it has.
+    fn set_up(&mut self) {
+        let setting = Setting {
+            space: &self.config,
+            size: self.size,
+            memory: &self.memory,
+            clients: self.clients.as_ref(),
+            vm_socket: self.vm_socket.as_fd(),
+        };
+        for (order, fd) in setting.orders() {
+            let fd = fd.try_clone_to_owned();
+            // A process that finds an order without its descriptor ends, and is started again.
+            let fd = fd.inspect_err(|error| tracing::error!(%error, "space of {}", self.config.vm));
+            self.process.plane.orders.push(order, fd.ok());
+        }
+    }
+
+    /// Serves until the supervisor stops this task.
+    pub(in crate::serve) async fn run(mut self) {
+        loop {
+            let deadline = self.process.lifecycle.deadline().into_iter();
+            let deadline = deadline.chain(self.pending.deadline()).min();
+            tokio::select! {
+                event = self.process.plane.next_event::<Event>() => match event {
+                    Some(Event::Report(figures)) => {
+                        self.figures = figures;
+                        self.answer();
+                    }
+                    // The client may be gone.
+                    Some(Event::Window(window)) => {
+                        let _gone = self.windows.pop_front().map(|asker| asker.send(window));
+                    }
+                    Some(Event::Sized(slots)) => {
+                        self.size.slots = slots;
+                        let _gone = self.sized.pop_front().map(|asker| asker.send(slots));
+                    }
+                    Some(Event::Connect) => {
+                        if let Some(store) = &self.store {
+                            self.dialing.start(store);
+                        }
+                    }
+                    None => {
+                        self.process.ended().await;
+                        self.dialing.give_up();
+                        self.figures = Figures::default();
+                        self.windows.clear();
+                        self.sized.clear();
+                        self.answer();
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(Message::Ask(asker)) => {
+                        self.pending.add_waiter(asker, Instant::now());
+                        match self.process.lifecycle.is_up() {
+                            true => self.ask(),
+                            false => self.answer(),
+                        }
+                    }
+                    Some(Message::Window(asker)) => {
+                        if self.process.lifecycle.is_up() {
+                            self.windows.push_back(asker);
+                            self.process.plane.orders.push(Order::Window, None);
+                        }
+                    }
+                    Some(Message::Resize(slots, limit, done)) => self.resize(slots, limit, done),
+                    Some(Message::Configure(config)) => {
+                        self.config = *config;
+                        // The next process begins with it.
+                        if self.process.lifecycle.is_up() {
+                            let order = Order::Rate(self.config.rate);
+                            self.process.plane.orders.push(order, None);
+                        }
+                        if let Some(slots) = self.config.slots {
+                            let (done, _) = oneshot::channel();
+                            self.resize(slots, slots, done);
+                        }
+                    }
+                    Some(Message::Stop) | None => break,
+                },
+                done = self.dialing.done() => {
+                    let orders = &mut self.process.plane.orders;
+                    match done {
+                        Ok(stream) => orders.push(Order::Connected, Some(stream)),
+                        Err(why) => orders.push(Order::Unreachable(why), None),
+                    }
+                }
+                () = sleep_until(deadline) => self.tick(),
+            }
+        }
+        self.process.stop::<Event>(Order::Stop, PATIENCE).await;
+    }
+
+    /// Have this size, now or from the next start on.
+    fn resize(&mut self, slots: u32, limit: u32, done: oneshot::Sender<u32>) {
+        let most = self.size.most;
+        self.size = Size {
+            slots: slots.min(most),
+            limit: limit.min(most),
+            most,
+        };
+        match self.process.lifecycle.is_up() {
+            true => {
+                self.sized.push_back(done);
+                let order = Order::Resize(self.size);
+                self.process.plane.orders.push(order, None);
+            }
+            // Nothing is in use.
+            false => {
+                let _gone = done.send(self.size.slots);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.pending.is_late(now) {
+            self.tell();
+        }
+        match self.process.due(&mut self.pending, now) {
+            Due::Nothing => {}
+            Due::HealthCheck => self.ask(),
+            Due::Start => {
+                let duty = Duty::Space(&self.config.vm);
+                if self.process.start_again(duty, &self.launch) {
+                    if let Err(error) = self.charge() {
+                        tracing::error!("space of {}: {error}", self.config.vm);
+                    }
+                    self.set_up();
+                    self.replug.start();
+                }
+            }
+        }
+    }
+
+    /// Requests a report from the process, unless a request is outstanding.
+    fn ask(&mut self) {
+        if self.pending.begin(Instant::now()) {
+            self.process.plane.orders.push(Order::Report, None);
+        }
+    }
+
+    /// Ends the request, because the process has answered or is gone, and answers the clients.
+    fn answer(&mut self) {
+        self.pending.finish();
+        self.tell();
+    }
+
+    /// Sends the known state to the clients that wait.
+    fn tell(&mut self) {
+        let listen = self.clients.as_ref();
+        let listen = listen.and_then(|clients| clients.local_addr().ok());
+        self.pending.reply(SpaceStatus {
+            vm: self.config.vm.clone(),
+            up: self.process.lifecycle.is_up(),
+            restarts: self.process.lifecycle.restarts(),
+            reason: self
+                .process
+                .trouble
+                .clone()
+                .or(self.replug.trouble())
+                .or(self.pending.stale_reason()),
+            listen,
+            tls: self.config.tls.is_some(),
+            rate: self.config.rate,
+            push: self.store.as_ref().map(Target::to_string),
+            figures: self.figures.clone(),
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! An auxiliary process of the message plane: the gateway of this host's programs, or the uplink. The supervisor
+//! checks its health as it does with a data plane, and starts it again when it ends or does not answer.
+
+use std::io;
+
+use tokio::time::Instant;
+
+use crate::processes::message::protocol::{Event, Order};
+use crate::serve::process::child_process::ChildProcess;
+use crate::serve::process::deadline::PATIENCE;
+use crate::serve::process::launch::{Duty, Launch};
+use crate::serve::process::lifecycle::Due;
+use crate::serve::process::pending_request::PendingRequest;
+
+#[derive(Debug)]
+pub(super) struct Auxiliary {
+    process: ChildProcess<Order>,
+    /// The outstanding health check. The answer carries no state, so no client waits for it.
+    pending: PendingRequest<()>,
+}
+
+impl Auxiliary {
+    /// Starts a process; `name` is its name in the log.
+    pub(super) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
+        Ok(Self {
+            process: ChildProcess::start(name, duty, launch)?,
+            pending: PendingRequest::new(PATIENCE),
+        })
+    }
+
+    /// Queues an order.
+    pub(super) fn push(&mut self, order: Order, fd: Option<std::os::fd::OwnedFd>) {
+        self.process.plane.orders.push(order, fd);
+    }
+
+    /// Returns how often the process was started again.
+    pub(super) fn restarts(&self) -> u64 {
+        self.process.lifecycle.restarts()
+    }
+
+    /// Returns why the process does not run, why the last one ended, or that it has not answered yet.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.process
+            .trouble
+            .clone()
+            .or_else(|| self.pending.stale_reason())
+    }
+
+    /// Returns when the owner has to call [`tick`](Self::tick).
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let life = self.process.lifecycle.deadline().into_iter();
+        life.chain(self.pending.deadline()).min()
+    }
+
+    /// Does what is due at `now`. Returns whether the process was started again, so that the owner must send it what
+    /// it serves.
+    pub(super) fn tick(&mut self, now: Instant, duty: Duty<'_>, launch: &Launch) -> bool {
+        match self.process.due(&mut self.pending, now) {
+            Due::Nothing => false,
+            Due::HealthCheck => {
+                if self.pending.begin(now) {
+                    self.push(Order::Report, None);
+                }
+                false
+            }
+            Due::Start => self.process.start_again(duty, launch),
+        }
+    }
+
+    /// Handles the end of the process.
+    pub(super) async fn ended(&mut self) {
+        self.pending.finish();
+        self.process.ended().await;
+    }
+
+    /// Ends the process in order.
+    pub(super) async fn stop(&mut self) {
+        self.process.stop::<Event>(Order::Stop, PATIENCE).await;
+    }
+}
+
+/// Returns the next event of an auxiliary process that is not the answer to a health check, or `None` when the
+/// process is gone. Never returns without a process. Cancel safe.
+pub(super) async fn next_event(auxiliary: &mut Option<Auxiliary>) -> Option<Event> {
+    let Some(auxiliary) = auxiliary else {
+        return std::future::pending().await;
+    };
+    loop {
+        match auxiliary.process.plane.next_event().await {
+            Some(Event::End) => auxiliary.pending.finish(),
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! How a port is.
+
+use tokio::time::Instant;
+
+use super::{Port, STORM, Service, Way};
+use crate::config::Mode;
+use crate::status::{Kind, PortStatus, State};
+
+impl Port {
+    /// How it is at this time.
+    pub(in crate::serve) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
+        let uplink = matches!(self.way, Way::Uplink(_));
+        let state = match self.service {
+            _ if !up => State::Down,
+            Service::Idle if uplink => State::Down,
+            Service::Idle => State::Waiting,
+            Service::Attached { running: false } => State::Connected,
+            Service::Attached { running: true } if self.report.logging => State::Migrating,
+            Service::Attached { running: true } => State::Running,
+            Service::Quarantined { .. } => State::Quarantined,
+        };
+        let (mode, socket) = match &self.way {
+            Way::Server { socket } => (Some(Mode::Server), Some(socket)),
+            Way::Client { socket, .. } => (Some(Mode::Client), Some(socket)),
+            Way::Uplink(_) => (None, None),
+        };
+        let left = self
+            .deadline()
+            .map(|until| until.duration_since(now).as_millis());
+        PortStatus {
+            network: network.to_owned(),
+            vm: self.name.clone(),
+            kind: if uplink { Kind::Uplink } else { Kind::Vm },
+            state,
+            mode,
+            socket: socket.map(|path| path.display().to_string()),
+            mac: self.settings.mac,
+            rules: self.settings.rules.clone(),
+            residents: self.report.residents,
+            features: self.report.features,
+            mtu: self.report.mtu,
+            connections: self.connections,
+            quarantines: self.quarantines,
+            quarantine_left_ms: left.map(|left| u64::try_from(left).unwrap_or(u64::MAX)),
+            reason: match self.report.storm {
+                true => Some(STORM.to_owned()),
+                false => self.reason.clone(),
+            },
+            counters: self.totals.plus(&self.report.counters),
+            sent_to: Vec::new(),
+            mirrors: Vec::new(),
+            duplicates: Vec::new(),
+        }
+    }
+}

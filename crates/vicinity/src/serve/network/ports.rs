@@ -1,0 +1,160 @@
+//! Adding ports to a network, and their numbers.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use switch::control::PortId;
+use tokio::sync::Notify;
+
+use super::Network;
+use super::folder;
+use super::message::Message;
+use super::port::{Port, Settings, Way};
+use super::resources::Opened;
+use crate::config::MAX_PORTS;
+use crate::name;
+use crate::serve::connections;
+use crate::serve::interface;
+
+impl Network {
+    /// Handles paths that appeared in watched folders.
+    pub(in crate::serve) fn appeared(&mut self, paths: &[PathBuf]) {
+        for path in paths {
+            let known = self.ports.values().find(|port| match &port.way {
+                Way::Server { socket } | Way::Client { socket, .. } => socket == path,
+                Way::Uplink(_) => false,
+            });
+            match known.map(|port| &port.way) {
+                Some(Way::Client { wake, .. }) => wake.notify_one(),
+                Some(_) => {}
+                None => self.stranger(path),
+            }
+        }
+    }
+
+    /// Adds a port for a path that belongs to none, if the network accepts unlisted ports.
+    fn stranger(&mut self, path: &Path) {
+        let here = path.parent() == Some(&self.config.folder);
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let is_socket = path
+            .extension()
+            .is_some_and(|extension| extension == "sock");
+        let Some(vm) = stem.filter(|_| self.config.accept && here && is_socket) else {
+            return;
+        };
+        if let Err(error) = name::check(vm) {
+            tracing::warn!(socket = %path.display(), %error, "socket ignored");
+            return;
+        }
+        if self.ports.values().any(|port| port.name == vm) {
+            tracing::warn!(socket = %path.display(), "socket ignored: VM {vm} has another one");
+            return;
+        }
+        let settings = Settings::of_rules(&self.config.unlisted_rules);
+        self.dialed(vm, path.to_owned(), settings);
+    }
+
+    /// Adds a listed port.
+    pub(in crate::serve) fn configured(&mut self, (config, socket): Opened) {
+        let settings = Settings::from(&config);
+        let Some((listener, file)) = socket else {
+            return self.dialed(&config.vm, config.socket, settings);
+        };
+        let way = Way::Server {
+            socket: config.socket,
+        };
+        if let Some(mut port) = self.new_port(&config.vm, way, settings) {
+            let id = port.id;
+            let wrap = move |connection| Message::Connected(id, connection);
+            let task = connections::accept(listener, self.sender.clone(), wrap);
+            port.set_source(tokio::spawn(task).abort_handle(), Some(file));
+            self.ports.insert(port.id, port);
+        }
+    }
+
+    fn dialed(&mut self, vm: &str, socket: PathBuf, settings: Settings) {
+        let wake = Arc::new(Notify::new());
+        let way = Way::Client {
+            socket: socket.clone(),
+            wake: wake.clone(),
+        };
+        if let Some(mut port) = self.new_port(vm, way, settings) {
+            let id = port.id;
+            let arrived = move |connection| Message::Connected(id, connection);
+            let unreachable = move |reason| Message::Unreachable { port: id, reason };
+            let to = self.sender.clone();
+            let task = connections::dial(socket, wake, to, arrived, unreachable);
+            port.set_source(tokio::spawn(task).abort_handle(), None);
+            self.ports.insert(port.id, port);
+        }
+    }
+
+    /// Returns a port with a free number, set up in the data plane.
+    pub(in crate::serve) fn new_port(
+        &mut self,
+        vm: &str,
+        way: Way,
+        settings: Settings,
+    ) -> Option<Port> {
+        if self.ports.len() >= MAX_PORTS {
+            self.forget_one();
+        }
+        // The lowest free number: the data plane may keep tables by number.
+        let free = (0..u16::MAX)
+            .map(PortId)
+            .take(MAX_PORTS)
+            .find(|id| !self.ports.contains_key(id) && !self.leaving.contains_key(id));
+        let Some(id) = free else {
+            tracing::error!(
+                network = %self.config.name,
+                vm,
+                "no port for this VM: a network has at most {MAX_PORTS} ports"
+            );
+            return None;
+        };
+        let port = Port::new(id, vm, way, settings);
+        port.set_up(&mut self.plane.orders);
+        Some(port)
+    }
+
+    /// Adds the uplink's port.
+    pub(in crate::serve) fn new_uplink(&mut self, queues: Vec<OwnedFd>) {
+        let Some(config) = &self.config.uplink else {
+            return;
+        };
+        let name = config.name().to_owned();
+        let way = match interface::way(config) {
+            Ok(way) => way,
+            Err(error) => {
+                tracing::error!(network = %self.config.name, "{error}");
+                return;
+            }
+        };
+        let settings = Settings::of_rules(&self.config.uplink_rules);
+        if let Some(port) = self.new_port(&name, Way::Uplink(way), settings) {
+            self.uplink = Some((port.id, queues));
+            self.ports.insert(port.id, port);
+            self.attach_uplink();
+        }
+    }
+
+    /// Handles the sockets that are in the network's folder already.
+    pub(in crate::serve) fn look(&mut self) {
+        if self.config.accept {
+            self.appeared(&folder::entries(&self.config.folder.clone()));
+        }
+    }
+
+    /// Makes room by removing an unlisted port whose socket is gone.
+    fn forget_one(&mut self) {
+        let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
+        let gone = self.ports.values().find(|port| match &port.way {
+            Way::Client { socket, .. } => port.idle() && !socket.exists() && !listed(&port.name),
+            _ => false,
+        });
+        if let Some(id) = gone.map(|port| port.id) {
+            self.remove(id);
+        }
+    }
+}

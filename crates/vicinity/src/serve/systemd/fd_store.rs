@@ -1,0 +1,266 @@
+//! Spaces' memory in the service manager's file descriptor store: what a VM published outlives the
+//! supervisor, however it ends, and is served by the next one.
+//!
+//! Protocol: systemd's `sd_notify(3)` (`FDSTORE=1`, `FDNAME=`, `FDPOLL=0`, `FDSTOREREMOVE=1`); the
+//! descriptors come back by `sd_listen_fds_with_names(3)` ([`super::handed`]). systemd keeps its copy of
+//! what it handed back, so memory that came back is not stored once more.
+//!
+//! A descriptor's name says what it is: the kind, the version of the layout, and the VM. The version is there
+//! and not in the memory, because a process that a guest talks to writes the memory. Of the memory itself
+//! nothing is read here, only its kind and its length are asked.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use memory_plane::ram;
+use rustix::fs::OFlags;
+use sd_notify::NotifyState;
+use space::store::{LAYOUT, ledger_bytes};
+
+use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES};
+
+/// What the names of all descriptors begin with that any version of this program stores.
+const PREFIX: &str = "vicinity-";
+
+/// systemd's name for a descriptor that was stored without one.
+const NAMELESS: &str = "stored";
+
+/// The memory of a space.
+#[derive(Debug)]
+pub(in crate::serve) struct Memory {
+    pub(in crate::serve) slots: File,
+    pub(in crate::serve) ledger: File,
+    /// Slots that there are places for.
+    pub(in crate::serve) most: u32,
+    /// It came from the store, with all that is in it.
+    pub(in crate::serve) came_back: bool,
+}
+
+/// Why descriptors that came back are not the memory of a space.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Unfit {
+    #[error("the memory of its slots is missing, or that of its ledger")]
+    Half,
+    #[error("it is not memory of ours: not a sealed memfd that can be read and written")]
+    Kind,
+    #[error("{slots} bytes of slots and {ledger} bytes of ledger do not belong together")]
+    Length { slots: u64, ledger: u64 },
+}
+
+/// The store, and what came back from it.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct FdStore {
+    came_back: BTreeMap<String, OwnedFd>,
+}
+
+impl FdStore {
+    /// With what came back at the start, by name. A name that comes twice counts once.
+    pub(in crate::serve) fn new(came_back: impl IntoIterator<Item = (String, OwnedFd)>) -> Self {
+        Self {
+            came_back: came_back.into_iter().collect(),
+        }
+    }
+
+    /// Whether a descriptor of this name came from the store.
+    pub(in crate::serve) fn is_ours(name: &str) -> bool {
+        name.starts_with(PREFIX) || name == NAMELESS
+    }
+
+    /// Whether there is a service manager to keep anything.
+    pub(in crate::serve) fn is_there() -> bool {
+        std::env::var_os("NOTIFY_SOCKET").is_some()
+    }
+
+    /// What came back of a VM's space, if it is whole. What is unfit is taken out of the store.
+    pub(in crate::serve) fn take(&mut self, vm: &str) -> Option<Memory> {
+        let [slots, ledger] = names(vm).map(|name| self.came_back.remove(&name));
+        if slots.is_none() && ledger.is_none() {
+            return None;
+        }
+        match fitting(slots, ledger) {
+            Ok(memory) => Some(memory),
+            Err(unfit) => {
+                tracing::error!(
+                    "space of {vm}: what the service manager kept is of no use, so the space begins empty: \
+                     {unfit}"
+                );
+                self.remove(vm);
+                None
+            }
+        }
+    }
+
+    /// Have a space's memory kept from now on.
+    pub(in crate::serve) fn keep(&self, vm: &str, memory: [BorrowedFd<'_>; 2]) {
+        for (name, fd) in names(vm).iter().zip(memory) {
+            // systemd would poll it, which a memfd does not support anyway.
+            let states = [
+                NotifyState::FdStore,
+                NotifyState::FdName(name),
+                NotifyState::Custom("FDPOLL=0"),
+            ];
+            if let Err(error) = sd_notify::notify_with_fds(&states, &[fd]) {
+                tracing::error!(
+                    "space of {vm}: the service manager cannot be told to keep its memory, so what is published \
+                     ends with this process: {error}"
+                );
+            }
+        }
+    }
+
+    /// A space is gone: nobody is to keep its memory.
+    pub(in crate::serve) fn remove(&self, vm: &str) {
+        for name in names(vm) {
+            forget(&name);
+        }
+    }
+
+    /// All configured spaces have taken what is theirs: the rest is of no use.
+    pub(in crate::serve) fn give_up_the_rest(&mut self) {
+        for (name, _) in std::mem::take(&mut self.came_back) {
+            tracing::warn!(
+                "the service manager kept {name}, which is of a space that is not in the configuration, or \
+                 of another version of vicinity: it is given up"
+            );
+            forget(&name);
+        }
+    }
+}
+
+/// What the slots' memory and the ledger's are called. A VM's name has at most 64 characters, none of which
+/// systemd refuses (`fdname_is_valid`: printable ASCII without `:`, at most 255).
+fn names(vm: &str) -> [String; 2] {
+    ["slots", "ledger"].map(|kind| format!("{PREFIX}space-{LAYOUT}-{kind}-{vm}"))
+}
+
+fn forget(name: &str) {
+    let states = [NotifyState::FdStoreRemove, NotifyState::FdName(name)];
+    if let Err(error) = sd_notify::notify(&states) {
+        tracing::warn!(%error, "the service manager cannot be told to give {name} up");
+    }
+}
+
+fn fitting(slots: Option<OwnedFd>, ledger: Option<OwnedFd>) -> Result<Memory, Unfit> {
+    let (slots, ledger) = slots.zip(ledger).ok_or(Unfit::Half)?;
+    let length = |fd: &OwnedFd| {
+        let flags = rustix::fs::fcntl_getfl(fd).map_err(|_| Unfit::Kind)?;
+        let both_ways = flags & OFlags::RWMODE == OFlags::RDWR;
+        let length = ram::sealed_length(fd.as_fd()).filter(|_| both_ways);
+        length.ok_or(Unfit::Kind)
+    };
+    let lengths = (length(&slots)?, length(&ledger)?);
+    let most = most(lengths).ok_or(Unfit::Length {
+        slots: lengths.0,
+        ledger: lengths.1,
+    })?;
+    Ok(Memory {
+        slots: slots.into(),
+        ledger: ledger.into(),
+        most,
+        came_back: true,
+    })
+}
+
+/// Slots that memory of these lengths has places for, if it is a space's.
+fn most((slots, ledger): (u64, u64)) -> Option<u32> {
+    let most = u32::try_from(slots / u64::from(SLOT_BYTES)).ok()?;
+    let whole = slots % u64::from(SLOT_BYTES) == 0;
+    (whole && most >= MIN_SPACE_SLOTS && ledger_bytes(most) == ledger).then_some(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(slots: u64, ledger: u64) -> [OwnedFd; 2] {
+        [slots, ledger].map(|bytes| ram::make("test", bytes).unwrap().into())
+    }
+
+    fn of(most: u32) -> [OwnedFd; 2] {
+        memory(u64::from(most) * u64::from(SLOT_BYTES), ledger_bytes(most))
+    }
+
+    fn unfit([slots, ledger]: [OwnedFd; 2]) -> Unfit {
+        fitting(Some(slots), Some(ledger)).unwrap_err()
+    }
+
+    #[test]
+    fn memory_comes_back_with_its_size() {
+        let [slots, ledger] = of(96);
+        assert_eq!(fitting(Some(slots), Some(ledger)).unwrap().most, 96);
+    }
+
+    #[test]
+    fn what_is_no_memory_of_a_space_is_refused() {
+        let [slots, ledger] = of(16);
+        assert_eq!(fitting(Some(slots), None).unwrap_err(), Unfit::Half);
+        assert_eq!(fitting(None, Some(ledger)).unwrap_err(), Unfit::Half);
+        let [slots, ledger] = of(16);
+        assert!(matches!(unfit([ledger, slots]), Unfit::Length { .. }));
+        for (slots, ledger) in [(0, ledger_bytes(0)), (SLOT_BYTES.into(), ledger_bytes(1))] {
+            assert!(matches!(unfit(memory(slots, ledger)), Unfit::Length { .. }));
+        }
+        let [slots, _] = of(16);
+        let [_, ledger] = of(17);
+        assert!(matches!(unfit([slots, ledger]), Unfit::Length { .. }));
+        // Not whole slots.
+        let odd = memory(16 * u64::from(SLOT_BYTES) + 4096, ledger_bytes(16));
+        assert!(matches!(unfit(odd), Unfit::Length { .. }));
+    }
+
+    #[test]
+    fn what_anybody_could_cut_off_is_refused() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+        let bytes = 16 * u64::from(SLOT_BYTES);
+        let with = |seals| {
+            let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            rustix::fs::ftruncate(&fd, bytes).unwrap();
+            fcntl_add_seals(&fd, seals).unwrap();
+            fd
+        };
+        let fixed = SealFlags::SHRINK | SealFlags::GROW;
+        for seals in [
+            SealFlags::empty(),
+            SealFlags::GROW,
+            fixed,
+            fixed | SealFlags::SEAL | SealFlags::FUTURE_WRITE,
+        ] {
+            let [_, ledger] = of(16);
+            assert_eq!(unfit([with(seals), ledger]), Unfit::Kind, "{seals:?}");
+        }
+        let [_, ledger] = of(16);
+        let good = fitting(Some(with(fixed | SealFlags::SEAL)), Some(ledger));
+        assert_eq!(good.unwrap().most, 16);
+    }
+
+    #[test]
+    fn descriptors_of_other_kinds_are_refused() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(16 * u64::from(SLOT_BYTES)).unwrap();
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        let [slots, _] = of(16);
+        let read_only = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&slots));
+        for other in [file.into(), pipe, File::open(read_only).unwrap().into()] {
+            let [_, ledger] = of(16);
+            assert_eq!(unfit([other, ledger]), Unfit::Kind);
+        }
+    }
+
+    #[test]
+    fn names_are_such_as_systemd_takes() {
+        let longest = "x".repeat(switch::control::MAX_NAME);
+        for vm in ["a", "a-b_c.d", &longest] {
+            for name in names(vm) {
+                assert!(FdStore::is_ours(&name));
+                assert!(name.len() <= 255, "{name}");
+                let printable = |byte: u8| (b' '..127).contains(&byte) && byte != b':';
+                assert!(name.bytes().all(printable), "{name}");
+            }
+        }
+        assert!(
+            !FdStore::is_ours("vicinity.socket"),
+            "systemd's own name of our socket unit"
+        );
+    }
+}

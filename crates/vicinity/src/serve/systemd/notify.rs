@@ -1,0 +1,41 @@
+//! Notifications to the service manager. Without one, these functions do nothing.
+//!
+//! Protocol: systemd's `sd_notify(3)`.
+
+use sd_notify::NotifyState;
+
+/// Notifies that the daemon serves.
+pub(in crate::serve) fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// Notifies that the daemon ends in order.
+pub(in crate::serve) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// While this exists, the service manager shows that the configuration is loaded again.
+#[derive(Debug)]
+pub(in crate::serve) struct Reloading(());
+
+impl Reloading {
+    pub(in crate::serve) fn begin() -> Self {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => tell(&[NotifyState::Reloading, now]),
+            Err(error) => tracing::warn!(%error, "there is no clock"),
+        }
+        Self(())
+    }
+}
+
+impl Drop for Reloading {
+    fn drop(&mut self) {
+        ready();
+    }
+}
+
+pub(super) fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "cannot notify the service manager");
+    }
+}
