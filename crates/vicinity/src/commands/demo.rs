@@ -35,7 +35,7 @@ pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
     Ok(format!("{result}\nResults: {output}/message.json\n"))
 }
 
-/// Boots the demo's VMs and open a shell in each, until the session ends.
+/// Boots the demo's VMs and opens a shell in each, until the session ends.
 pub(crate) fn shell(channel: &str, folder: &Path) -> Result<(), Failure> {
     let options = options(folder)?.over(channel)?;
     Ok(demo::shell(&options, &Progress::start())?)

@@ -246,7 +246,7 @@ fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Sets one value, and keep the comment behind it.
+/// Sets one value, and keeps the comment after it.
 fn replace(table: &mut dyn TableLike, key: &str, mut new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

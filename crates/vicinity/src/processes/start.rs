@@ -95,7 +95,7 @@ pub(crate) fn take_control_socket() -> io::Result<ControlSocket> {
     Ok(control)
 }
 
-/// Makes ourselves known, and let nothing but the supervisor end us.
+/// Sets the name of this process, ignores the signals of a service manager, and logs panics.
 pub(crate) fn set_up(name: &str) -> io::Result<()> {
     // A service manager signals all processes of a service at once. This one ends when its supervisor sends the
     // order.

@@ -74,7 +74,7 @@ impl fmt::Display for Abilities {
     }
 }
 
-/// Runs experiments (all when none is named), and write the report.
+/// Runs experiments (all when none is named), and writes the report.
 pub(crate) fn start(
     ids: &[String],
     only: &[String],
@@ -98,7 +98,7 @@ pub(crate) fn start(
     report(output)
 }
 
-/// Completes a run that was cut short, and write the report.
+/// Completes a run that was cut short, and writes the report.
 pub(crate) fn resume(output: &Path) -> Result<String, Failure> {
     vm_harness::interrupt::install()?;
     run::resume(&place(output)?, output, &Progress::start())?;

@@ -129,7 +129,7 @@ impl Plug {
         }
     }
 
-    /// Takes it out, if that has not been done, and plug it in.
+    /// Unplugs the device, if that was not done yet, and plugs it in.
     fn attempt(&mut self) -> Result<(), ReplugError> {
         let Some(mut qmp) = Qmp::connect(&self.monitor)? else {
             return Ok(());

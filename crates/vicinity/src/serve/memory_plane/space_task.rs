@@ -129,8 +129,8 @@ pub(in crate::serve) struct SpaceTask {
 }
 
 impl SpaceTask {
-    /// Takes what it needs, in the folder that all spaces have, and start its process. It goes on in `memory`,
-    /// if there is any of it from before.
+    /// Makes the sockets in the folder of all spaces, and starts the process. The space continues in `memory`, if it
+    /// has any from before.
     pub(in crate::serve) fn start(
         runtime_dir: &Path,
         config: Space,
