@@ -1,4 +1,4 @@
-//! The agent at work: look, hear, put routes right, wait.
+//! The agent's loop: reads the peers, receives addresses, corrects routes, and waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,24 +12,24 @@ use crate::netlink::{Changes, Netlink};
 use crate::plan::{Mac, Route, plan};
 use crate::talk::{Said, Talk};
 
-/// How often addresses are told, and everything is looked at.
+/// The interval at which the agent sends its addresses and checks everything.
 const TICK: Duration = Duration::from_secs(1);
 
-/// An agent that says nothing for so long has ended, or its VM has no addresses any more.
+/// If a peer sends nothing for so long, its agent has ended, or its VM has no addresses any more.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The direct device, and what peers said there.
+/// The direct device, and what its peers sent.
 struct Post {
     device: Device,
     talk: Talk,
     heard: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
-    /// What was said last, to whom, and when.
+    /// What was sent last, to which peers, and when.
     said: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
-    /// Why routes could not be put right, told once.
+    /// The reason why routes could not be corrected. It is logged once.
     trouble: Option<String>,
 }
 
-/// Work until `stop`, asked once a second, says so; then all goes as it did before.
+/// Runs until `stop`, which is called once a second, returns true. Then removes all routes of the agent.
 pub(crate) fn run(stop: impl Fn() -> bool) -> Result<(), AgentError> {
     let netlink = Netlink::open()?;
     let changes = Changes::open()?;
@@ -72,7 +72,7 @@ fn take_post(netlink: &Netlink) -> Result<Option<Post>, AgentError> {
 }
 
 impl Post {
-    /// Whatever fails is tried again: devices and addresses come and go.
+    /// Retries later what fails, because devices and addresses appear and disappear.
     fn turn(&mut self, netlink: &Netlink) {
         let trouble = self.try_turn(netlink).err().map(|error| error.to_string());
         if trouble.is_some() && trouble != self.trouble {
@@ -103,7 +103,7 @@ impl Post {
         )
     }
 
-    /// Whether it is time to say it again, or somebody has not heard it yet.
+    /// Whether the addresses must be sent again: it is time, or a peer has not received them yet.
     fn has_news(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
         let Some((said, to, at)) = &self.said else {
             return true;
@@ -120,7 +120,7 @@ impl Post {
     }
 }
 
-/// Have these routes and no others.
+/// Adds and removes routes so that exactly these exist.
 fn put(
     netlink: &Netlink,
     device: Option<&Device>,
@@ -146,7 +146,7 @@ fn put(
     Ok(())
 }
 
-/// Until something changes, or it is time.
+/// Waits until something changes, or the next interval begins.
 fn wait(changes: &Changes, post: Option<&Post>) -> Result<(), AgentError> {
     let mut descriptors = vec![PollFd::new(changes, PollFlags::IN)];
     if let Some(post) = post {

@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// How it is used.
+/// The command line.
 const USAGE: &str = "\
 usage: vicinity-agent                         have peers' traffic go by the direct channel; as root
        vicinity-agent publish FILE... FOLDER  put files into a space, each whole or not at all";
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     told(done)
 }
 
-/// Have peers' traffic go by the direct channel until a signal comes.
+/// Routes peers' traffic over the direct channel until a signal arrives.
 fn route() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -1,10 +1,10 @@
-//! How agents tell each other their addresses: now and then, to all on the direct device.
+//! Exchanges addresses between agents: each sends its own periodically, to all peers on the direct device.
 //!
 //! A UDP datagram to a multicast group of the link:
 //! ```text
 //! "vicagent", version 1, Ethernet address (6), count, then for each address: 4 or 6, 16 bytes
 //! ```
-//! An IPv4 address is in the first four of its bytes. None at all is a farewell.
+//! An IPv4 address is in the first four of its bytes. A datagram without addresses says that the agent ends.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,20 +12,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::error::{AgentError, io};
 use crate::plan::Mac;
 
-/// A group of the link that nobody else uses.
+/// A multicast group of the link that no other program uses.
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x7669, 0x6369);
 
 const PORT: u16 = 7669;
 
 const MAGIC: [u8; 9] = *b"vicagent\x01";
 
-/// Most addresses that a peer can have.
+/// The most addresses that a peer can have.
 const MOST: usize = 64;
 
 /// Bytes of an address.
 const ADDRESS: usize = 17;
 
-/// What a peer says of itself.
+/// What a peer sends about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) mac: Mac,
@@ -40,7 +40,7 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// On the device of this index.
+    /// Opens a socket on the device with this index.
     pub(crate) fn open(index: u32) -> Result<Self, AgentError> {
         let what = || "talk to other agents (is IPv6 switched off?)".to_owned();
         let socket = io(UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)), what)?;
@@ -50,14 +50,14 @@ impl Talk {
         Ok(Self { socket, index })
     }
 
-    /// Say it to all.
+    /// Sends a message to all peers.
     pub(crate) fn say(&self, said: &Said) {
         let group = SocketAddrV6::new(GROUP, PORT, 0, self.index);
-        // A device that is not ready yet: it is said again soon.
+        // The device is not ready yet; the agent sends the message again soon.
         drop(self.socket.send_to(&encode(said), group));
     }
 
-    /// What somebody said, until there is no more.
+    /// Returns the next message of a peer, if there is one.
     pub(crate) fn hear(&self) -> Option<Said> {
         let mut bytes = [0; 2048];
         loop {
@@ -65,7 +65,7 @@ impl Talk {
             let SocketAddr::V6(from) = from else {
                 continue;
             };
-            // The same port is open to other NICs' networks.
+            // The same port also receives from the networks of other NICs.
             if from.scope_id() != self.index || !from.ip().is_unicast_link_local() {
                 continue;
             }
