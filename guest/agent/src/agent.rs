@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::error::{AgentError, io};
 use crate::netlink::{Changes, Netlink};
 use crate::plan::{Mac, Route, plan};
-use crate::talk::{Said, Talk};
+use crate::talk::{Announcement, Talk};
 
 /// The interval at which the agent sends its addresses and checks everything.
 const TICK: Duration = Duration::from_secs(1);
@@ -19,12 +19,12 @@ const TICK: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The direct device, and what its peers sent.
-struct Post {
+struct Attachment {
     device: Device,
     talk: Talk,
-    heard: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
+    received: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
     /// What was sent last, to which peers, and when.
-    said: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
+    announced: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
     /// The reason why routes could not be corrected. It is logged once.
     trouble: Option<String>,
 }
@@ -33,45 +33,48 @@ struct Post {
 pub(crate) fn run(stop: impl Fn() -> bool) -> Result<(), AgentError> {
     let netlink = Netlink::open()?;
     let changes = Changes::open()?;
-    let mut post: Option<Post> = None;
+    let mut attachment: Option<Attachment> = None;
     while !stop() {
         changes.clear();
-        if post.as_ref().is_some_and(|post| !post.device.is_there()) {
+        if attachment
+            .as_ref()
+            .is_some_and(|attachment| !attachment.device.is_there())
+        {
             eprintln!("the direct device is gone");
-            post = None;
+            attachment = None;
         }
-        if post.is_none() {
-            post = take_post(&netlink)?;
+        if attachment.is_none() {
+            attachment = attach(&netlink)?;
         }
-        if let Some(post) = &mut post {
-            post.turn(&netlink);
+        if let Some(attachment) = &mut attachment {
+            attachment.turn(&netlink);
         }
-        wait(&changes, post.as_ref())?;
+        wait(&changes, attachment.as_ref())?;
     }
-    put(&netlink, None, &BTreeMap::new())?;
-    if let Some(mut post) = post {
-        post.say(Vec::new(), BTreeSet::new());
+    apply_routes(&netlink, None, &BTreeMap::new())?;
+    if let Some(mut attachment) = attachment {
+        attachment.announce(Vec::new(), BTreeSet::new());
     }
     Ok(())
 }
 
-fn take_post(netlink: &Netlink) -> Result<Option<Post>, AgentError> {
+fn attach(netlink: &Netlink) -> Result<Option<Attachment>, AgentError> {
     let Some(device) = Device::find() else {
         return Ok(None);
     };
     device.relax();
     netlink.up(device.index)?;
     eprintln!("the direct device is {}", device.name);
-    Ok(Some(Post {
+    Ok(Some(Attachment {
         talk: Talk::open(device.index)?,
         device,
-        heard: BTreeMap::new(),
-        said: None,
+        received: BTreeMap::new(),
+        announced: None,
         trouble: None,
     }))
 }
 
-impl Post {
+impl Attachment {
     /// Retries later what fails, because devices and addresses appear and disappear.
     fn turn(&mut self, netlink: &Netlink) {
         let trouble = self.try_turn(netlink).err().map(|error| error.to_string());
@@ -83,20 +86,20 @@ impl Post {
 
     fn try_turn(&mut self, netlink: &Netlink) -> Result<(), AgentError> {
         let now = Instant::now();
-        while let Some(Said { mac, addresses }) = self.talk.hear() {
-            self.heard.insert(mac, (addresses, now));
+        while let Some(Announcement { mac, addresses }) = self.talk.receive() {
+            self.received.insert(mac, (addresses, now));
         }
         let lately = |at: Instant| now.saturating_duration_since(at) < SILENCE;
-        self.heard.retain(|_, (_, at)| lately(*at));
+        self.received.retain(|_, (_, at)| lately(*at));
         let own = netlink.addresses(self.device.index)?;
         let there = self.device.peers();
         let addresses = own.iter().map(|own| own.address).collect();
-        if self.has_news(&addresses, &there) {
-            self.say(addresses, there.clone());
+        if self.must_announce(&addresses, &there) {
+            self.announce(addresses, there.clone());
         }
-        let said = self.heard.iter();
+        let said = self.received.iter();
         let said = said.map(|(mac, (addresses, _))| (*mac, addresses.clone()));
-        put(
+        apply_routes(
             netlink,
             Some(&self.device),
             &plan(&own, &there, &said.collect()),
@@ -104,24 +107,24 @@ impl Post {
     }
 
     /// Whether the addresses must be sent again: it is time, or a peer has not received them yet.
-    fn has_news(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
-        let Some((said, to, at)) = &self.said else {
+    fn must_announce(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
+        let Some((said, to, at)) = &self.announced else {
             return true;
         };
         said != addresses || to != there || at.elapsed() >= TICK
     }
 
-    fn say(&mut self, addresses: Vec<IpAddr>, to: BTreeSet<Mac>) {
-        self.talk.say(&Said {
+    fn announce(&mut self, addresses: Vec<IpAddr>, to: BTreeSet<Mac>) {
+        self.talk.send(&Announcement {
             mac: self.device.mac,
             addresses: addresses.clone(),
         });
-        self.said = Some((addresses, to, Instant::now()));
+        self.announced = Some((addresses, to, Instant::now()));
     }
 }
 
 /// Adds and removes routes so that exactly these exist.
-fn put(
+fn apply_routes(
     netlink: &Netlink,
     device: Option<&Device>,
     wanted: &BTreeMap<Route, Mac>,
@@ -147,12 +150,12 @@ fn put(
 }
 
 /// Waits until something changes, or the next interval begins.
-fn wait(changes: &Changes, post: Option<&Post>) -> Result<(), AgentError> {
+fn wait(changes: &Changes, attachment: Option<&Attachment>) -> Result<(), AgentError> {
     let mut descriptors = vec![PollFd::new(changes, PollFlags::IN)];
-    if let Some(post) = post {
+    if let Some(attachment) = attachment {
         // A file of sysfs that has changed: see sysfs_notify() in the kernel.
-        descriptors.push(PollFd::new(&post.device, PollFlags::PRI));
-        descriptors.push(PollFd::new(&post.talk, PollFlags::IN));
+        descriptors.push(PollFd::new(&attachment.device, PollFlags::PRI));
+        descriptors.push(PollFd::new(&attachment.talk, PollFlags::IN));
     }
     let limit = Timespec::try_from(TICK).unwrap_or_default();
     match poll(&mut descriptors, Some(&limit)) {

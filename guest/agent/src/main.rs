@@ -61,7 +61,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    told(done)
+    exit_code(done)
 }
 
 /// Routes peers' traffic over the direct channel until a signal arrives.
@@ -73,10 +73,10 @@ fn route() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    told(agent::run(|| stop.load(Ordering::Relaxed)))
+    exit_code(agent::run(|| stop.load(Ordering::Relaxed)))
 }
 
-fn told(done: Result<(), error::AgentError>) -> ExitCode {
+fn exit_code(done: Result<(), error::AgentError>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
