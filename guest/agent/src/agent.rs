@@ -97,21 +97,21 @@ impl Attachment {
         if self.must_announce(&addresses, &there) {
             self.announce(addresses, there.clone());
         }
-        let said = self.received.iter();
-        let said = said.map(|(mac, (addresses, _))| (*mac, addresses.clone()));
+        let peers = self.received.iter();
+        let peers = peers.map(|(mac, (addresses, _))| (*mac, addresses.clone()));
         apply_routes(
             netlink,
             Some(&self.device),
-            &plan(&own, &there, &said.collect()),
+            &plan(&own, &there, &peers.collect()),
         )
     }
 
     /// Whether the addresses must be sent again: it is time, or a peer has not received them yet.
     fn must_announce(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
-        let Some((said, to, at)) = &self.announced else {
+        let Some((sent, to, at)) = &self.announced else {
             return true;
         };
-        said != addresses || to != there || at.elapsed() >= TICK
+        sent != addresses || to != there || at.elapsed() >= TICK
     }
 
     fn announce(&mut self, addresses: Vec<IpAddr>, to: BTreeSet<Mac>) {
