@@ -1,29 +1,29 @@
-//! Policy `auto`: which pairs are better off with their ordinary NICs for now.
+//! The policy `auto`: decides which pairs use their ordinary NICs for now.
 //!
-//! Shared memory pays with long messages, and while CPUs are free. Where VMs fight for CPUs, what
-//! the host would have done for them is taken from their own time, and short messages bring
-//! nothing in return (paper 000, 4.3 and 4.4: below 4 KB with UDP, below 8 KB with TCP). So a pair
-//! that exchanges short packets while one of its VMs waits for CPUs is sent another way.
+//! Shared memory is faster for long messages, and while CPUs are free. Where VMs compete for CPUs, they
+//! spend their own CPU time on work that the host would have done for them, and short messages gain
+//! nothing from it (paper 000, 4.3 and 4.4: below 4 KB with UDP, below 8 KB with TCP). So a pair
+//! that exchanges short packets while one of its VMs waits for CPUs uses its ordinary NICs.
 //!
-//! What members send here they count in their rings, and how long a VM's threads waited the kernel
-//! tells. What is sent another way nobody tells: so a pair comes back after a while, and stays
-//! away for longer each time that was wrong.
+//! Members count in their rings what they send through shared memory, and the kernel reports how long a
+//! VM's threads waited for a CPU. No counter covers what a pair sends by its ordinary NICs: so a pair
+//! returns to shared memory after a while, and stays away for twice as long each time that was wrong.
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Time between two looks: long enough for the sums to mean something.
+/// The time between two decisions: long enough for the sums to be meaningful.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Packets between two looks that are worth a decision.
+/// The fewest packets between two decisions from which a decision is made.
 const MANY: u64 = 200;
 
-/// Bytes of a packet that shared memory pays for, on the average of both directions: with TCP, and
-/// with all else.
+/// The mean bytes of a packet, over both directions, from which shared memory is faster: with TCP, and
+/// with all other protocols.
 const PAYS: [u64; 2] = [8 << 10, 4 << 10];
 
-/// How long a pair stays away at first, and at most.
+/// How long a pair uses its ordinary NICs at first, and at most.
 const AWAY: Duration = Duration::from_secs(10);
 const AWAY_MAX: Duration = Duration::from_secs(300);
 
@@ -34,10 +34,10 @@ pub(crate) struct Sent {
     pub(crate) bytes: u64,
 }
 
-/// What two members say that they have sent to each other: by TCP, and all else.
+/// What two members report to have sent to each other: by TCP, and by all other protocols.
 pub(crate) type Traffic = [Sent; 2];
 
-/// Nanoseconds that a process ran, and waited for a CPU.
+/// The nanoseconds for which a process ran, and for which it waited for a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     ran: u64,
@@ -55,14 +55,14 @@ pub(crate) struct Auto {
 #[derive(Debug, Default)]
 struct Pair {
     last: Traffic,
-    /// While it is sent another way.
+    /// Until then the pair uses its ordinary NICs.
     until: Option<Instant>,
-    /// How long it was last.
+    /// For how long it did so the last time.
     away: Duration,
 }
 
 impl Auto {
-    /// Whether it is time to look.
+    /// Returns whether the next decision is due.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.looked.is_none_or(|looked| now >= looked + LOOK);
         if due {
@@ -71,8 +71,7 @@ impl Auto {
         due
     }
 
-    /// Which of these members are short of CPUs, by their QEMUs' processes, since this was asked
-    /// last.
+    /// Returns which of these members were short of CPUs since the last call, by their QEMU processes.
     pub(crate) fn short(&mut self, members: impl Iterator<Item = (u16, i32)>) -> Vec<u16> {
         let mut shares = HashMap::new();
         let mut short = Vec::new();
@@ -88,7 +87,8 @@ impl Auto {
         short
     }
 
-    /// Look at a pair; for how long it is to stay away, or none to come back, if that has changed.
+    /// Decides for a pair. Returns, if the decision changed, for how long the pair is to use its ordinary
+    /// NICs; zero has it return to shared memory.
     pub(crate) fn weigh(
         &mut self,
         pair: (u16, u16),
@@ -102,7 +102,7 @@ impl Auto {
             .weigh(traffic, is_short, now)
     }
 
-    /// Whether a pair is sent another way.
+    /// Returns whether a pair uses its ordinary NICs.
     pub(crate) fn is_away(&self, pair: (u16, u16)) -> bool {
         let pair = self.pairs.get(&pair);
         pair.is_some_and(|pair| pair.until.is_some())
@@ -110,8 +110,8 @@ impl Auto {
 }
 
 impl Share {
-    /// Whether it waited for a third of the time in which it had something to do. (Of VMs with CPUs of
-    /// their own paper 000 sees less than a tenth.)
+    /// Returns whether the process waited for a third of the time in which it was runnable. (For VMs with
+    /// dedicated CPUs paper 000 measures less than a tenth.)
     const fn is_short_since(&self, before: &Self) -> bool {
         let ran = self.ran.saturating_sub(before.ran);
         let waited = self.waited.saturating_sub(before.waited);
@@ -120,7 +120,8 @@ impl Share {
 }
 
 impl Sent {
-    /// Whoever starts again counts anew, and members may say anything.
+    /// Returns what was sent since `before`. Saturates, because a VM that restarts counts from zero, and a
+    /// member may write any number.
     const fn since(self, before: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(before.packets),
@@ -162,7 +163,7 @@ impl Pair {
     }
 }
 
-/// Nothing of a process that is gone.
+/// Returns the times of all threads of a process; zero if the process has ended.
 fn share(process: i32) -> Share {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! The control window's memory. The host writes it by the file, and maps nothing.
+//! The control window's memory. The host reads and writes its file, and does not map it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,19 +30,19 @@ impl Control {
         Ok(control)
     }
 
-    /// One that another process made.
+    /// Takes over a window that another process made.
     pub(crate) fn adopt(window: OwnedFd) -> Self {
         Self(window)
     }
 
-    /// Which file it is, to be found in QEMUs.
+    /// Returns the identity of its file, by which a QEMU that has the window is recognised.
     pub(crate) fn id(&self) -> Result<FileId, DirectError> {
         let file = io(self.0.try_clone(), || "look at the window".to_owned())?;
         let metadata = File::from(file).metadata();
         io(metadata, || "look at the window".to_owned()).map(|metadata| FileId::of(&metadata))
     }
 
-    /// Say whether two members are to send to each other here.
+    /// Writes whether two members are to send to each other through the window.
     pub(crate) fn route(&self, one: u32, other: u32, here: bool) -> Result<(), DirectError> {
         for at in [layout::routed(one, other), layout::routed(other, one)] {
             self.write(at, &[u8::from(here)])?;
@@ -50,7 +50,7 @@ impl Control {
         Ok(())
     }
 
-    /// What two members say that they have sent to each other.
+    /// Returns how much two members report to have sent to each other.
     pub(crate) fn traffic(&self, one: u32, other: u32) -> Result<Traffic, DirectError> {
         let mut sum = Traffic::default();
         for at in [layout::sent(one, other), layout::sent(other, one)] {
@@ -69,7 +69,7 @@ impl Control {
         Ok(sum)
     }
 
-    /// A VM comes: nothing is left of whoever had this id before.
+    /// Writes the part of a VM that joins, after ending the sessions of the VM that had this id before.
     pub(crate) fn add_member(
         &self,
         id: u32,
@@ -83,13 +83,13 @@ impl Control {
         self.write(layout::member(id), &part)
     }
 
-    /// A VM goes.
+    /// Clears the part of a VM that leaves.
     pub(crate) fn remove_member(&self, id: u32) -> Result<(), DirectError> {
         self.end_sessions(id)?;
         self.write(layout::member(id), &[0; layout::HOST_PART])
     }
 
-    /// End all sessions of a VM that cannot do it itself: it is gone, or starts again.
+    /// Ends all sessions of a VM that cannot end them itself, because it has ended or restarts.
     pub(crate) fn end_sessions(&self, id: u32) -> Result<(), DirectError> {
         self.write(layout::nonce(id), &[0; 8])?;
         for peer in 0..MEMBERS {

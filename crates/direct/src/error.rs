@@ -2,18 +2,18 @@
 
 use crate::limits;
 
-/// Why a VM cannot be a member, or the group cannot be opened.
+/// The reason why a VM cannot be a member, or a group cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectError {
-    /// The kernel refuses.
+    /// The kernel refused a system call.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// What this process tried to do.
         what: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// QEMU's monitor refuses a command.
+    /// QEMU's monitor refused a command.
     #[error("QEMU refused {command}: {reason}")]
     Refused {
         /// The command.
@@ -21,7 +21,7 @@ pub enum DirectError {
         /// QEMU's own words.
         reason: String,
     },
-    /// QEMU's monitor says something that cannot be understood, or nothing.
+    /// QEMU's monitor sent a reply that cannot be parsed, or none.
     #[error("QEMU's monitor gave no usable answer to {0}")]
     Monitor(String),
     /// The VM's memory cannot be shared as it is.
@@ -33,12 +33,12 @@ pub enum DirectError {
          and end the VM if the host refuses. Take the device out of the VM, or the VM out of the group"
     )]
     Passthrough(String),
-    /// More members than a window has room for.
+    /// The group has more members than a window has room for.
     #[error("a group has at most {} members", limits::MEMBERS)]
     TooMany,
 }
 
-/// Name what was tried.
+/// Adds to a system error what was tried.
 pub(crate) fn io<T, E: Into<std::io::Error>>(
     result: Result<T, E>,
     what: impl FnOnce() -> String,

@@ -1,4 +1,4 @@
-//! A trust group: its members come and go.
+//! A trust group, whose members join and leave.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,13 +16,13 @@ use crate::vm::Vm;
 use crate::{DirectError, io};
 use vhost::alarm::Alarm;
 
-/// How often VMs that are not there are looked for.
+/// The interval at which the group looks for absent VMs.
 const SCAN_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long guests may take to let go, at the end.
+/// The time that guests have to release their devices when the group closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// VMs of one owner, which may see each other's memory.
+/// A group of VMs of one owner, which may see each other's memory.
 #[derive(Debug)]
 pub struct Group {
     control: Control,
@@ -32,26 +32,26 @@ pub struct Group {
     auto: Auto,
 }
 
-/// How a member is.
+/// The state of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The VM.
     pub name: String,
     /// One word: `absent`, `joined`, `leaving`, `out`.
     pub state: &'static str,
-    /// Why it is not where it should be.
+    /// The reason why the VM is not in the state it should be in.
     pub trouble: Option<String>,
 }
 
-/// Longest wait for a doorbell that does not take a ring.
+/// The longest wait for a doorbell whose event descriptor blocks.
 const DOORBELL_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl Group {
-    /// Open one for the VMs of these names. Each has its monitor at `NAME.qmp` in `folder`, which
-    /// is made, and is looked for as soon as [`Group::serve`] runs.
+    /// Opens a group for the VMs of these names. The monitor of each is expected at `NAME.qmp` in
+    /// `folder`, which is created. [`Group::serve`] looks for the VMs.
     ///
     /// # Errors
-    /// Too many members, or the kernel refuses.
+    /// There are too many members, or the kernel refuses.
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         let made = fs::create_dir_all(folder);
         io(made, || format!("make {}", folder.display()))?;
@@ -59,7 +59,7 @@ impl Group {
         Ok(Self::with(folder, parts, Policies::default()))
     }
 
-    /// Serve a group with these parts, whatever became of who served it before.
+    /// Makes a group of these parts, which another process may have served before.
     #[must_use]
     pub fn with(folder: &Path, parts: Parts, policies: Policies) -> Self {
         let Parts { control, seats } = parts;
@@ -74,10 +74,11 @@ impl Group {
         }
     }
 
-    /// Work until `go_on`, asked about four times a second, says no; then [`Group::close`].
+    /// Serves the group until `go_on` returns false, then calls [`Group::close`]. Calls `go_on` about four
+    /// times a second.
     ///
     /// # Errors
-    /// The kernel refuses, or a VM does not let go.
+    /// The kernel refuses, or a VM does not release its devices.
     pub fn serve(&mut self, go_on: impl Fn() -> bool) -> Result<(), DirectError> {
         while go_on() {
             self.turn()?;
@@ -86,8 +87,8 @@ impl Group {
         self.close()
     }
 
-    /// Have a VM that is there leave, or let it join again; whether this is a member's name. It stays
-    /// out until it is let in or ends.
+    /// Has a running VM leave, or lets it join again. Returns whether `name` is a member's. The VM stays
+    /// out until it is let in again or ends.
     pub fn keep_out(&mut self, name: &str, out: bool) -> bool {
         let member = self.members.iter_mut().find(|member| member.name == name);
         let Some(member) = member else {
@@ -97,7 +98,7 @@ impl Group {
         true
     }
 
-    /// How everybody is.
+    /// Returns the state of every member.
     pub fn standings(&self) -> impl Iterator<Item = Standing> {
         self.members.iter().map(|member| Standing {
             name: member.name.clone(),
@@ -111,7 +112,7 @@ impl Group {
         })
     }
 
-    /// Do what is to be done now.
+    /// Handles events of monitors, and takes the next step of each member.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -142,7 +143,7 @@ impl Group {
         Ok(())
     }
 
-    /// All pairs of members.
+    /// Returns all pairs of members.
     fn pairs(&self) -> impl Iterator<Item = (&Member, &Member)> {
         let members = self.members.iter().enumerate();
         members.flat_map(|(index, one)| {
@@ -151,7 +152,7 @@ impl Group {
         })
     }
 
-    /// Say who is to send to whom.
+    /// Writes into the window which members may send to each other directly.
     fn route(&self) -> Result<(), DirectError> {
         let is_joined =
             |member: &Member| member.vm.is_some() && member.state == MemberState::Joined;
@@ -167,7 +168,7 @@ impl Group {
         Ok(())
     }
 
-    /// Look at the pairs whose policy is `auto`, now and then; whether something is to change.
+    /// Decides anew, when that is due, for the pairs whose policy is `auto`. Returns whether a decision changed.
     fn apply_auto_policy(&mut self) -> Result<bool, DirectError> {
         let now = Instant::now();
         if !self.auto.is_due(now) {
@@ -196,7 +197,7 @@ impl Group {
         Ok(changed)
     }
 
-    /// Tell the operator of what was decided for a pair.
+    /// Logs what was decided for a pair.
     fn log_auto_decision(&self, (one, other): (u16, u16), away: Duration) {
         let name = |id: u16| {
             let member = self.members.get(usize::from(id));
@@ -216,10 +217,10 @@ impl Group {
         self.policies.of(&one.name, &other.name)
     }
 
-    /// Have every guest look at the window.
+    /// Rings every doorbell, so that every guest reads the window.
     fn ring_doorbells(&self) {
-        // A QEMU can make its doorbell block and fill it. It keeps it for ever, see `lib.rs`, and is
-        // not told any more; the others are.
+        // A QEMU can make its doorbell block and fill it. The doorbell stays the member's, see
+        // `Seat::doorbell`, so this member misses rings from then on; the others receive them.
         let mut alarm = match Alarm::new(DOORBELL_TIMEOUT) {
             Ok(alarm) => alarm,
             Err(error) => return tracing::warn!(%error, "no guest can be told to look"),
@@ -232,7 +233,8 @@ impl Group {
         }
     }
 
-    /// Every member sees every other, and nobody who is gone.
+    /// Plugs in and unplugs views, so that every member sees the RAM of every other that is joined, and of
+    /// no other.
     fn update_views(&mut self) {
         for index in 0..self.members.len() {
             let (before, rest) = self.members.split_at_mut(index);
@@ -259,8 +261,7 @@ impl Group {
         }
     }
 
-    /// Until a monitor says something, or `other` has something to read, or it is time to look for
-    /// VMs.
+    /// Waits until a monitor sends something, `other` is readable, or it is time to look for VMs.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -277,10 +278,10 @@ impl Group {
         }
     }
 
-    /// Take everything away from the VMs.
+    /// Unplugs all devices of the group from the VMs.
     ///
     /// # Errors
-    /// The kernel refuses, or a VM does not let go.
+    /// The kernel refuses, or a VM does not release its devices.
     pub fn close(&mut self) -> Result<(), DirectError> {
         for member in &mut self.members {
             member.kept_out = true;
@@ -289,7 +290,7 @@ impl Group {
         loop {
             self.turn()?;
             let left = self.members.iter().filter(|member| {
-                // Who is not there, or was only just found, has nothing of this process.
+                // A VM that is absent or was only just found has no device of this process.
                 member.vm.is_some() && member.state != MemberState::Detached
             });
             let left: Vec<_> = left.map(|member| member.name.as_str()).collect();

@@ -1,35 +1,58 @@
-//! The direct channel's host side: who shares memory with whom. No packet passes through here.
+//! The host's side of the direct channel: manages which VMs share memory. No packet passes through
+//! this process.
 //!
 //! # Theory of operation
 //!
+//! ```text
+//!  QEMU of VM A                      this process                       QEMU of VM B
+//! ┌──────────────────┐        ┌──────────────────────────┐        ┌──────────────────┐
+//! │ RAM (memfd) ─────┼─ view ─┼── Group, one Member a VM ─┼─ view ─┼───── RAM (memfd) │
+//! │ monitor (QMP) ◀──┼────────┼── vm, qmp                 ├────────┼──▶ monitor (QMP) │
+//! │ ivshmem-doorbell │◀───────┼── Parts: control window,  ├───────▶│ ivshmem-doorbell │
+//! └──────────────────┘        │   one doorbell a member   │        └──────────────────┘
+//!                             └──────────────────────────┘
+//! ```
+//!
 //! A *group* is a trust group: VMs of one owner. Each member's RAM is a sealed memfd of its QEMU
-//! ([`ram`]). By QEMU's monitor ([`qmp`]) every other member gets it as a read-only `ivshmem-plain`
-//! device, a *view*, and each member gets the group's *control window* as an `ivshmem-doorbell`
-//! device: rings in which members name pages of their own RAM to each other ([`layout`]). The
-//! guests' module (`guest/direct`) makes an Ethernet device of that. Doorbells go from VM to VM:
-//! every QEMU is given every member's event descriptor, so this process is in no data path, and
-//! when it ends, packets go on.
+//! ([`ram`]). Through QEMU's monitor ([`Qmp`]) this process gives every other member that RAM as a
+//! read-only `ivshmem-plain` device, a *view*. It also gives each member the group's *control window*
+//! as an `ivshmem-doorbell` device: rings in which members name pages of their own RAM to each other
+//! ([`layout`]). The guests' kernel module (`guest/direct`) makes an Ethernet device of these devices.
+//! Doorbells go from VM to VM: every QEMU receives every member's event descriptor. So this process is
+//! in no data path, and packets continue to flow after it ends.
 //!
-//! A view does not tell whose it is, and does not need to: each guest has a beacon in its RAM, and
-//! its peers look for it. What guests cannot know is which part of a VM's RAM file is where in its
-//! guest-physical memory; the host asks QEMU and writes it into the window.
+//! A view does not say whose RAM it shows, and does not need to: each guest writes a beacon into its
+//! RAM, and its peers search their views for it. Guests cannot know which part of a VM's RAM file is at
+//! which guest-physical address; the host asks QEMU and writes the answer into the window.
 //!
-//! [`Group`] serves it. It looks for members that are not there, lets them join, and notices
-//! their end by the end of their monitor. Then it ends their sessions in the window itself, so no
-//! member waits for a VM that is gone, and takes their views away. What may fail: a QEMU, a guest
-//! that does not let go of a view (it stays until it does), a VM whose memory cannot be shared
-//! (it is left out, with the reason).
+//! [`Group`] serves the group. It looks for members that are absent, lets them join, and notices that a
+//! VM has ended when the connection to its monitor ends. Then it ends that VM's sessions in the window,
+//! so that no member waits for the VM, and unplugs the views of its RAM. What may fail: a QEMU, a guest
+//! that does not release a view (the view stays until the guest does), and a VM whose memory cannot be
+//! shared (the group leaves it out and reports the reason).
 //!
-//! A member may *leave* while it runs, because it is to migrate: guests are told to send to it
-//! another way, then its sessions end, and its views and its window are unplugged. QEMU needs
-//! [`qemu_fd_workaround`] after that.
+//! A member may *leave* while it runs, because it is to migrate: the host tells the guests to send to it
+//! another way, then ends its sessions, and then unplugs its views and its window. After that QEMU needs
+//! the work-around in `qemu_fd_workaround`.
 //!
-//! Under the policy `auto` the host tells two members to use their ordinary NICs while shared memory
-//! does not pay ([`auto`]).
+//! Under the policy [`Policy::Auto`] the host tells two members to use their ordinary NICs while
+//! shared memory is slower (`auto`).
 //!
-//! The window and the doorbells ([`Parts`]) may be another process's. Then whoever serves the group
-//! may be killed: its successor is given the same parts, sees in each QEMU what is plugged in
-//! ([`open_files`] tells whose memory a view shows), and goes on from there, without a word to the guests.
+//! Another process may own the window and the doorbells ([`Parts`]). Then the process that serves the
+//! group may be killed: its successor receives the same parts, finds out from each QEMU which devices are
+//! plugged in (`open_files` tells whose memory a view shows), and continues without telling the guests.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! // QEMU's monitors are at /run/direct/a.qmp and /run/direct/b.qmp.
+//! let names = ["a".to_owned(), "b".to_owned()];
+//! let mut group = direct::Group::new(Path::new("/run/direct"), &names)?;
+//! group.serve(|| true)?;
+//! # Ok::<(), direct::DirectError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod auto;

@@ -1,4 +1,4 @@
-//! A place in a group, and how far the VM in it is in joining or leaving.
+//! A member of a group: its VM while it runs, and the progress of joining or leaving.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,35 +8,35 @@ use crate::control::Control;
 use crate::parts::Seat;
 use crate::vm::{Found, Vm};
 
-/// How long guests' agents have to route around a VM that leaves, before its packets are lost.
+/// The time that guests' agents have to route around a VM that leaves, before its packets are lost.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
 
-/// A VM's place.
+/// A member of a group.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) id: u16,
     monitor: PathBuf,
-    /// Where its QEMU connects for the window.
+    /// The path of the socket to which its QEMU connects for the window.
     socket: PathBuf,
     pub(crate) vm: Option<Vm>,
     pub(crate) state: MemberState,
-    /// It is to stay out, until it is told otherwise or ends.
+    /// The VM must stay out of the group until it is let in again or ends.
     pub(crate) kept_out: bool,
-    /// Why it is not where it should be, told once.
+    /// The reason why the VM is not in the state it should be in. It is logged once.
     trouble: Option<String>,
 }
 
-/// How far it is.
+/// The progress of a member in joining or leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberState {
-    /// It has nothing of the group; or there is no VM.
+    /// The VM has no device of the group, or there is no VM.
     Detached,
-    /// It exchanges packets.
+    /// The VM exchanges packets.
     Joined,
-    /// It still does, but nobody is to begin anything new, since then.
+    /// The VM still exchanges packets, but since this time its peers must not begin new sessions.
     Leaving(Instant),
-    /// What it has is being taken away.
+    /// The VM's devices are being unplugged.
     Unplugging,
 }
 
@@ -54,18 +54,19 @@ impl Member {
         }
     }
 
-    /// Whether it has, and is shown to the others.
+    /// Whether the VM has the window, and the others see its RAM.
     pub(crate) fn is_in(&self) -> bool {
         self.vm.is_some() && matches!(self.state, MemberState::Joined | MemberState::Leaving(_))
     }
 
-    /// Why it is not where it should be, or does not see whom it should.
+    /// Returns the reason why the VM is not in the state it should be in, or does not see a peer that it should.
     pub(crate) fn trouble(&self) -> Option<String> {
         let of_vm = || self.vm.as_ref().and_then(Vm::trouble);
         self.trouble.clone().or_else(of_vm)
     }
 
-    /// Go on; whether others have to look at the window. Trouble is kept and told.
+    /// Takes the next step of joining or leaving. Returns whether the other members must read the window
+    /// again. Keeps and logs errors.
     pub(crate) fn advance(&mut self, seats: &[Seat], control: &Control) -> bool {
         let before = self.state;
         match self.try_advance(seats, control) {
@@ -128,7 +129,7 @@ impl Member {
         Ok(())
     }
 
-    /// Its QEMU has ended.
+    /// Removes the VM, whose QEMU has ended.
     pub(crate) fn remove_vm(&mut self, control: &Control) -> Result<(), DirectError> {
         self.vm = None;
         self.state = MemberState::Detached;
@@ -138,7 +139,7 @@ impl Member {
     }
 }
 
-/// A locally administered address that depends on the name alone: FNV-1a, folded.
+/// Returns a locally administered MAC address that depends on the name alone: FNV-1a, folded.
 fn mac(name: &str) -> [u8; 6] {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

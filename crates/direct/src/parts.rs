@@ -1,5 +1,5 @@
-//! What a group needs of the system. It can outlive the process that serves the group: the next
-//! one adopts it, and finds the VMs as they are.
+//! The system resources of a group. They can outlive the process that serves the group: the next
+//! process adopts them and finds the VMs in the state in which they are.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,28 +10,28 @@ use crate::control::Control;
 use crate::policy::check_count;
 use crate::{DirectError, io};
 
-/// The control window, and what each member has of its own, in the order of their ids.
+/// The control window, and the resources of each member, in the order of the member ids.
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) control: Control,
     pub(crate) seats: Vec<Seat>,
 }
 
-/// A member's place.
+/// The resources of one member.
 #[derive(Debug)]
 pub struct Seat {
     pub(crate) name: String,
-    /// Where its QEMU connects for the window.
+    /// Listens for the connection of the member's QEMU, which asks for the window.
     pub(crate) server: Server,
-    /// The same for every VM that ever has this place, so that nobody has to be told of another.
+    /// The same for every VM that ever has this member id, so that no other QEMU has to be given a new one.
     pub(crate) doorbell: Doorbell,
 }
 
 impl Parts {
-    /// Make them: sockets are in `folder`, which is there.
+    /// Makes the resources of a group, with sockets in `folder`, which must exist.
     ///
     /// # Errors
-    /// Too many members, or the kernel refuses.
+    /// There are too many members, or the kernel refuses.
     pub fn make(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         check_count(names.len())?;
         let seat = |name: &String| {
@@ -49,23 +49,23 @@ impl Parts {
         })
     }
 
-    /// Take over what another process made: its window, and its members in the same order.
+    /// Takes over the resources that another process made: its window, and its members in the same order.
     ///
     /// # Errors
-    /// Too many members.
+    /// There are too many members.
     pub fn adopt(window: OwnedFd, seats: Vec<Seat>) -> Result<Self, DirectError> {
         check_count(seats.len())?;
         let control = Control::adopt(window);
         Ok(Self { control, seats })
     }
 
-    /// The window.
+    /// Returns the control window.
     #[must_use]
     pub fn window(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// The members' places.
+    /// Returns the resources of each member.
     #[must_use]
     pub fn seats(&self) -> &[Seat] {
         &self.seats
@@ -73,7 +73,7 @@ impl Parts {
 }
 
 impl Seat {
-    /// Take over a place that another process made.
+    /// Takes over the resources of a member that another process made.
     #[must_use]
     pub fn adopt(name: String, listener: OwnedFd, doorbell: OwnedFd) -> Self {
         Self {
@@ -83,19 +83,19 @@ impl Seat {
         }
     }
 
-    /// Whose it is.
+    /// Returns the member's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The socket that its QEMU connects to.
+    /// Returns the socket to which the member's QEMU connects.
     #[must_use]
     pub fn listener(&self) -> BorrowedFd<'_> {
         self.server.as_fd()
     }
 
-    /// Its doorbell.
+    /// Returns the member's doorbell.
     #[must_use]
     pub fn doorbell(&self) -> BorrowedFd<'_> {
         self.doorbell.as_fd()

@@ -1,34 +1,33 @@
-//! Whether two members are to exchange packets directly.
+//! The policy that decides whether two members exchange packets directly.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{DirectError, layout};
 
-/// What the owner says of two members.
+/// The policy for two members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// They do.
+    /// They always exchange packets directly.
     #[default]
     Always,
-    /// They do, but while CPUs are short not with short packets.
+    /// They exchange packets directly, except short packets while CPUs are short.
     Auto,
-    /// They do not, and do not see each other's memory.
+    /// They never exchange packets directly, and do not see each other's memory.
     Never,
 }
 
-/// What the owner says of a group's members: they are named in one order everywhere, which is
-/// that of their ids.
+/// The policies of a group. Members are named in one order everywhere, which is that of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policies {
-    /// For pairs that are not listed.
+    /// The policy of pairs that are not listed.
     pub others: Policy,
-    /// Pairs, in either order.
+    /// Pairs with a policy of their own, in either order.
     pub pairs: Vec<(String, String, Policy)>,
 }
 
 impl Policies {
-    /// What holds for these two.
+    /// Returns the policy for two members.
     #[must_use]
     pub fn of(&self, one: &str, other: &str) -> Policy {
         let is_it = |(a, b, _): &&(String, String, Policy)| {
@@ -39,8 +38,10 @@ impl Policies {
     }
 }
 
+/// Checks the number of members.
+///
 /// # Errors
-/// More members than a window has room for.
+/// There are more members than a window has room for.
 pub(crate) fn check_count(count: usize) -> Result<(), DirectError> {
     match count <= layout::MEMBERS as usize {
         true => Ok(()),

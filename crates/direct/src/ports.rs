@@ -1,22 +1,24 @@
-//! Root ports of a machine whose PCI Express bus takes nothing else while the guest runs (`q35`).
+//! Root ports for machines whose PCI Express bus accepts devices only in root ports while the guest
+//! runs (`q35`).
 
 use crate::DirectError;
 
-/// What QEMU calls the one that is for the control window.
+/// QEMU's id of the root port for the control window.
 pub(crate) const WINDOW: &str = "vicinity-window-port";
 
-/// What it calls those that are for views; a number follows.
+/// The start of QEMU's ids of the root ports for views; a number follows.
 pub(crate) const VIEW: &str = "vicinity-view-port-";
 
-/// Chassis of the first, clear of those that others are likely to number theirs by.
+/// The chassis number of the first root port. It is higher than those that a configuration usually uses.
 const CHASSIS: u16 = 200;
 
-/// QEMU's devices: a port for the window, and one for each of so many views, of memory of at most
-/// `size` bytes.
+/// Returns the arguments of QEMU's `-device` options: a root port for the window, and one for each of
+/// `views` views of at most `size` bytes.
 #[must_use]
 pub fn root_ports(views: u16, size: u64) -> Vec<String> {
     let port = |name: String, chassis: u16, size: u64| {
-        // A view lies at a multiple of its size; in twice as much there is one, wherever it begins.
+        // A view must lie at a multiple of its size. An area of twice that size contains such an address,
+        // wherever the area begins.
         let room = size.saturating_mul(2);
         format!("pcie-root-port,id={name},chassis={chassis},pref64-reserve={room}")
     };
@@ -25,7 +27,7 @@ pub fn root_ports(views: u16, size: u64) -> Vec<String> {
     std::iter::once(window).chain(views).collect()
 }
 
-/// What is wrong with a VM that lacks some.
+/// Returns the error for a VM that lacks root ports.
 pub(crate) fn wanted(what: &str) -> DirectError {
     let advice = "as `vicinity direct qemu-args --ports` prints them";
     DirectError::Memory(format!("the VM {what}, {advice}"))

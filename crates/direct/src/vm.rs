@@ -1,4 +1,4 @@
-//! A VM, by its QEMU: the window and the views that it has.
+//! A VM, controlled through its QEMU's monitor: its window and its views.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,14 +16,14 @@ use crate::qmp::{Qmp, process_of};
 use crate::ram::{Ram, Range};
 use crate::{DirectError, io};
 
-/// QEMU's name of the control window's device and of its socket.
+/// QEMU's id of the control window's device and of its character device.
 const WINDOW: &str = "vicinity-direct";
 
-/// What QEMU calls a peer's memory. What follows is used once: the memory of a device that is gone
-/// may stay for some time, and QEMU ends when another one with its name is plugged in there.
+/// The start of QEMU's id of a peer's memory. The rest of the id is used only once: the memory of an
+/// unplugged device may stay for some time, and QEMU ends when another one with the same id is plugged in.
 const MEMORY: &str = "vicinity-memory";
 
-/// What it calls the device that shows it; the peer's name follows.
+/// The start of QEMU's id of a view's device; the peer's name follows.
 const VIEW: &str = "vicinity-view-of-";
 
 /// A QEMU whose guest runs.
@@ -32,27 +32,27 @@ pub(crate) struct Vm {
     qmp: Qmp,
     pub(crate) process: i32,
     pub(crate) ram: Ram,
-    /// Peers that it sees, or that it is to forget.
+    /// The views that are plugged in or being unplugged, by the name of the peer.
     views: HashMap<String, View>,
-    /// Where QEMU hears of doorbells; it may close it unread when this side does. None when it was
-    /// another process's.
+    /// The socket over which QEMU received the doorbells. If this side closes it, QEMU may close it without
+    /// reading it. `None` if another process made the connection.
     socket: Option<ivshmem::Member>,
-    /// While the window is being taken away: descriptors that QEMU had before.
+    /// While the window is being unplugged: the descriptors that QEMU had before.
     numbers_before: Option<Numbers>,
 }
 
-/// What a VM was found with.
+/// The devices with which a VM was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing of ours.
+    /// No device of the direct channel.
     Nothing,
     /// This group's window.
     Window,
-    /// What is left of another group, or of one that has ended.
+    /// Devices of another group, or of one that has ended.
     Leftovers,
 }
 
-/// A peer's memory in a VM.
+/// A peer's memory that is plugged into this VM.
 #[derive(Debug)]
 struct View {
     /// The peer's memory: another one is another VM of that name. None while that is to be found
@@ -64,14 +64,14 @@ struct View {
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Plugged,
-    /// QEMU has asked the guest to let go.
+    /// QEMU has asked the guest to release the device.
     Unplugging,
-    /// QEMU would not have it, and why.
+    /// QEMU refused the device, for this reason.
     Refused(String),
 }
 
 impl Vm {
-    /// Connect to a monitor; `None` when no guest runs there.
+    /// Connects to a monitor. Returns `None` when no guest runs there.
     pub(crate) fn connect(
         monitor: &Path,
         control: &Control,
@@ -119,13 +119,13 @@ impl Vm {
         Ok(Found::Window)
     }
 
-    /// Where its RAM is; see [`Ram::ranges`].
+    /// Returns the guest-physical ranges of its RAM; see [`Ram::ranges`].
     pub(crate) fn ranges(&mut self) -> Result<Vec<Range>, DirectError> {
         self.ram.ranges(&mut self.qmp)
     }
 
-    /// Give it the window. QEMU waits for the server inside `device_add`, so everything must be on
-    /// its way before; and it learns of everybody's doorbell, also of those who are not there yet.
+    /// Plugs the window in. QEMU waits for the server inside `device_add`, so everything must have been
+    /// sent before. QEMU receives the doorbells of all members, including those that are absent.
     pub(crate) fn give_window(
         &mut self,
         id: u16,
@@ -171,7 +171,7 @@ impl Vm {
         given.map(drop)
     }
 
-    /// A VM with a device of the host (VFIO) cannot join. QEMU maps all memory of the VM for such a device, also
+    /// Refuses a VM with a device of the host (VFIO). QEMU maps all memory of the VM for such a device, also
     /// what is plugged in later. So it would pin the RAM of every peer, and it ends the VM when that fails
     /// (`vfio_listener_region_add` in QEMU's `hw/vfio/listener.c`: "unable to continue").
     fn refuse_passthrough(&mut self) -> Result<(), DirectError> {
@@ -181,7 +181,7 @@ impl Vm {
         }
     }
 
-    /// See this peer's memory, or nothing of it.
+    /// Plugs in or unplugs the view of a peer's memory, so that the VM sees `ram` or nothing.
     pub(crate) fn set_view(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
         self.identify_view(name, ram)?;
         let wanted = ram.map(|ram| ram.id);
@@ -198,7 +198,7 @@ impl Vm {
         }
     }
 
-    /// Whose memory a view shows that was there before this process.
+    /// Finds out whose memory a view shows that was plugged in before this process started.
     fn identify_view(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
         let (Some(view), Some(ram)) = (self.views.get_mut(name), ram) else {
             return Ok(());
@@ -240,7 +240,7 @@ impl Vm {
         shown.map(drop)
     }
 
-    /// Why a peer's memory is not seen, of the first such peer.
+    /// Returns the reason why the VM does not see a peer's memory, for the first such peer by name.
     pub(crate) fn trouble(&self) -> Option<String> {
         let refused = self
             .views
@@ -253,7 +253,7 @@ impl Vm {
         first.map(|(name, reason)| format!("does not see the memory of {name}: {reason}"))
     }
 
-    /// Plug a device in: into a free one of these ports, if the VM has any.
+    /// Plugs a device in: into a free root port of these, if the VM has any.
     fn plug(&mut self, mut device: Value, ports: &str) -> Result<Value, DirectError> {
         let ports = self.qmp.names("/machine/peripheral", ports)?;
         if !ports.is_empty() {
@@ -298,13 +298,14 @@ impl Vm {
             .map(drop)
     }
 
-    /// Whether the guest starts again. An error when the VM is gone.
+    /// Reads the monitor's events. Returns whether the guest restarts; an error when the VM has ended.
     pub(crate) fn read_events(&mut self) -> Result<bool, DirectError> {
         self.qmp.read_events()
     }
 
-    /// Forget peers' views that the guest has let go of. QEMU's list of devices is asked: it tells
-    /// of the end of a device when nothing uses the device's memory any more, which can be long after.
+    /// Removes the views that the guest has released from the list. Asks QEMU for its list of devices,
+    /// because QEMU sends the event of a device's removal only when nothing uses the device's memory any
+    /// more, which can be long after.
     pub(crate) fn collect_removed_views(&mut self) -> Result<(), DirectError> {
         let is_unplugging = |view: &View| view.state == State::Unplugging;
         if !self.views.values().any(is_unplugging) {
@@ -320,24 +321,24 @@ impl Vm {
             self.views.remove(name);
         }
         if !gone.is_empty() {
-            // There may be room now for what was refused.
+            // QEMU may accept now what it refused before.
             let is_refused = |view: &View| matches!(view.state, State::Refused(_));
             self.views.retain(|_, view| !is_refused(view));
         }
         self.drop_memories()
     }
 
-    /// Remove peers' memories that no device shows.
+    /// Removes peers' memories that no device uses.
     fn drop_memories(&mut self) -> Result<(), DirectError> {
         for memory in self.qmp.names("/objects", MEMORY)? {
-            // Refused while a device shows it.
+            // QEMU refuses this while a device uses the memory.
             let _shown = self.qmp.execute("object-del", &json!({"id": memory}));
         }
         Ok(())
     }
 
-    /// Take everything away, views first; whether all is gone. The guest has to let go of each, so
-    /// this is to be said again and again.
+    /// Unplugs all devices, views first. Returns whether none is left. The guest must release each device,
+    /// so the caller has to repeat this.
     pub(crate) fn unplug_all(&mut self) -> Result<bool, DirectError> {
         let devices = self.qmp.names("/machine/peripheral", VIEW)?;
         if !devices.is_empty() {
@@ -363,7 +364,7 @@ impl Vm {
         Ok(true)
     }
 
-    /// Remove the windows' sockets. One stays if QEMU still keeps what is left of its device.
+    /// Removes the character devices of windows. One stays while QEMU still keeps its device.
     fn drop_chardevs(&mut self) -> Result<(), DirectError> {
         let answer = self.qmp.execute("query-chardev", &json!({}))?;
         let all = answer.as_array().into_iter().flatten();
@@ -374,9 +375,9 @@ impl Vm {
         Ok(())
     }
 
-    /// Have the guest let go of a device.
+    /// Asks the guest to release a device.
     fn request_unplug(&mut self, device: &str) {
-        // Refused when it has been asked already.
+        // QEMU refuses this when it has asked the guest already.
         let _asked = self.qmp.execute("device_del", &json!({"id": device}));
     }
 

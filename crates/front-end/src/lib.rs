@@ -1,19 +1,40 @@
-//! Test and benchmark support: the other side of vhost-user. A front-end and a guest's driver in
-//! one, as well behaved or as hostile as a test wants.
+//! Test and benchmark support: a vhost-user front-end together with a guest's virtio-net driver, as
+//! well behaved or as hostile as a test needs.
 //!
 //! # Theory of operation
+//!
+//! ```text
+//!  ┌────────────── Nic ──────────────┐
+//!  │ Pair: rx Queue, tx Queue        │   split rings and buffers
+//!  │    └──────▶ Ram (memfd) ◀───────┼──────────────▶ the back-end maps it
+//!  │ Wire ───────────────────────────┼──────────────▶ vhost-user socket
+//!  └─────────────────────────────────┘
+//! ```
 //!
 //! A [`Ram`] is a guest's memory: one memfd, presented in one or more regions. A [`Queue`] drives
 //! a split ring in it the way a guest's driver does. A [`Wire`] is the front-end's end of a
 //! vhost-user socket: it sends messages, right or wrong, and reads replies. A [`Nic`] puts the
 //! three together: it sets a device up in QEMU's order and then sends and receives frames.
 //!
-//! Written from the specifications alone and without the back-end's code, so that a
-//! misunderstanding there is not repeated here. Whatever a well-behaved driver would never do is
-//! reached through the parts: every byte of the memory and of the socket can be written.
+//! This crate was written from the specifications alone and without the back-end's code, so that a
+//! misunderstanding there is not repeated here. A test reaches what a well-behaved driver would never do
+//! through the parts: it can write every byte of the memory and of the socket.
 //!
-//! For tests and benchmarks only: what cannot go on panics. Waiting is bounded by [`GUARD`], which
-//! is there to end a hung test and not to time anything.
+//! The crate is for tests and benchmarks only: it panics where it cannot continue. [`GUARD`] bounds every
+//! wait; its purpose is to end a hung test, not to measure time.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use front_end::{Layout, Nic, Options, Wire, frame};
+//!
+//! # fn example(wire: Wire) {
+//! let mut nic = Nic::new(wire, Options::default());
+//! nic.start(|| {});
+//! let to_all = frame::numbered(frame::BROADCAST, frame::mac(1), 7, 60);
+//! nic.wait_to_send(&to_all, Layout::One);
+//! # }
+//! ```
 #![deny(unsafe_code)]
 #![allow(
     clippy::expect_used,
@@ -46,5 +67,5 @@ pub use wire::Wire;
 
 use std::time::Duration;
 
-/// How long anything is waited for before the test is given up.
+/// The longest wait before a test fails.
 pub const GUARD: Duration = Duration::from_secs(30);

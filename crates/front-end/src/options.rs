@@ -2,23 +2,23 @@
 
 use crate::features;
 
-/// How the buffers of a frame are laid out.
+/// The layout of the buffers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Header and frame in one descriptor.
     One,
     /// The header in a descriptor of its own.
     HeaderApart,
-    /// In descriptors of so many bytes.
+    /// In descriptors of this many bytes each.
     Pieces(u32),
-    /// In pieces of so many bytes, behind one indirect descriptor.
+    /// In pieces of this many bytes each, behind one indirect descriptor.
     Indirect(u32),
 }
 
-/// What a NIC is like.
+/// The options of a NIC.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Features its driver takes.
+    /// The features that its driver acknowledges.
     pub features: u64,
     /// Size of both rings.
     pub size: u16,
@@ -26,16 +26,15 @@ pub struct Options {
     pub receive_bytes: u32,
     /// How receive buffers are laid out.
     pub receive_layout: Layout,
-    /// Queue pairs.
+    /// The number of queue pairs.
     pub pairs: u16,
-    /// Regions the memory is presented in.
+    /// The number of regions in which the memory is presented.
     pub regions: u64,
-    /// Post receive buffers at the start, and again once they are read.
+    /// Posts receive buffers at the start, and again after they were read.
     pub post: bool,
-    /// Where all rings begin.
+    /// The index at which all rings begin.
     pub base: u16,
-    /// Wait for an answer to each message that hands a ring's descriptor over, as QEMU 10.2 and
-    /// later do (`vhost_set_vring_file` in its `hw/virtio/vhost-user.c`).
+    /// Waits for a reply to each message that carries a ring's descriptor, as QEMU 10.2 and later do (`vhost_set_vring_file` in its `hw/virtio/vhost-user.c`).
     pub replies: bool,
 }
 
@@ -55,13 +54,13 @@ impl Default for Options {
     }
 }
 
-/// A frame as the guest finds it.
+/// A frame as the guest receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The network header.
     pub header: Vec<u8>,
     /// The frame.
     pub frame: Vec<u8>,
-    /// Receive buffers it took.
+    /// The number of receive buffers that it took.
     pub buffers: u16,
 }

@@ -1,4 +1,4 @@
-//! seccomp: the system calls that are noted beside the code that makes them, and no other.
+//! seccomp: allows the system calls that are noted beside the code that makes them, and no others.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 // descriptors that are closed; debug builds first ask whether they are open
 // syscalls: close fcntl
 
-/// What a data plane serves: each kind has a list of calls of its own.
+/// The kind of a data plane. Each kind has its own list of allowed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// A network.
@@ -51,24 +51,24 @@ impl Duty {
         }
     }
 
-    /// What a call that is not noted does.
+    /// Returns what happens on a call that is not noted.
     fn otherwise(self) -> SeccompAction {
         match self {
-            // Its libraries may come to make calls that nobody has noted: those fail as if the kernel did
-            // not know them, which is what libraries are prepared for.
+            // A new version of a library may make calls that have no note. They fail as if the kernel did
+            // not implement them, which libraries handle.
             Self::Space => SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
             _ => SeccompAction::KillProcess,
         }
     }
 }
 
-/// The name of every system call that is allowed, in alphabetical order.
+/// Returns the name of every allowed system call, in alphabetical order.
 #[must_use]
 pub fn noted(duty: Duty) -> Vec<&'static str> {
     duty.calls().iter().map(|(name, _)| *name).collect()
 }
 
-/// Allow the noted calls; any other kills the process, or fails.
+/// Allows the noted calls. Any other call kills the process, or fails.
 pub(crate) fn enter(duty: Duty) -> Result<(), String> {
     let filter = filter(duty).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter)
@@ -89,12 +89,12 @@ fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
     .try_into()
 }
 
-/// What a call's arguments must be, as alternatives; no rule at all allows any.
+/// Returns the alternatives for a call's arguments. Without a rule any arguments are allowed.
 fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let conditions = match name {
-        // Of its own descriptors, libraries ask this and that; its threads' signals are its own.
+        // Libraries query their own descriptors in many ways, and may send signals to their own threads.
         "fcntl" | "rt_sigaction" if duty == Duty::Space => Vec::new(),
-        // Threads, and no processes.
+        // Threads may be created, processes may not.
         "clone" => vec![masked(
             0,
             libc::CLONE_THREAD,
@@ -102,11 +102,11 @@ fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::B
         )],
         "prctl" => vec![equal(0, libc::PR_SET_NAME)],
         "mprotect" => vec![masked(2, libc::PROT_EXEC, 0)],
-        // Memory is for data.
+        // Memory must not be executable.
         "mmap" => vec![masked(2, libc::PROT_EXEC, 0)],
-        // Signals are for ourselves.
+        // Signals may only be sent to this process.
         "tgkill" => vec![equal(0, getpid().as_raw_nonzero().get())],
-        // Descriptors are made non-blocking, and nothing else is asked of them.
+        // Descriptors may be made non-blocking, and nothing else.
         "ioctl" => vec![equal_wide(1, libc::FIONBIO)],
         "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
             .map(|question| equal(1, question))
@@ -123,7 +123,8 @@ fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::B
         .collect()
 }
 
-/// The signals whose handlers may change: of faults, and of the alarm where its thread makes it.
+/// Returns the signals whose handlers may be changed: those of faults, and that of the alarm where a
+/// thread creates one.
 fn signals(duty: Duty) -> &'static [i32] {
     match duty {
         Duty::Messages => &[libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT, libc::SIGALRM],
@@ -138,7 +139,7 @@ fn equal(argument: u8, value: i32) -> Condition {
     SeccompCondition::new(argument, length, operator, bits(value))
 }
 
-/// An `int` as it stands in a register.
+/// Returns an `int` as it is in a register.
 fn bits(value: i32) -> u64 {
     u64::from(u32::from_ne_bytes(value.to_ne_bytes()))
 }

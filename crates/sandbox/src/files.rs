@@ -1,18 +1,18 @@
-//! Landlock: no file by its name, no network port, nobody else's process.
+//! Landlock: denies files by path, network ports, and signals to other processes.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus,
     Scope,
 };
 
-/// The newest version whose denials we know.
+/// The newest version of Landlock whose access rights this code uses.
 const NEWEST: ABI = ABI::V6;
 
-/// Deny what Landlock can deny; there are no exceptions.
+/// Denies everything that Landlock can deny, without exceptions.
 pub(crate) fn enter() -> Result<(), String> {
     match deny() {
         Ok(RulesetStatus::NotEnforced) => Err("the kernel has no Landlock".to_owned()),
-        // An older Landlock knows less to deny; it denies the use of files from the first on.
+        // An older Landlock can deny less; every version denies the use of files.
         Ok(RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced) => Ok(()),
         Err(error) => Err(error.to_string()),
     }
@@ -27,7 +27,7 @@ fn deny() -> Result<RulesetStatus, landlock::RulesetError> {
     Ok(rules.create()?.restrict_self()?.ruleset)
 }
 
-/// The version the kernel offers, 0 for none.
+/// Returns the version that the kernel offers, 0 for none.
 #[allow(unsafe_code)]
 pub(crate) fn version() -> u32 {
     /// `LANDLOCK_CREATE_RULESET_VERSION` (linux/landlock.h)

@@ -1,4 +1,4 @@
-//! Root becomes nobody.
+//! Changes the user from root to `nobody`.
 
 use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, set_dumpable_behavior};
 use rustix::thread::{
@@ -6,13 +6,13 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// The user and group that own nothing.
+/// The id of the user and the group `nobody`, which own no files.
 const NOBODY: u32 = 65534;
 
-/// What the next stage needs where user namespaces are not for everybody.
+/// The capability that the next stage needs where only privileged processes may make user namespaces.
 const KEPT: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-/// Change to nobody, unless we are no root anyway.
+/// Changes the user and group to `nobody`, if the process runs as root.
 pub(crate) fn enter() -> Result<(), String> {
     if !geteuid().is_root() {
         return Ok(());
@@ -26,7 +26,7 @@ fn become_nobody() -> rustix::io::Result<()> {
     set_thread_groups(&[])?;
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
-    // A service manager may have left us without.
+    // A service manager may have started the process without this capability.
     let kept = KEPT & capabilities(None)?.permitted;
     set_capabilities(
         None,
@@ -36,6 +36,6 @@ fn become_nobody() -> rustix::io::Result<()> {
             inheritable: CapabilitySet::empty(),
         },
     )?;
-    // A change of user makes `/proc/self` root's; the next stage writes to it.
+    // A change of user makes root the owner of `/proc/self`, to which the next stage writes.
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }

@@ -1,4 +1,4 @@
-//! Descriptors that came from whoever started the program, and that nobody here knows of.
+//! Descriptors that the process inherited.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -6,17 +6,16 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// The first descriptor after the standard ones.
 const FIRST: libc::c_uint = 3;
 
-/// Close every descriptor but standard input, output and error.
+/// Closes every descriptor except standard input, output and error.
 ///
-/// To be called first of all: nothing the process has opened itself may be open yet.
+/// Must be called first: no descriptor that the process itself opened may be open yet.
 ///
 /// # Errors
-/// The kernel cannot (before Linux 5.9).
+/// The kernel has no such call (before Linux 5.9).
 #[allow(unsafe_code)]
 pub fn close_inherited() -> io::Result<()> {
-    // SAFETY: takes no memory. Descriptors that somebody owns would be closed under their owner,
-    // which the caller has to rule out: it is a mistake that ends in errors, not in undefined
-    // behaviour, for nothing here maps memory of theirs.
+    // SAFETY: takes no memory. The caller must make sure that no value owns these descriptors. If one
+    // does, its calls fail, which is no undefined behaviour, because no memory is mapped from them.
     let done = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
     match done {
         0 => Ok(()),
@@ -24,13 +23,13 @@ pub fn close_inherited() -> io::Result<()> {
     }
 }
 
-/// A descriptor that came from whoever started the program, for the caller to own. Programs that are
-/// started do not get it.
+/// Returns an inherited descriptor, which the caller then owns. Programs that this process starts do not
+/// inherit it.
 ///
-/// To be called once for each, and before the process has opened anything itself.
+/// Must be called once for each descriptor, and before the process opens any itself.
 ///
 /// # Errors
-/// It is not open.
+/// The descriptor is not open.
 #[allow(unsafe_code)]
 pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: takes no memory. The kernel says whether the descriptor is open.
@@ -38,7 +37,7 @@ pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     if done < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, and nobody here opened it, so nobody owns it: the caller has to see to that, as for
-    // [`close_inherited`].
+    // SAFETY: the descriptor is open, and this process did not open it, so no value owns it. The caller
+    // must make sure of that, as for [`close_inherited`].
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

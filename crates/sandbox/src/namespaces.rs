@@ -1,4 +1,4 @@
-//! A world of its own: nothing of the host has a name in it.
+//! Namespaces of the process: no path and no name in them leads to anything of the host.
 
 use std::fs;
 
@@ -8,15 +8,15 @@ use rustix::mount::{
 use rustix::process::{chdir, getegid, geteuid, pivot_root};
 use rustix::thread::UnshareFlags;
 
-/// Where the empty root is put before it is the root. Any folder will do; this one is there, for
-/// it has just been used.
+/// The folder on which the empty root is mounted before it becomes the root. Any folder will do; this one
+/// exists, because the process has just used it.
 const PLACE: &str = "/proc";
 
-/// Leave all of the host's namespaces.
+/// Leaves all of the host's namespaces.
 pub(crate) fn enter() -> Result<(), String> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     leave().map_err(|error| format!("the kernel makes no user namespace: {error}"))?;
-    // Who we are in there: without, no file system can be mounted.
+    // Maps the user into the new namespace: without a mapping no file system can be mounted.
     write("setgroups", "deny")?;
     write("uid_map", &format!("{user} {user} 1"))?;
     write("gid_map", &format!("{group} {group} 1"))?;
@@ -31,7 +31,7 @@ fn leave() -> rustix::io::Result<()> {
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    // SAFETY: only `FILES` could take descriptors from under another thread's feet, and it is not
+    // SAFETY: only the flag `FILES` could change descriptors that another thread uses, and it is not
     // among the flags.
     unsafe { rustix::thread::unshare_unsafe(all) }
 }
@@ -42,7 +42,7 @@ fn write(file: &str, text: &str) -> Result<(), String> {
 }
 
 fn empty_root() -> rustix::io::Result<()> {
-    // What is mounted here stays here.
+    // Mounts made here must not propagate to the host.
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -50,7 +50,7 @@ fn empty_root() -> rustix::io::Result<()> {
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID;
     mount("empty", PLACE, "tmpfs", flags, None)?;
     chdir(PLACE)?;
-    // The old root comes to lie on top of the new one, and is taken off.
+    // `pivot_root` puts the old root on top of the new one; it is unmounted.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     chdir("/")

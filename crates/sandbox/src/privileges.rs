@@ -1,4 +1,4 @@
-//! No privileges, and no way to get any.
+//! Drops all privileges, and every way to gain new ones.
 
 use rustix::process::{
     DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
@@ -8,7 +8,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Give up every capability. From here on the process dies with the one that started it.
+/// Drops every capability. From here on the kernel kills the process when its parent ends.
 pub(crate) fn enter() -> Result<(), String> {
     give_up().map_err(|error| format!("capabilities cannot be given up: {error}"))?;
     let left = capabilities(None).map_err(|error| error.to_string())?;
@@ -22,8 +22,8 @@ fn give_up() -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;
     for capability in CapabilitySet::all().iter() {
-        // Refused without the capability to do it, or for a capability this kernel does not know.
-        // Nothing comes of the set anyway: no program can be run that would draw from it.
+        // The kernel refuses this without the capability to do it, and for a capability that it does not
+        // know. The bounding set matters to programs that are executed, and none can be.
         let _ = remove_capability_from_bounding_set(capability);
     }
     let none = CapabilitySet::empty();
@@ -35,8 +35,8 @@ fn give_up() -> rustix::io::Result<()> {
             inheritable: none,
         },
     )?;
-    // The kernel forgets this wish when a process changes its user: not before here.
+    // The kernel clears this setting when a process changes its user, so it is set after that.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Guests' memory is in no core dump, and no process of the same user may look at it.
+    // No core dump contains guests' memory, and no process of the same user may trace this one.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }

@@ -1,4 +1,4 @@
-//! The agent at work: look, hear, put routes right, wait.
+//! The agent's loop: reads the peers, receives addresses, corrects routes, and waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,69 +10,72 @@ use crate::device::Device;
 use crate::error::{AgentError, io};
 use crate::netlink::{Changes, Netlink};
 use crate::plan::{Mac, Route, plan};
-use crate::talk::{Said, Talk};
+use crate::talk::{Announcement, Talk};
 
-/// How often addresses are told, and everything is looked at.
+/// The interval at which the agent sends its addresses and checks everything.
 const TICK: Duration = Duration::from_secs(1);
 
-/// An agent that says nothing for so long has ended, or its VM has no addresses any more.
+/// If a peer sends nothing for so long, its agent has ended, or its VM has no addresses any more.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The direct device, and what peers said there.
-struct Post {
+/// The direct device, and what its peers sent.
+struct Attachment {
     device: Device,
     talk: Talk,
-    heard: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
-    /// What was said last, to whom, and when.
-    said: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
-    /// Why routes could not be put right, told once.
+    received: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
+    /// What was sent last, to which peers, and when.
+    announced: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
+    /// The reason why routes could not be corrected. It is logged once.
     trouble: Option<String>,
 }
 
-/// Work until `stop`, asked once a second, says so; then all goes as it did before.
+/// Runs until `stop`, which is called once a second, returns true. Then removes all routes of the agent.
 pub(crate) fn run(stop: impl Fn() -> bool) -> Result<(), AgentError> {
     let netlink = Netlink::open()?;
     let changes = Changes::open()?;
-    let mut post: Option<Post> = None;
+    let mut attachment: Option<Attachment> = None;
     while !stop() {
         changes.clear();
-        if post.as_ref().is_some_and(|post| !post.device.is_there()) {
+        if attachment
+            .as_ref()
+            .is_some_and(|attachment| !attachment.device.is_there())
+        {
             eprintln!("the direct device is gone");
-            post = None;
+            attachment = None;
         }
-        if post.is_none() {
-            post = take_post(&netlink)?;
+        if attachment.is_none() {
+            attachment = attach(&netlink)?;
         }
-        if let Some(post) = &mut post {
-            post.turn(&netlink);
+        if let Some(attachment) = &mut attachment {
+            attachment.turn(&netlink);
         }
-        wait(&changes, post.as_ref())?;
+        wait(&changes, attachment.as_ref())?;
     }
-    put(&netlink, None, &BTreeMap::new())?;
-    if let Some(mut post) = post {
-        post.say(Vec::new(), BTreeSet::new());
+    apply_routes(&netlink, None, &BTreeMap::new())?;
+    if let Some(mut attachment) = attachment {
+        attachment.announce(Vec::new(), BTreeSet::new());
     }
     Ok(())
 }
 
-fn take_post(netlink: &Netlink) -> Result<Option<Post>, AgentError> {
+fn attach(netlink: &Netlink) -> Result<Option<Attachment>, AgentError> {
     let Some(device) = Device::find() else {
         return Ok(None);
     };
     device.relax();
     netlink.up(device.index)?;
     eprintln!("the direct device is {}", device.name);
-    Ok(Some(Post {
+    Ok(Some(Attachment {
         talk: Talk::open(device.index)?,
         device,
-        heard: BTreeMap::new(),
-        said: None,
+        received: BTreeMap::new(),
+        announced: None,
         trouble: None,
     }))
 }
 
-impl Post {
-    /// Whatever fails is tried again: devices and addresses come and go.
+impl Attachment {
+    /// Retries later what fails, because devices and addresses appear and disappear.
     fn turn(&mut self, netlink: &Netlink) {
         let trouble = self.try_turn(netlink).err().map(|error| error.to_string());
         if trouble.is_some() && trouble != self.trouble {
@@ -83,45 +86,45 @@ impl Post {
 
     fn try_turn(&mut self, netlink: &Netlink) -> Result<(), AgentError> {
         let now = Instant::now();
-        while let Some(Said { mac, addresses }) = self.talk.hear() {
-            self.heard.insert(mac, (addresses, now));
+        while let Some(Announcement { mac, addresses }) = self.talk.receive() {
+            self.received.insert(mac, (addresses, now));
         }
         let lately = |at: Instant| now.saturating_duration_since(at) < SILENCE;
-        self.heard.retain(|_, (_, at)| lately(*at));
+        self.received.retain(|_, (_, at)| lately(*at));
         let own = netlink.addresses(self.device.index)?;
         let there = self.device.peers();
         let addresses = own.iter().map(|own| own.address).collect();
-        if self.has_news(&addresses, &there) {
-            self.say(addresses, there.clone());
+        if self.must_announce(&addresses, &there) {
+            self.announce(addresses, there.clone());
         }
-        let said = self.heard.iter();
-        let said = said.map(|(mac, (addresses, _))| (*mac, addresses.clone()));
-        put(
+        let peers = self.received.iter();
+        let peers = peers.map(|(mac, (addresses, _))| (*mac, addresses.clone()));
+        apply_routes(
             netlink,
             Some(&self.device),
-            &plan(&own, &there, &said.collect()),
+            &plan(&own, &there, &peers.collect()),
         )
     }
 
-    /// Whether it is time to say it again, or somebody has not heard it yet.
-    fn has_news(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
-        let Some((said, to, at)) = &self.said else {
+    /// Whether the addresses must be sent again: it is time, or a peer has not received them yet.
+    fn must_announce(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
+        let Some((sent, to, at)) = &self.announced else {
             return true;
         };
-        said != addresses || to != there || at.elapsed() >= TICK
+        sent != addresses || to != there || at.elapsed() >= TICK
     }
 
-    fn say(&mut self, addresses: Vec<IpAddr>, to: BTreeSet<Mac>) {
-        self.talk.say(&Said {
+    fn announce(&mut self, addresses: Vec<IpAddr>, to: BTreeSet<Mac>) {
+        self.talk.send(&Announcement {
             mac: self.device.mac,
             addresses: addresses.clone(),
         });
-        self.said = Some((addresses, to, Instant::now()));
+        self.announced = Some((addresses, to, Instant::now()));
     }
 }
 
-/// Have these routes and no others.
-fn put(
+/// Adds and removes routes so that exactly these exist.
+fn apply_routes(
     netlink: &Netlink,
     device: Option<&Device>,
     wanted: &BTreeMap<Route, Mac>,
@@ -146,13 +149,13 @@ fn put(
     Ok(())
 }
 
-/// Until something changes, or it is time.
-fn wait(changes: &Changes, post: Option<&Post>) -> Result<(), AgentError> {
+/// Waits until something changes, or the next interval begins.
+fn wait(changes: &Changes, attachment: Option<&Attachment>) -> Result<(), AgentError> {
     let mut descriptors = vec![PollFd::new(changes, PollFlags::IN)];
-    if let Some(post) = post {
+    if let Some(attachment) = attachment {
         // A file of sysfs that has changed: see sysfs_notify() in the kernel.
-        descriptors.push(PollFd::new(&post.device, PollFlags::PRI));
-        descriptors.push(PollFd::new(&post.talk, PollFlags::IN));
+        descriptors.push(PollFd::new(&attachment.device, PollFlags::PRI));
+        descriptors.push(PollFd::new(&attachment.talk, PollFlags::IN));
     }
     let limit = Timespec::try_from(TICK).unwrap_or_default();
     match poll(&mut descriptors, Some(&limit)) {

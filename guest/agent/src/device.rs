@@ -1,4 +1,4 @@
-//! The direct device, as the module shows it.
+//! The direct device, as the kernel module presents it in sysfs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -25,35 +25,36 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// The first that is there.
+    /// Returns the first direct device, if there is one.
     pub(crate) fn find() -> Option<Self> {
         let mut all: Vec<_> = fs::read_dir(DEVICES).ok()?.flatten().collect();
         all.sort_by_key(fs::DirEntry::file_name);
         all.into_iter().find_map(|entry| open(&entry.path()))
     }
 
-    /// Whether it is there still, and the same.
+    /// Returns whether the same device still exists.
     pub(crate) fn is_there(&self) -> bool {
         let index = fs::read_to_string(Path::new(DEVICES).join(&self.name).join("ifindex"));
         index.is_ok_and(|index| index.trim().parse() == Ok(self.index))
     }
 
-    /// Peers that are to be sent to here. Reading makes the file wait for the next change.
+    /// Returns the peers to which packets go by this device. Reading the file arms it for the next change.
     pub(crate) fn peers(&self) -> BTreeSet<Mac> {
         let mut text = [0; 4096];
-        // It is gone: then so are the peers.
+        // Without the device there are no peers.
         let count = pread(&self.peers, &mut text, 0).unwrap_or(0);
         let text = text.get(..count).unwrap_or_default();
         let lines = std::str::from_utf8(text).unwrap_or_default().lines();
         lines.filter_map(mac).collect()
     }
 
-    /// Have the kernel take packets from it that, by its routes, should have come elsewhere: each
-    /// VM changes its routes when it sees fit. And have the device's own address usable at once.
+    /// Has the kernel accept packets from the device that by its routes should have arrived by another one,
+    /// because each VM changes its routes at a time of its own. And makes the device's own address usable
+    /// at once.
     pub(crate) fn relax(&self) {
         for (what, value) in [("ipv4/conf", "rp_filter"), ("ipv6/conf", "accept_dad")] {
             let path = format!("/proc/sys/net/{what}/{}/{value}", self.name);
-            // Without IPv6 there is no such file.
+            // A kernel without IPv6 has no such file.
             drop(fs::write(path, "0"));
         }
     }

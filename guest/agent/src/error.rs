@@ -1,18 +1,18 @@
-//! Why the agent cannot go on.
+//! The error with which the agent ends.
 
 use std::io;
 
-/// Something the kernel does not do.
+/// A system call that the kernel refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 pub(crate) struct AgentError {
-    /// What was tried.
+    /// What the agent tried to do.
     what: String,
-    /// What the kernel says.
+    /// The kernel's error.
     source: io::Error,
 }
 
-/// Name what was tried.
+/// Adds to a system error what was tried.
 pub(crate) fn io<T, E: Into<io::Error>>(
     result: Result<T, E>,
     what: impl FnOnce() -> String,

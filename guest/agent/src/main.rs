@@ -1,23 +1,31 @@
-//! `vicinity-agent` runs in VMs. In one of a trust group it has the traffic to the others go by the
-//! direct channel while it can; and it puts files into a VM's space ([`publish`]).
+//! `vicinity-agent` runs in VMs. In a VM of a trust group it routes the traffic to the group's other VMs
+//! over the direct channel while that is possible. It also publishes files into a VM's space
+//! ([`publish`]).
 //!
 //! # Theory of operation
 //!
+//! ```text
+//!  device: peers of the kernel module ─┐
+//!                                      ├─▶ plan: wanted routes ─▶ netlink: routes, neighbours
+//!  talk: addresses from peers' agents ─┘
+//! ```
+//!
 //! Applications keep their addresses, which are those of the VM's ordinary NICs. For each address
-//! of a peer there is a host route to the direct device ([`plan`]), with the peer's hardware
-//! address as a permanent neighbour, so that nobody has to be asked. When the route goes, packets
-//! take the way that they took before. Connections notice nothing, but that some packets may have
-//! to be sent again.
+//! of a peer the agent adds a host route to the direct device ([`plan`]), with the peer's hardware
+//! address as a permanent neighbour, so that the kernel sends no ARP or neighbour solicitation. When the
+//! route is removed, packets take the path that they took before. Connections continue; some packets may
+//! have to be sent again.
 //!
-//! Two things are needed for a route. The module (`guest/direct`) names the peers that packets are
-//! exchanged with, unless the host says that they are to go elsewhere ([`device`]). And the agents
-//! tell each other their addresses over the direct device itself ([`talk`]); one is believed if it
-//! is in a network that this VM has a NIC in, and is not its own.
+//! A route needs two things. The kernel module (`guest/direct`) lists the peers with which packets are
+//! exchanged, except those that the host has routed elsewhere ([`device`]). And the agents
+//! send each other their addresses over the direct device itself ([`talk`]). The agent accepts an address
+//! if it is in a network that this VM has a NIC in, and is not an address of this VM.
 //!
-//! Nothing is configured and nothing is remembered: routes carry a protocol number of their own, so
-//! those that an earlier agent left are found and put right ([`netlink`]). What may fail: the
-//! device is not there (it is waited for), or comes and goes (the kernel drops its routes with
-//! it); a peer that lies about its addresses gets traffic that was for another (docs/direct.md).
+//! The agent has no configuration and stores nothing: its routes carry a protocol number of their own, so
+//! it finds and corrects those that an earlier agent left ([`netlink`]). What may fail: the
+//! device is absent (the agent waits for it), or it appears and disappears (the kernel removes its routes
+//! with it). A peer that lies about its addresses receives traffic that was for another VM
+//! (docs/direct.md).
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -35,7 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// How it is used.
+/// The command line.
 const USAGE: &str = "\
 usage: vicinity-agent                         have peers' traffic go by the direct channel; as root
        vicinity-agent publish FILE... FOLDER  put files into a space, each whole or not at all";
@@ -53,10 +61,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    told(done)
+    exit_code(done)
 }
 
-/// Have peers' traffic go by the direct channel until a signal comes.
+/// Routes peers' traffic over the direct channel until a signal arrives.
 fn route() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -65,10 +73,10 @@ fn route() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    told(agent::run(|| stop.load(Ordering::Relaxed)))
+    exit_code(agent::run(|| stop.load(Ordering::Relaxed)))
 }
 
-fn told(done: Result<(), error::AgentError>) -> ExitCode {
+fn exit_code(done: Result<(), error::AgentError>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Addresses, routes and neighbours, as the kernel has them: rtnetlink(7).
+//! Reads and changes the kernel's addresses, routes and neighbours: rtnetlink(7).
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -27,21 +27,21 @@ use rustix::net::{
 use crate::error::{AgentError, io};
 use crate::plan::{Mac, Own, Route};
 
-/// Who made a route: a number that nobody else uses (`/etc/iproute2/rt_protos`).
+/// The protocol number of this agent's routes, which no other program uses (`/etc/iproute2/rt_protos`).
 const PROTOCOL: u8 = 86;
 
 /// Links, and addresses of both families: `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`,
 /// `RTMGRP_IPV6_IFADDR`.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 
-/// Bytes that the kernel sends at once, at most.
+/// The most bytes that the kernel sends at once.
 const MOST: usize = 64 << 10;
 
-/// A conversation with the kernel.
+/// A netlink socket for requests.
 #[derive(Debug)]
 pub(crate) struct Netlink(OwnedFd);
 
-/// Hears when links or addresses change.
+/// A netlink socket that receives changes of links and addresses.
 #[derive(Debug)]
 pub(crate) struct Changes(OwnedFd);
 
@@ -60,10 +60,10 @@ impl Changes {
         open(GROUPS, SocketFlags::NONBLOCK).map(Self)
     }
 
-    /// Forget what was heard.
+    /// Discards the received notifications.
     pub(crate) fn clear(&self) {
         let mut bytes = [0; 4096];
-        // Full: something changed, which is all that counts.
+        // The buffer is full: so something changed, which is all that matters.
         while let Ok(_) | Err(Errno::NOBUFS) = recv(&self.0, &mut bytes[..], RecvFlags::TRUNC) {}
     }
 }
@@ -79,7 +79,7 @@ impl Netlink {
         open(0, SocketFlags::empty()).map(Self)
     }
 
-    /// Switch a device on.
+    /// Sets a device up.
     pub(crate) fn up(&self, index: u32) -> Result<(), AgentError> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -88,7 +88,7 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Addresses for others to use, but those of this device.
+    /// Returns the addresses that peers can use, except those of this device.
     pub(crate) fn addresses(&self, but: u32) -> Result<Vec<Own>, AgentError> {
         let ask = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let own = |answer| match answer {
@@ -98,7 +98,7 @@ impl Netlink {
         Ok(self.dump(ask)?.into_iter().filter_map(own).collect())
     }
 
-    /// Routes that this agent or an earlier one made.
+    /// Returns the routes that this agent or an earlier one made.
     pub(crate) fn routes(&self) -> Result<Vec<(Route, u32)>, AgentError> {
         let mut all = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -113,7 +113,7 @@ impl Netlink {
         Ok(all)
     }
 
-    /// Reach a peer by this device and Ethernet address.
+    /// Adds a route to a peer by this device, and its Ethernet address as a neighbour.
     pub(crate) fn add(&self, route: Route, index: u32, mac: Mac) -> Result<(), AgentError> {
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
         let mut neighbour = neighbour(route.to, index);
@@ -123,14 +123,14 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewRoute(message(route, index)), flags)
     }
 
-    /// No longer.
+    /// Removes a route.
     pub(crate) fn remove(&self, route: Route, index: u32) -> Result<(), AgentError> {
         self.change(RouteNetlinkMessage::DelRoute(message(route, index)), 0)?;
         let neighbour = neighbour(route.to, index);
         self.change(RouteNetlinkMessage::DelNeighbour(neighbour), 0)
     }
 
-    /// Change something. What is to go and is not there is gone.
+    /// Sends a change. It is no error to remove something that does not exist.
     fn change(&self, message: RouteNetlinkMessage, flags: u16) -> Result<(), AgentError> {
         let removes = matches!(
             message,
@@ -149,7 +149,7 @@ impl Netlink {
         io(answers, || "ask for addresses and routes".to_owned())
     }
 
-    /// Ask, and hear all of the answer.
+    /// Sends a request, and reads the whole reply.
     fn exchange(
         &self,
         message: RouteNetlinkMessage,
@@ -171,7 +171,7 @@ impl Netlink {
                 let nonsense = |_| std::io::Error::from(ErrorKind::InvalidData);
                 let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
                 let answer = answer.map_err(nonsense)?;
-                // Each begins at a multiple of four.
+                // Each message begins at a multiple of four bytes.
                 let length = usize::try_from(answer.header.length).unwrap_or(usize::MAX);
                 rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
                 match answer.payload {
@@ -197,7 +197,7 @@ fn own(message: &AddressMessage, but: u32) -> Option<Own> {
     if message.header.index == but || message.header.scope != AddressScope::Universe {
         return None;
     }
-    // On a point-to-point link, `Address` is the other's.
+    // On a point-to-point link, `Address` is the peer's.
     let all = || message.attributes.iter();
     let local = all().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),
@@ -233,7 +233,7 @@ fn message(route: Route, index: u32) -> RouteMessage {
     message
 }
 
-/// A route of ours, and its device.
+/// Returns a route with this agent's protocol number, and its device.
 fn ours(message: &RouteMessage) -> Option<(Route, u32)> {
     if message.header.protocol != RouteProtocol::Other(PROTOCOL) {
         return None;

@@ -1,4 +1,4 @@
-//! Which routes there should be.
+//! Computes the routes that should exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,15 +14,15 @@ pub(crate) struct Own {
     pub(crate) prefix: u8,
 }
 
-/// A peer's address that is to be reached by the direct device.
+/// A route to a peer's address by the direct device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) to: IpAddr,
-    /// Whom the peers of new connections see: this VM's address in the same network.
+    /// The source address of new connections: this VM's address in the same network.
     pub(crate) from: IpAddr,
 }
 
-/// Routes to the peers that are `there`, each with the peer's Ethernet address.
+/// Returns the routes to the peers that are `there`, each with the peer's Ethernet address.
 pub(crate) fn plan(
     own: &[Own],
     there: &BTreeSet<Mac>,
@@ -35,7 +35,7 @@ pub(crate) fn plan(
         .collect()
 }
 
-/// The route to an address, if it is in a network that this VM is in too.
+/// Returns the route to an address, if it is in a network that this VM is in, too.
 fn route(own: &[Own], to: IpAddr) -> Option<Route> {
     if own.iter().any(|own| own.address == to) {
         return None;
@@ -63,7 +63,8 @@ impl Own {
     }
 }
 
-/// Whether the first `prefix` of `bits` bits are the same. Without any, everything would be near.
+/// Returns whether the first `prefix` of `bits` bits are equal. False for a prefix of 0, which would
+/// match every address.
 fn same(one: u128, other: u128, bits: u32, prefix: u8) -> bool {
     let rest = bits.checked_sub(prefix.into());
     let differ = rest.and_then(|rest| (one ^ other).checked_shr(rest));

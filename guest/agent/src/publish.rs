@@ -1,11 +1,11 @@
-//! `vicinity-agent publish`: copies of files into a space.
+//! `vicinity-agent publish`: copies files into a space.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{AgentError, io};
 
-/// Publish files in this folder, which is a space or in one, under their own names.
+/// Publishes files under their own names in this folder, which is a space or in one.
 pub(crate) fn run(files: &[PathBuf], folder: &Path) -> Result<(), AgentError> {
     files.iter().try_for_each(|file| {
         let failed = || format!("cannot publish {}", file.display());

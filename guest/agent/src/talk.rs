@@ -1,10 +1,10 @@
-//! How agents tell each other their addresses: now and then, to all on the direct device.
+//! Exchanges addresses between agents: each sends its own periodically, to all peers on the direct device.
 //!
 //! A UDP datagram to a multicast group of the link:
 //! ```text
 //! "vicagent", version 1, Ethernet address (6), count, then for each address: 4 or 6, 16 bytes
 //! ```
-//! An IPv4 address is in the first four of its bytes. None at all is a farewell.
+//! An IPv4 address is in the first four of its bytes. A datagram without addresses says that the agent ends.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,22 +12,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::error::{AgentError, io};
 use crate::plan::Mac;
 
-/// A group of the link that nobody else uses.
+/// A multicast group of the link that no other program uses.
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x7669, 0x6369);
 
 const PORT: u16 = 7669;
 
 const MAGIC: [u8; 9] = *b"vicagent\x01";
 
-/// Most addresses that a peer can have.
+/// The most addresses that a peer can have.
 const MOST: usize = 64;
 
 /// Bytes of an address.
 const ADDRESS: usize = 17;
 
-/// What a peer says of itself.
+/// What a peer sends about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Announcement {
     pub(crate) mac: Mac,
     pub(crate) addresses: Vec<IpAddr>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// On the device of this index.
+    /// Opens a socket on the device with this index.
     pub(crate) fn open(index: u32) -> Result<Self, AgentError> {
         let what = || "talk to other agents (is IPv6 switched off?)".to_owned();
         let socket = io(UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)), what)?;
@@ -50,28 +50,28 @@ impl Talk {
         Ok(Self { socket, index })
     }
 
-    /// Say it to all.
-    pub(crate) fn say(&self, said: &Said) {
+    /// Sends a message to all peers.
+    pub(crate) fn send(&self, message: &Announcement) {
         let group = SocketAddrV6::new(GROUP, PORT, 0, self.index);
-        // A device that is not ready yet: it is said again soon.
-        drop(self.socket.send_to(&encode(said), group));
+        // The device is not ready yet; the agent sends the message again soon.
+        drop(self.socket.send_to(&encode(message), group));
     }
 
-    /// What somebody said, until there is no more.
-    pub(crate) fn hear(&self) -> Option<Said> {
+    /// Returns the next message of a peer, if there is one.
+    pub(crate) fn receive(&self) -> Option<Announcement> {
         let mut bytes = [0; 2048];
         loop {
             let (count, from) = self.socket.recv_from(&mut bytes).ok()?;
             let SocketAddr::V6(from) = from else {
                 continue;
             };
-            // The same port is open to other NICs' networks.
+            // The same port also receives from the networks of other NICs.
             if from.scope_id() != self.index || !from.ip().is_unicast_link_local() {
                 continue;
             }
-            let said = bytes.get(..count).and_then(decode);
-            if said.is_some() {
-                return said;
+            let message = bytes.get(..count).and_then(decode);
+            if message.is_some() {
+                return message;
             }
         }
     }
@@ -83,10 +83,10 @@ impl AsFd for Talk {
     }
 }
 
-fn encode(said: &Said) -> Vec<u8> {
-    let addresses = said.addresses.iter().take(MOST);
+fn encode(message: &Announcement) -> Vec<u8> {
+    let addresses = message.addresses.iter().take(MOST);
     let mut bytes = MAGIC.to_vec();
-    bytes.extend(said.mac);
+    bytes.extend(message.mac);
     bytes.extend(u8::try_from(addresses.len()));
     for address in addresses {
         match address {
@@ -104,7 +104,7 @@ fn encode(said: &Said) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Said> {
+fn decode(bytes: &[u8]) -> Option<Announcement> {
     let bytes = bytes.strip_prefix(&MAGIC)?;
     let (mac, bytes) = bytes.split_first_chunk()?;
     let (count, bytes) = bytes.split_first()?;
@@ -113,7 +113,7 @@ fn decode(bytes: &[u8]) -> Option<Said> {
         return None;
     }
     let addresses = bytes.chunks_exact(ADDRESS).map(address);
-    Some(Said {
+    Some(Announcement {
         mac: *mac,
         addresses: addresses.collect::<Option<_>>()?,
     })
@@ -140,24 +140,24 @@ mod tests {
 
     use super::*;
 
-    fn said() -> impl Strategy<Value = Said> {
+    fn message() -> impl Strategy<Value = Announcement> {
         let address = prop_oneof![
             any::<u32>().prop_map(|bits| IpAddr::V4(bits.into())),
             any::<u128>().prop_map(|bits| IpAddr::V6(bits.into())),
         ];
         let addresses = proptest::collection::vec(address, 0..=MOST);
-        (any::<Mac>(), addresses).prop_map(|(mac, addresses)| Said { mac, addresses })
+        (any::<Mac>(), addresses).prop_map(|(mac, addresses)| Announcement { mac, addresses })
     }
 
     proptest! {
         #[test]
-        fn what_is_said_is_heard(said in said()) {
-            prop_assert_eq!(decode(&encode(&said)), Some(said));
+        fn what_is_said_is_heard(message in message()) {
+            prop_assert_eq!(decode(&encode(&message)), Some(message));
         }
 
         #[test]
-        fn half_of_it_is_nothing(said in said(), cut in 1usize..64) {
-            let bytes = encode(&said);
+        fn half_of_it_is_nothing(message in message(), cut in 1usize..64) {
+            let bytes = encode(&message);
             let cut = bytes.len().saturating_sub(cut);
             prop_assert_eq!(decode(&bytes[..cut]), None);
         }
@@ -170,15 +170,15 @@ mod tests {
         let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12);
         let [heard, refused] = [Cell::new(0), Cell::new(0)];
         let mut runner = proptest::test_runner::TestRunner::default();
-        let checked = runner.run(&(said(), changes), |(said, changes)| {
-            let mut bytes = encode(&said);
+        let checked = runner.run(&(message(), changes), |(message, changes)| {
+            let mut bytes = encode(&message);
             for (at, byte) in changes {
                 let at = at.index(bytes.len());
                 bytes[at] = byte;
             }
             let count = match decode(&bytes) {
-                Some(said) => {
-                    prop_assert_eq!(decode(&encode(&said)), Some(said));
+                Some(message) => {
+                    prop_assert_eq!(decode(&encode(&message)), Some(message));
                     &heard
                 }
                 None => &refused,

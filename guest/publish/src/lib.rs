@@ -1,14 +1,22 @@
-//! Objects into a VM's space, each whole or not at all. For programs in VMs.
+//! Publishes objects into a VM's space, each whole or not at all. For programs in VMs.
 //!
 //! # Theory of operation
 //!
-//! A space is a folder that the VM has mounted (docs/space.md). An object is written under a name of
-//! its own that begins with a dot, so that a space that pushes leaves it alone; and then given its name,
-//! in one step: who fetches it gets the old one until he gets the new one. What is written lies with the
-//! host at once, so an object that has been [published](Object::publish) outlives the VM. A full space
-//! holds the writer back: writing waits, and goes on when slots return.
+//! ```text
+//!  begin("film.m3u8")        write                      publish
+//!  create .publish.PID.N ──▶ bytes go to the host ──▶ rename to film.m3u8
+//! ```
 //!
-//! It works in any folder; nothing here asks whether that is a space.
+//! A space is a folder that the VM has mounted (docs/space.md). A program writes an object under a
+//! temporary name that begins with a dot, so that a space that pushes its files skips it. Then it renames
+//! the object to its own name, in one step: a client that fetches the name receives the old object until
+//! then, and the new one afterwards. The host has the written bytes at once, so an object that has been
+//! [published](Object::publish) outlives the VM. While the space is full, writing blocks; it continues
+//! when the space has free slots again.
+//!
+//! This works in any folder; the library does not check whether the folder is a space.
+//!
+//! # Example
 //!
 //! ```no_run
 //! use std::io::Write;
@@ -29,16 +37,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Object {
     file: File,
-    /// Where it is written; none once it has its name.
+    /// The temporary path under which it is written; `None` after it was renamed.
     part: Option<PathBuf>,
     path: PathBuf,
 }
 
 impl Object {
-    /// Begin one, that is to be published under this path. What is there stays until then.
+    /// Begins an object that is to be published under `path`. A file at `path` stays until then.
     ///
     /// # Errors
-    /// The path has no last name, or the folder takes no files.
+    /// The path has no file name, or no file can be created in its folder.
     pub fn begin(path: impl Into<PathBuf>) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = path.into();
@@ -54,10 +62,11 @@ impl Object {
         })
     }
 
-    /// Give it its name, in place of what has it now. When this returns, the host has all of it.
+    /// Renames the object to its path, and so replaces the file there. When this returns, the host has
+    /// all bytes of the object.
     ///
     /// # Errors
-    /// It cannot have that name; then nothing has changed.
+    /// The object cannot be renamed. Then the file at its path is unchanged.
     pub fn publish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         if let Some(part) = &self.part {
@@ -91,20 +100,20 @@ impl Seek for Object {
 impl Drop for Object {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
-            // Nobody can be told.
+            // A destructor cannot report an error.
             drop(fs::remove_file(part));
         }
     }
 }
 
-/// Publish a copy of a file under this path.
+/// Publishes a copy of a file under `path`.
 ///
 /// # Errors
 /// The file cannot be read, or as for an [`Object`].
 pub fn copy(file: &Path, path: &Path) -> io::Result<()> {
     let mut from = File::open(file)?;
     let mut object = Object::begin(path)?;
-    // Between files, the kernel copies.
+    // `io::copy` has the kernel copy from file to file.
     io::copy(&mut from, &mut object.file)?;
     object.publish()
 }
@@ -131,7 +140,7 @@ mod tests {
             object.publish().unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
-        // Two at a time are two; what is not published was never there.
+        // Two objects for one path have two temporary files, which are removed if they are not published.
         let two = [(); 2].map(|()| Object::begin(&path).unwrap());
         assert_eq!(names(folder.path()), 3);
         drop(two);
