@@ -1,23 +1,12 @@
 //! Connecting: how two partners exchange sessions and sequence numbers.
 
-use std::time::Duration;
-
-use crate::endpoint::{Context, Endpoint};
+use crate::connecting::Connecting;
+use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, PartnerId};
+use crate::hosts::Context;
 use crate::limits::RESEND_TIMEOUT;
 use crate::seq::Seq;
 use crate::wire::{BAD_KEY, Connect, Ends, Packet};
-
-/// A connect that the peer has not answered.
-#[derive(Debug)]
-pub(crate) struct Connecting {
-    pub(crate) id: PartnerId,
-    key: u32,
-    token: u64,
-    number: u8,
-    pub(crate) retry_at: Duration,
-    started: Duration,
-}
 
 impl Endpoint {
     /// Starts to connect. Returns false if there are too many partners.

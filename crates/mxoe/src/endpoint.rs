@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::connect::Connecting;
+use crate::connecting::Connecting;
 use crate::event::{Address, Code, Event, Message, Offer, PartnerId};
-use crate::hosts::{Hosts, Output};
+use crate::hosts::Context;
 use crate::limits::{MAX_MEDIUM, PARTNERS, REGIONS, REPLACE_INTERVAL};
 use crate::partner::{Body, Content, Notification, Outgoing, Partner, Received};
-use crate::pull_sink::Pulls;
-use crate::pull_source::{Region, Slot};
+use crate::pulls::Pulls;
+use crate::region::{Region, Slot};
 
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -23,16 +23,6 @@ pub(crate) struct Endpoint {
     pub(crate) connects: u8,
     /// When a new partner may next replace an unused one.
     replace_at: Duration,
-}
-
-/// What an endpoint needs from its node: the time, the table of hosts, and the output queues.
-#[derive(Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) now: Duration,
-    pub(crate) hosts: &'a Hosts,
-    pub(crate) out: &'a mut Output,
-    /// How long a partner may be silent before the endpoint gives it up.
-    pub(crate) patience: Duration,
 }
 
 impl Endpoint {
@@ -300,16 +290,6 @@ impl Endpoint {
 fn free_slot(regions: &mut [Slot]) -> Option<(u8, &mut Slot)> {
     let mut all = (0u8..).zip(regions);
     all.find(|(_, slot)| slot.region.is_none())
-}
-
-impl Content {
-    pub(crate) fn length(&self) -> u32 {
-        match self {
-            // `Node::send` has checked that the length fits.
-            Self::Buffered(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
-            Self::Streamed(length) => *length,
-        }
-    }
 }
 
 impl Outgoing {

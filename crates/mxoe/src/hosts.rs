@@ -1,4 +1,5 @@
-//! The table of hosts, and the output queues of a node.
+//! The table of hosts, the output queues of a node, and the [`Context`] that passes both to an
+//! endpoint.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -129,6 +130,16 @@ pub(crate) struct Hosts {
     serial: u32,
     announcements: u32,
     announce: Option<Duration>,
+}
+
+/// What an endpoint needs from its node: the time, the table of hosts, and the output queues.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) now: Duration,
+    pub(crate) hosts: &'a Hosts,
+    pub(crate) out: &'a mut Output,
+    /// How long a partner may be silent before the endpoint gives it up.
+    pub(crate) patience: Duration,
 }
 
 impl Hosts {

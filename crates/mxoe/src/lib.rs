@@ -10,8 +10,8 @@
 //!  │ table of hosts (hosts)          by index: MAC address, name      │
 //!  │ endpoints (endpoint)            by number: key, session          │
 //!  │   partners (partner)            sequence numbers, both queues    │
-//!  │   regions (pull_source)         large messages that it offers    │
-//!  │   pulls (pull_sink)             large messages that it fetches   │
+//!  │   regions (region, pull_source) large messages that it offers    │
+//!  │   pulls (pulls, pull_sink)      large messages that it fetches   │
 //!  └───▲──────────────────────────────────────────────┬───────────────┘
 //!      │ receive (wire: decode)                       │ transmit (wire: encode)
 //!  ┌─ Port ───────────────────────────────────────────▼───────────────┐
@@ -100,6 +100,7 @@
 
 mod block;
 mod connect;
+mod connecting;
 mod counters;
 mod endpoint;
 mod event;
@@ -110,8 +111,10 @@ mod partner;
 mod port;
 mod pull_sink;
 mod pull_source;
+mod pulls;
 mod raw;
 mod receive;
+mod region;
 mod retransmit;
 mod seq;
 pub mod wire;

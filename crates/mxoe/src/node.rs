@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::counters::Counters;
-use crate::endpoint::{Context, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, Source};
-use crate::hosts::{Hosts, Output};
+use crate::hosts::{Context, Hosts, Output};
 use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PATIENCE, REPLACE_INTERVAL};
 use crate::partner::{Content, Outgoing, Partner};
 use crate::wire::{Connect, Mac};

@@ -5,105 +5,15 @@
 use std::collections::VecDeque;
 
 use crate::block::Block;
-use crate::endpoint::{Context, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::event::{Event, PartnerId, Source};
-use crate::limits::{FRAGMENT, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER, STREAM_HISTORY};
-use crate::partner::{Body, Content, Outgoing};
+use crate::hosts::Context;
+use crate::limits::{FRAGMENT, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER};
+use crate::region::{Bytes, Region};
 use crate::wire::{Packet, Pull, Reply};
 
 /// Offset of the offered data in its first page: this side always offers from the start of a page.
 const OFFSET: u16 = 0;
-
-/// An offered message.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) id: PartnerId,
-    pub(crate) token: u64,
-    pub(crate) length: u32,
-    bytes: Bytes,
-}
-
-/// A slot for a region, and how often the slot was used.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    pub(crate) generation: u8,
-    pub(crate) region: Option<Region>,
-}
-
-/// The bytes of an offered message.
-#[derive(Debug)]
-enum Bytes {
-    Complete(Vec<u8>),
-    Stream(Stream),
-}
-
-/// The buffered part of a streamed message, in a ring: from `base` up to the last byte that the
-/// program supplied.
-#[derive(Debug, Default)]
-struct Stream {
-    /// Empty until the receiver starts to pull.
-    ring: Vec<u8>,
-    /// Number of bytes that the receiver pulls.
-    total: u32,
-    filled: u32,
-    /// Start of the last block that the receiver requested.
-    last_requested: u32,
-    /// Requests for bytes that the program has not supplied.
-    pending: VecDeque<Pull>,
-}
-
-impl Stream {
-    /// Returns the start of the buffered part. A receiver that requests a block has all blocks that
-    /// precede it by more than [`STREAM_HISTORY`].
-    fn base(&self) -> u32 {
-        self.last_requested.saturating_sub(STREAM_HISTORY)
-    }
-
-    fn space(&mut self) -> &mut [u8] {
-        let end = self.base().saturating_add(STREAM_BUFFER).min(self.total);
-        let from = self.filled % STREAM_BUFFER;
-        let length = end.saturating_sub(self.filled).min(STREAM_BUFFER - from);
-        let space = from as usize..(from + length) as usize;
-        self.ring.get_mut(space).unwrap_or_default()
-    }
-
-    /// Returns the bytes of a frame. A frame never wraps around the end of the ring, because both
-    /// consist of whole pages.
-    fn get(&self, start: u32, length: u32) -> &[u8] {
-        let from = (start % STREAM_BUFFER) as usize;
-        self.ring
-            .get(from..from + length as usize)
-            .unwrap_or_default()
-    }
-}
-
-impl Slot {
-    /// Stores a message in this slot, and returns the offer.
-    pub(crate) fn offer(&mut self, number: u8, id: PartnerId, outgoing: Outgoing) -> Body {
-        let Outgoing {
-            value,
-            content,
-            token,
-            ..
-        } = outgoing;
-        let length = content.length();
-        self.region = Some(Region {
-            id,
-            token,
-            length,
-            bytes: match content {
-                Content::Buffered(data) => Bytes::Complete(data),
-                Content::Streamed(_) => Bytes::Stream(Stream::default()),
-            },
-        });
-        Body::Offer {
-            value,
-            length,
-            region: number,
-            generation: self.generation,
-        }
-    }
-}
 
 /// Returns the block that a request asks for, if the request is valid.
 fn requested_block(pull: &Pull, length: u32) -> Option<Block> {

@@ -6,7 +6,7 @@ use crate::event::{Address, Code, Event, PartnerId};
 use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PENDING_CONNECTS};
 use crate::node::Node;
 use crate::partner::{Body, Notification, Partner, Payload, Received};
-use crate::pull_sink::Pulls;
+use crate::pulls::Pulls;
 use crate::seq::Seq;
 use crate::wire::{self, Connect, Ends, Frame, Mac, Packet, Small};
 

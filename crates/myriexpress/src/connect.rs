@@ -8,10 +8,11 @@ use message::{Contexts, Options};
 
 use crate::abi::{self, Address, ErrorHandler, Pointer};
 use crate::codes::{Result, Return, StatusCode};
+use crate::condition::Condition;
 use crate::core::Kind;
 use crate::library;
 use crate::limits::{ANY, HEAP};
-use crate::shared::{Condition, Shared};
+use crate::shared::Shared;
 use crate::{progress_thread, table};
 
 /// The parameters of `mx_open_endpoint`, without the address.
@@ -49,7 +50,7 @@ pub(crate) fn open(
     })?;
     let shared = table::endpoint(endpoint)?;
     if let Err(code) = progress_thread::start(Arc::clone(&shared)) {
-        shared.close()?;
+        table::close(&shared)?;
         return Err(code);
     }
     Ok(endpoint)

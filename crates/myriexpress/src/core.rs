@@ -8,9 +8,9 @@ use message::{Completion, Endpoint, Pattern, Peer, Request};
 
 use crate::abi::{self, Address, Pointer, UnexpectedHandler};
 use crate::codes::{Result, Return, StatusCode};
+use crate::condition::Condition;
+use crate::handle;
 use crate::limits::REQUEST_BITS;
-use crate::shared::Condition;
-use crate::table;
 
 /// The program's handler for messages that match no receive.
 #[derive(Clone, Copy, Debug)]
@@ -194,7 +194,7 @@ impl Core {
 
     /// Returns the address of a peer.
     pub(crate) fn address(&self, peer: Peer) -> Address {
-        table::address(self.number, peer.bits())
+        handle::address(self.number, peer.bits())
     }
 
     /// Converts the result of a completed request to `mx_status_t`.

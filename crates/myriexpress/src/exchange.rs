@@ -6,8 +6,9 @@ use message::{Memory, Pattern};
 
 use crate::abi::{self, Address, Pointer, Request, Status};
 use crate::codes::{Result, Return};
+use crate::condition::Condition;
 use crate::core::{Core, Handler, Kind};
-use crate::shared::{Condition, Shared};
+use crate::shared::Shared;
 use crate::table;
 
 /// A send, without its memory.

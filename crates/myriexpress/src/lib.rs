@@ -49,9 +49,11 @@
 
 mod abi;
 mod codes;
+mod condition;
 mod connect;
 mod core;
 mod exchange;
+mod handle;
 mod info;
 mod library;
 mod limits;

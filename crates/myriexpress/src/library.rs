@@ -11,7 +11,6 @@ use message::Board;
 use crate::abi::ErrorHandler;
 use crate::codes::{Result, Return};
 use crate::limits::{API, HOSTNAME};
-use crate::table;
 
 /// The environment variable with the runtime directory. The default is that of `vicinity
 /// --runtime-dir`.
@@ -63,13 +62,13 @@ pub(crate) fn start(api: u32) -> Result {
     Ok(())
 }
 
-/// `mx_finalize`. Closes endpoints that are still open.
-pub(crate) fn stop() -> Result {
+/// `mx_finalize`. `close_all` closes the endpoints that are still open.
+pub(crate) fn stop(close_all: impl FnOnce()) -> Result {
     let library = LIBRARY
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    table::close_all();
+    close_all();
     library.map(drop).ok_or(Return::NOT_INITIALIZED)
 }
 

@@ -14,13 +14,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use message::{Endpoint, Pattern, Request, Waker};
+use message::{Endpoint, Waker};
 
 use crate::abi::{ErrorHandler, RECV_FINISHED};
 use crate::codes::{Result, Return};
+use crate::condition::Condition;
 use crate::core::{Core, Handler};
+use crate::handle;
 use crate::limits::MAX_HANDLER_DATA;
-use crate::table;
 
 /// An open endpoint.
 #[derive(Debug)]
@@ -38,35 +39,10 @@ pub(crate) struct Shared {
     calls: AtomicU64,
 }
 
-/// What a thread waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Condition {
-    /// A request has completed.
-    Completed(Request),
-    /// Some request with a matching value has completed.
-    AnyCompleted(Pattern),
-    /// An unexpected message has arrived.
-    Unexpected(Pattern),
-    /// Never holds: the thread sleeps until another thread makes a call.
-    Never,
-}
-
 /// A locked endpoint.
 pub(crate) struct Locked<'a> {
     shared: &'a Shared,
     guard: MutexGuard<'a, Option<Core>>,
-}
-
-impl Condition {
-    fn holds(&self, endpoint: &mut Endpoint) -> bool {
-        match self {
-            // A request that does not exist counts as completed.
-            Self::Completed(request) => endpoint.is_ended(*request).unwrap_or(true),
-            Self::AnyCompleted(pattern) => endpoint.oldest(pattern).is_some(),
-            Self::Unexpected(pattern) => endpoint.arrived(pattern).is_some(),
-            Self::Never => false,
-        }
-    }
 }
 
 impl Shared {
@@ -135,15 +111,16 @@ impl Shared {
         guard
     }
 
-    /// Closes the endpoint. Its requests are dropped, and waiting threads return.
-    pub(crate) fn close(&self) -> Result {
+    /// Closes the endpoint. Its requests are dropped, and waiting threads return. `remove` removes
+    /// the endpoint's number from the table.
+    pub(crate) fn close(&self, remove: impl FnOnce(u16) -> Result) -> Result {
         let mut locked = self.lock_for_call()?;
         if locked.in_handler() {
             return Err(Return::CLOSE_IN_HANDLER);
         }
         let core = locked.guard.take();
         drop(locked);
-        table::remove(self.number)?;
+        remove(self.number)?;
         self.changed.notify_all();
         drop(core);
         Ok(())
@@ -190,7 +167,7 @@ impl Locked<'_> {
                 break;
             };
             core.handler_thread = Some(thread::current().id());
-            let source = table::address(shared.number, message.peer().bits());
+            let source = handle::address(shared.number, message.peer().bits());
             drop(self);
             let action = handler.call(source, &message);
             self = shared.lock_for_call()?;

@@ -7,14 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::abi::{Address, Endpoint};
 use crate::codes::{Result, Return};
+use crate::handle::{ADDRESS, ENDPOINT, number};
 use crate::library;
 use crate::limits::MAX_OPEN_ENDPOINTS;
 use crate::shared::Shared;
-
-/// Bits 63 to 16 of handles for endpoints and of addresses, which mark them as made by this
-/// library.
-const ENDPOINT: u64 = 0x4d58_0000_0e00;
-const ADDRESS: u64 = 0x4d58_0000_0a00;
 
 type Slot = RwLock<Option<Arc<Shared>>>;
 
@@ -26,13 +22,6 @@ static NEXT: AtomicU16 = AtomicU16::new(1);
 fn slot(number: u16) -> Result<&'static Slot> {
     let place = usize::from(number) % MAX_OPEN_ENDPOINTS;
     SLOTS.get(place).ok_or(Return::BAD_BAD_BAD)
-}
-
-fn number(word: u64, mark: u64) -> Result<u16> {
-    match word >> 16 == mark {
-        true => u16::try_from(word & 0xffff).map_err(|_| Return::BAD_ENDPOINT),
-        false => Err(Return::BAD_ENDPOINT),
-    }
 }
 
 /// Adds an endpoint, which `make` makes for a number.
@@ -73,16 +62,8 @@ pub(crate) fn owner(address: Address) -> Result<Arc<Shared>> {
     get(number(address.endpoint, ADDRESS)?)
 }
 
-/// Returns the address of a peer of an endpoint.
-pub(crate) fn address(number: u16, peer: u64) -> Address {
-    Address {
-        endpoint: ADDRESS << 16 | u64::from(number),
-        peer,
-    }
-}
-
 /// Removes an endpoint from the table: later calls do not find it.
-pub(crate) fn remove(number: u16) -> Result {
+fn remove(number: u16) -> Result {
     let mut slot = slot(number)?
         .write()
         .unwrap_or_else(PoisonError::into_inner);
@@ -90,6 +71,11 @@ pub(crate) fn remove(number: u16) -> Result {
         Some(_) => Ok(()),
         None => Err(Return::BAD_ENDPOINT),
     }
+}
+
+/// Closes an endpoint, and removes it from the table.
+pub(crate) fn close(shared: &Shared) -> Result {
+    shared.close(remove)
 }
 
 /// Returns all open endpoints.
@@ -104,6 +90,6 @@ pub(crate) fn all() -> Vec<Arc<Shared>> {
 pub(crate) fn close_all() {
     for shared in all() {
         // Another thread may have closed this one meanwhile.
-        let _ = shared.close();
+        let _ = close(&shared);
     }
 }

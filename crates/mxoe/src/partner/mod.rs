@@ -1,5 +1,6 @@
 //! A partner: a remote endpoint, and the numbered messages in both directions.
 
+mod payload;
 mod receive_queue;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,7 @@ use crate::retransmit::ResponseTime;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
 
-pub(crate) use receive_queue::{Notification, Payload, Received};
+pub(crate) use payload::{Notification, Payload, Received};
 
 /// A message to be sent.
 #[derive(Debug)]
@@ -34,6 +35,16 @@ pub(crate) enum Content {
     Buffered(Vec<u8>),
     /// The program supplies this many bytes when the receiver pulls them.
     Streamed(u32),
+}
+
+impl Content {
+    pub(crate) fn length(&self) -> u32 {
+        match self {
+            // `Node::send` has checked that the length fits.
+            Self::Buffered(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
+            Self::Streamed(length) => *length,
+        }
+    }
 }
 
 /// The content of a sequence number that this side sends.

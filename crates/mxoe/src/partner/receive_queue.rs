@@ -4,63 +4,9 @@
 use std::time::Duration;
 
 use super::Partner;
+use super::payload::{Notification, Payload, Received};
 use crate::limits::{ACK_DELAY, ACK_EVERY, FRAGMENT, RECEIVE_WINDOW, RECEIVE_WINDOW_BYTES};
 use crate::seq::Seq;
-
-/// The content of a received sequence number.
-#[derive(Debug)]
-pub(crate) enum Received {
-    Message {
-        value: u64,
-        data: Vec<u8>,
-    },
-    /// A message with missing fragments, of which `missing` has one bit each.
-    Partial {
-        value: u64,
-        data: Vec<u8>,
-        missing: u8,
-    },
-    Offer {
-        value: u64,
-        length: u32,
-        region: u8,
-        generation: u8,
-        offset: u16,
-    },
-    /// A notification, which the endpoint handled when it arrived.
-    NotificationHandled,
-}
-
-/// A notification: the partner pulled `total` bytes of a region.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Notification {
-    pub(crate) total: u32,
-    pub(crate) region: u8,
-    pub(crate) generation: u8,
-}
-
-/// The payload of a numbered packet.
-#[derive(Debug)]
-pub(crate) enum Payload<'a> {
-    Whole(Received),
-    Notify(Notification),
-    Fragment {
-        value: u64,
-        total: u16,
-        offset: u16,
-        bytes: &'a [u8],
-    },
-}
-
-impl Received {
-    /// Bytes that the queue holds for it.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Message { data, .. } | Self::Partial { data, .. } => data.len(),
-            Self::Offer { .. } | Self::NotificationHandled => 0,
-        }
-    }
-}
 
 impl Partner {
     /// Receives a numbered packet. Returns a notification that is new: it ends its send at once,

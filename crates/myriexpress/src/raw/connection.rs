@@ -5,7 +5,7 @@ use super::{address_call, endpoint_call, timeout};
 use crate::abi::{Address, Endpoint, Pointer, Request};
 use crate::codes::Return;
 use crate::connect::{self, Target};
-use crate::table;
+use crate::handle;
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_connect(
@@ -60,7 +60,7 @@ extern "C" fn mx_disconnect(endpoint: Endpoint, address: Address) -> Return {
 extern "C" fn mx_get_endpoint_addr(endpoint: Endpoint, address: Out<Address>) -> Return {
     endpoint_call(endpoint, |shared| {
         let own = shared.lock_for_call()?.core()?.endpoint.own();
-        address.put(table::address(shared.number, own.bits()));
+        address.put(handle::address(shared.number, own.bits()));
         Ok(())
     })
 }

@@ -6,6 +6,7 @@ use crate::abi::{Endpoint, ErrorHandler, Parameter, Pointer, Request, Unexpected
 use crate::codes::{Result, Return};
 use crate::connect::{self, Parameters};
 use crate::exchange;
+use crate::table;
 
 /// The keys of `mx_param_t`.
 const ERROR_HANDLER: u32 = 0;
@@ -59,7 +60,7 @@ fn handler(value: u64) -> Option<ErrorHandler> {
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_close_endpoint(endpoint: Endpoint) -> Return {
-    endpoint_call(endpoint, |shared| shared.close())
+    endpoint_call(endpoint, table::close)
 }
 
 #[unsafe(no_mangle)]

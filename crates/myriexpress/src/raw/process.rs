@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use super::process_call;
 use crate::abi::ErrorHandler;
 use crate::codes::{Return, StatusCode};
-use crate::library;
+use crate::{library, table};
 
 #[unsafe(no_mangle)]
 static MX_ERRORS_ARE_FATAL: ErrorHandler = library::fatal;
@@ -24,7 +24,7 @@ extern "C" fn mx__init_api(api: u32) -> Return {
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_finalize() -> Return {
-    process_call(library::stop)
+    process_call(|| library::stop(table::close_all))
 }
 
 /// The only call that works before `mx_init`.
