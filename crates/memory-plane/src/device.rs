@@ -23,11 +23,11 @@ use vhost_user_backend::{VhostUserBackendMut, VhostUserDaemon, VringT};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use virtio_queue::{DescriptorChain, QueueT};
-use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryLoadGuard, GuestMemoryMmap};
+use vm_memory::{GuestAddressSpace, GuestMemoryLoadGuard, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use self::ring::Ring;
+use self::ring::{Memory, Ring};
 use crate::file_system::SpaceFileSystem;
 use crate::shared::{Shared, increment};
 
@@ -47,7 +47,6 @@ const _: () = assert!(SLOT_FREE_EVENT as usize > QUEUES);
 /// The event that ends the worker after the VM disconnected.
 const EXIT_EVENT: u16 = SLOT_FREE_EVENT + 1;
 
-type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 type Chain = DescriptorChain<GuestMemoryLoadGuard<GuestMemoryMmap>>;
 
 /// Why the connection to a VM ended.

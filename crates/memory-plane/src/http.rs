@@ -19,9 +19,10 @@ use tokio_rustls::TlsAcceptor;
 use crate::access::Access;
 use crate::body::Body;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
+use crate::limits::MIN_PROGRESS;
 use crate::response::respond;
 use crate::shared::{Shared, increment};
-use crate::throttle::{MIN_PROGRESS, Progress, Throttled};
+use crate::throttle::{Progress, Throttled};
 
 /// Most clients at one time. Each costs at most some hundred kilobytes of memory.
 pub const MAX_CLIENTS: usize = 2048;

@@ -70,6 +70,7 @@ pub mod device;
 mod file_system;
 mod fuse_types;
 pub mod http;
+mod limits;
 pub mod push;
 mod push_status_file;
 pub mod ram;

@@ -12,14 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
 
+use crate::limits::{MIN_PROGRESS, STALL_TIMEOUT};
 use crate::shared::Shared;
 use crate::zero_copy::Socket;
-
-/// Period in which a connection must make progress.
-pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Bytes that a client must read or send within each [`STALL_TIMEOUT`], unless it sends a request.
-pub(crate) const MIN_PROGRESS: u64 = 32 << 10;
 
 /// The progress of a connection.
 #[derive(Debug, Default)]

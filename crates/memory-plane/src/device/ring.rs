@@ -14,8 +14,9 @@ use rustix::io::ioctl_fionbio;
 use vhost::descriptor::is_event;
 use vhost_user_backend::{VringMutex, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::Error;
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
-use super::Memory;
+pub(super) type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 
 /// A virtqueue of the device.
 #[derive(Clone)]
@@ -153,7 +154,6 @@ impl VringT<Memory> for Ring {
 mod tests {
     use rustix::event::{EventfdFlags, epoll, eventfd};
     use rustix::io::{Errno, read, write};
-    use vm_memory::GuestMemoryMmap;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use vhost_user_backend::VringT;
 use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 
-use super::ring::Ring;
-use super::{Device, Memory};
+use super::Device;
+use super::ring::{Memory, Ring};
 use crate::shared::Shared;
 
 /// Entries of the queue. A request takes two descriptors: one for itself, and one for its response.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::*;
-use crate::throttle::STALL_TIMEOUT;
+use crate::limits::STALL_TIMEOUT;
 use crate::tls;
 
 /// RFC 9113, 3.4.

@@ -11,6 +11,8 @@
 //!
 //! The process is not allowed to connect by itself. It requests a connection from its supervisor ([`Dial`]).
 
+mod error;
+mod names;
 mod outbox;
 mod put;
 mod raw;
@@ -23,7 +25,6 @@ use std::sync::atomic::Ordering;
 
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use space::store::PublishedFile;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
@@ -37,6 +38,9 @@ pub(crate) use outbox::Outbox;
 pub use sign::{Keys, KeysError};
 pub use target::{NoTarget, Target, Way};
 
+use error::PushError;
+use names::url_path;
+
 use crate::body::{Body, ObjectReader};
 use crate::shared::{Shared, now};
 use crate::throttle::{Progress, Throttled};
@@ -44,16 +48,6 @@ use crate::throttle::{Progress, Throttled};
 /// Requests a connection to the store. The channel delivers the connection, or the reason why there is none.
 pub type Dial =
     Box<dyn Fn() -> oneshot::Receiver<Result<std::net::TcpStream, String>> + Send + Sync>;
-
-/// Characters that are not percent-encoded in a path (RFC 3986, 2.3).
-const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// Most bytes of a store's error message that are reported.
-const MAX_REASON: usize = 200;
 
 /// How a space authenticates to the store.
 #[derive(Debug)]
@@ -76,46 +70,6 @@ pub struct Pusher {
     tls: Option<TlsConnector>,
     /// How to get a connection.
     dial: Dial,
-}
-
-/// Why a push failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PushError {
-    /// No connection could be made.
-    #[error("the store cannot be reached: {0}")]
-    Unreachable(String),
-    /// The connection failed.
-    #[error("the connection to the store: {0}")]
-    Connection(#[from] std::io::Error),
-    /// The HTTP exchange failed.
-    #[error("the connection to the store: {0}")]
-    Http(#[from] hyper::Error),
-    /// The store closed the connection before its response.
-    #[error("the store ended the connection without an answer")]
-    Ended,
-    /// The connection made no progress in time.
-    #[error("the store stalled")]
-    Stalled,
-    /// The store refused the file.
-    #[error("the store answered {0}")]
-    Refused(String),
-    /// The file's name cannot be put into a request.
-    #[error("its name cannot be sent to the store: rename the file")]
-    Name,
-}
-
-impl PushError {
-    /// Returns a refusal with the store's message, shortened and escaped.
-    fn refused(reason: &[u8]) -> Self {
-        let reason = reason.get(..MAX_REASON).unwrap_or(reason);
-        let reason = String::from_utf8_lossy(reason);
-        Self::Refused(reason.trim().escape_debug().to_string())
-    }
-
-    /// Returns whether the error concerns this file only, so the connection remains usable.
-    fn is_file_error(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Name)
-    }
 }
 
 /// A connection to the store.
@@ -272,18 +226,6 @@ async fn unless_stalled<T>(
         done = work => done,
         () = progress.stalled(1) => Err(PushError::Stalled),
     }
-}
-
-/// Returns whether this is a name of a temporary file, which its program will rename.
-fn is_temporary_name(name: &[u8]) -> bool {
-    name.starts_with(b".") || name.ends_with(b".tmp") || name.ends_with(b".part")
-}
-
-/// Joins names to the path of a URL.
-fn url_path(names: &[Vec<u8>]) -> String {
-    names.iter().fold(String::new(), |path, name| {
-        format!("{path}/{}", percent_encode(name, &UNRESERVED))
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use space::store::{MAX_NODES, PublishedFile, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{PushError, is_temporary_name, url_path};
+use super::error::PushError;
+use super::names::{is_temporary_name, url_path};
 
 /// Delay after the first failure. It doubles with each further failure, up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);

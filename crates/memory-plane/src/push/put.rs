@@ -7,7 +7,7 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::PushError;
+use super::error::PushError;
 use crate::body::{Body, ObjectReader};
 use crate::content_type::content_type;
 

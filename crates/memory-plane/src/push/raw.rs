@@ -5,7 +5,7 @@
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
-use super::PushError;
+use super::error::PushError;
 use crate::body::ObjectReader;
 use crate::throttle::Throttled;
 

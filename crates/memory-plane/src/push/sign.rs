@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use ring::digest::{SHA256, digest};
 use ring::hmac::{self, HMAC_SHA256};
 
-use super::url_path;
+use super::names::url_path;
 
 /// The signature algorithm.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";

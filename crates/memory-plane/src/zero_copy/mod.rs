@@ -8,9 +8,9 @@
 //! ```
 //!
 //! 1. A connection begins with ordinary sends, which copy. After [`COPY_FIRST_BYTES`] bytes it becomes a
-//!    [`ZeroCopyStream`]: it sends slices of slots of at least [`MIN_BYTES`] bytes with `MSG_ZEROCOPY`. The kernel sends the
-//!    slots' own pages and reports on the socket's error queue when it no longer uses them. Until then the connection keeps
-//!    the slots in use ([`outstanding`]), whatever happens to the file.
+//!    [`ZeroCopyStream`]: it sends slices of slots of at least [`stream::MIN_BYTES`] bytes with `MSG_ZEROCOPY`. The kernel
+//!    sends the slots' own pages and reports on the socket's error queue when it no longer uses them. Until then the
+//!    connection keeps the slots in use ([`outstanding`]), whatever happens to the file.
 //! 2. For a receiver on the same host, the kernel copies the bytes nevertheless, and later, which costs more than an ordinary
 //!    send. The completion says so. Therefore a connection makes one zero-copy send and copies until its completion
 //!    arrives. It makes none if the peer has a loopback address or the address of this side.
@@ -37,14 +37,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use crate::shared::Shared;
-use stream::ZeroCopyStream;
+use stream::{ZeroCopyStream, is_eligible};
 
 /// Bytes that a connection sends by copying first. Below this, setting up zero-copy sends costs more than it saves.
 const COPY_FIRST_BYTES: usize = 1 << 20;
-
-/// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
-/// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
-const MIN_BYTES: usize = 32 << 10;
 
 /// A connection of a space, with or without zero-copy sends.
 pub(crate) struct Socket {
@@ -155,11 +151,6 @@ impl Socket {
             });
         }
     }
-}
-
-/// Returns whether these bytes are in slots and enough for a zero-copy send.
-fn is_eligible(shared: &Shared, bytes: &[u8]) -> bool {
-    bytes.len() >= MIN_BYTES && shared.ram().offset_of(bytes).is_some()
 }
 
 /// Returns whether the peer is certainly on this host.

@@ -14,11 +14,14 @@ use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
 use super::events::Events;
-use super::is_eligible;
 use super::outstanding::Outstanding;
+use crate::limits::STALL_TIMEOUT;
 use crate::raw::zero_copy;
 use crate::shared::{Shared, increment};
-use crate::throttle::STALL_TIMEOUT;
+
+/// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
+/// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
+const MIN_BYTES: usize = 32 << 10;
 
 /// A connection with zero-copy sends. One task at a time polls it.
 pub(super) struct ZeroCopyStream {
@@ -218,6 +221,11 @@ impl Drop for ZeroCopyStream {
             drop(self.reset_at_close(false));
         }
     }
+}
+
+/// Returns whether these bytes are in slots and enough for a zero-copy send.
+pub(super) fn is_eligible(shared: &Shared, bytes: &[u8]) -> bool {
+    bytes.len() >= MIN_BYTES && shared.ram().offset_of(bytes).is_some()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The controller's state of one space: its estimates, its model and its resize policy.
 
-use super::{
-    AT_RISK, BAD_ERROR, BAD_ROUNDS, Decision, GOOD_ROUNDS, Id, MIN_IMPROVEMENT, NEARLY_FULL,
-    SLOW_PERIOD,
+use super::decision::{Decision, Id};
+use super::limits::{
+    AT_RISK, BAD_ERROR, BAD_ROUNDS, GOOD_ROUNDS, MIN_IMPROVEMENT, NEARLY_FULL, SLOW_PERIOD,
 };
 use crate::allocation::Claim;
 use crate::demand::{Model, Objective};

@@ -7,59 +7,23 @@
 //! wait. The controller reclaims slots before it grants them, so the sum is within the budget at every instant.
 
 mod controlled_space;
+mod decision;
+mod limits;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use crate::allocation::{self, Allocation};
-use crate::demand::{Bottleneck, Objective};
+use crate::demand::Objective;
 use crate::estimator::Window;
 use crate::resize_policy::Reason;
 use controlled_space::{ControlledSpace, SpaceClaim};
 
-/// Period of the slow loop, in seconds.
-pub const SLOW_PERIOD: f64 = 5.0;
+pub use decision::{Decision, Id};
+pub use limits::SLOW_PERIOD;
 
 /// Fraction of the budget that floors may take. The rest is for the fast loop and for marginal gains.
 const FLOOR_FRACTION: f64 = 0.7;
-
-/// Fraction of its slots in use from which a space counts as nearly full.
-const NEARLY_FULL: f64 = 0.9;
-
-/// Fraction by which more slots must shorten the predicted time for a space to grow.
-const MIN_IMPROVEMENT: f64 = 0.02;
-
-/// A space needs slots before the next round of the slow loop if its writes waited for more than this fraction of a
-/// window, or if its jobs took more than this fraction of the objective's time.
-const AT_RISK: f64 = 0.25;
-
-/// A round is bad if the innovation of the logarithmic error exceeds [`BAD_ERROR`]. [`BAD_ROUNDS`] bad rounds in a row
-/// switch a space to degraded mode, and [`GOOD_ROUNDS`] good rounds in a row switch it back.
-const BAD_ERROR: f64 = 0.5;
-const BAD_ROUNDS: u32 = 6;
-const GOOD_ROUNDS: u32 = 12;
-
-/// Identifies a space.
-pub type Id = u32;
-
-/// A decision about one space: its new size and the reason. The size may be unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Decision {
-    /// The space that the decision is about.
-    pub space: Id,
-    /// Number of slots from now on.
-    pub slots: u32,
-    /// Number of slots before.
-    pub before: u32,
-    /// The reason.
-    pub reason: Reason,
-    /// The station that keeps the space from its objective, if slots do not.
-    pub bottleneck: Option<Bottleneck>,
-    /// The predicted mean time to a slot in seconds, if the model can predict one.
-    pub predicted: Option<f64>,
-}
 
 /// The error of [`Controller::attach`]: the slots of the other spaces are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

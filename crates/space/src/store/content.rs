@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use super::error::StoreError;
-use super::ledger::SlotRecord;
-use super::slots::{Slot, SlotPool};
+use super::slots::{Slot, SlotPool, SlotRecord};
 
 /// The bytes of a file, as blocks of one slot each.
 #[derive(Clone, Debug, Default)]

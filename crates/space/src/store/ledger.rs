@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::node::{Attributes, LAST_DATE, MAX_NAME, MAX_NODES, check_name};
+use super::slots::SlotRecord;
 
 /// The version of the layout of ledger and slots. Each change of the layout needs a new version, so that a program never
 /// reads memory that another program wrote in another layout.
@@ -78,16 +79,6 @@ pub(super) struct NodeRecord {
     pub(super) serial: u64,
     /// For a file: its version, and its length in bytes.
     pub(super) file: Option<(u64, u64)>,
-}
-
-/// The record of a slot that belongs to the file published as `version`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlotRecord {
-    pub(super) version: u64,
-    /// Index of the block in the file.
-    pub(super) block: u32,
-    /// Number of bytes of the block that belong to the file.
-    pub(super) valid_bytes: u64,
 }
 
 /// Writes the record of a file or directory at `index`.

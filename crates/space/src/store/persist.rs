@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::content::Content;
-use super::ledger::{self, NodeRecord, SlotRecord};
+use super::ledger::{self, NodeRecord};
 use super::node::{Directory, File, Kind, Node, ROOT};
+use super::slots::SlotRecord;
 use super::tree::Store;
 
 type Versions = HashMap<u64, Vec<(u32, SlotRecord)>>;

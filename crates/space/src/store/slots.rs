@@ -11,6 +11,16 @@ use std::time::Duration;
 use crate::estimator::Window;
 use crate::profile::Profile;
 
+/// The record of a slot that belongs to the file published as `version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotRecord {
+    pub(super) version: u64,
+    /// Index of the block in the file.
+    pub(super) block: u32,
+    /// Number of bytes of the block that belong to the file.
+    pub(super) valid_bytes: u64,
+}
+
 /// The memory of the slots, and the notification of writes that wait for slots. Offsets are in bytes from its start.
 pub trait Memory: Send + Sync {
     /// Copies bytes between ranges that do not overlap.
