@@ -22,9 +22,9 @@ use super::names::Names;
 use super::poll_backoff::PollBackoff;
 use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
 use crate::address::Board;
+use crate::error::Error;
 use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
 use crate::peer::Fault;
-use crate::status::Error;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use window::region::Region;
 
 use super::region_layout;
 use super::switchboard::Member;
-use crate::status::Error;
+use crate::error::Error;
 
 /// The regions, doorbells and sockets of a host.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use super::member::MemberState;
 use super::names::Names;
 use super::resources::{Guest, Place, Resources, region_of_each};
 use crate::address::Board;
-use crate::status::Error;
+use crate::error::Error;
 
 /// A configured member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -45,8 +45,8 @@ use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
 use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
+use crate::error::Error;
 use crate::peer::Fault;
-use crate::status::Error;
 
 /// A NIC id and its name, of a member or another host.
 #[derive(Clone, Debug, PartialEq, Eq)]

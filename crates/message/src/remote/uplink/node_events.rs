@@ -7,10 +7,10 @@ use super::control::answer;
 use super::link::{EndpointPair, Link};
 use super::{Face, State, Uplink};
 use crate::address;
+use crate::error::Error;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};
 use crate::peer::Fault;
 use crate::remote::control_message::{ControlMessage, LinkId};
-use crate::status::Error;
 use crate::wire::halves;
 
 impl Uplink {
