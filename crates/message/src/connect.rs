@@ -10,66 +10,29 @@
 //! handshake is the same, but the gateway gives the window to both, and with it the region's
 //! members that the two belong to.
 
-use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 use rustix::io::Errno;
 use window::attach::{Channel, Message, WindowLocation};
 use window::doorbell;
 use window::layout::Layout;
-use window::region;
+use window::region::{self, UnitAllocator};
 use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
 use crate::handshake::{
-    ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, HelloReply, SIMULTANEOUS, UNKNOWN, UNREACHABLE,
+    ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, HelloReply, MemberPair, SIMULTANEOUS, UNKNOWN,
+    UNREACHABLE,
 };
+use crate::ids::{Peer, Request};
 use crate::limits::{CONTROL, INCOMING, MESSAGES, REMOTE_SPIN};
-use crate::peer::{Link, Peer};
-use crate::remote_memory::{AS_ATTACHER, AS_CREATOR};
-use crate::request::{Request, State};
-use crate::status::{Code, Error};
+use crate::peer::Link;
+use crate::pending_connects::{Offer, Outgoing};
+use crate::remote_memory::{AS_ATTACHER, AS_CREATOR, RemoteMemory};
+use crate::request::State;
 use crate::token::Token;
-
-/// Connections during the handshake.
-#[derive(Debug, Default)]
-pub(crate) struct Handshakes {
-    incoming: BTreeMap<u32, Channel>,
-    pub(crate) outgoing: HashMap<u32, Outgoing>,
-    next: u32,
-}
-
-/// A connect of this side that is not answered yet.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) address: Address,
-    pub(crate) key: u32,
-    /// `None` while this side waits for the other side's offer.
-    pub(crate) offer: Option<Offer>,
-    /// In that case: when this side sends its offer again.
-    pub(crate) retry_at: Option<Instant>,
-    /// The requests that wait for this connect, each with its key: at most one key is right.
-    pub(crate) requests: Vec<(Request, u32)>,
-}
-
-/// The socket of an offer, and the window. Without a window, the answer brings one.
-pub(crate) type Offer = (Channel, Option<Window>);
-
-impl Handshakes {
-    fn id(&mut self) -> u32 {
-        self.next = self.next.wrapping_add(1);
-        self.next
-    }
-
-    /// Returns the pending connect to an address.
-    fn outgoing_to(&self, address: Address) -> Option<u32> {
-        let mut all = self.outgoing.iter();
-        all.find(|(_, outgoing)| outgoing.address == address)
-            .map(|(id, _)| *id)
-    }
-}
 
 /// Returns the layout of every link's window.
 pub(crate) fn layout() -> Result<Layout, WindowError> {
@@ -324,6 +287,21 @@ impl Endpoint {
         let mut link = Link::new(window.ends(Side::Attacher)?, channel, heap, hello.fences);
         link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
         Ok(link)
+    }
+
+    /// Returns the heaps of the region that a window is in, if its ends are members of it.
+    fn remote_memory_of(
+        &self,
+        window: &Window,
+        members: Option<MemberPair>,
+        peer: Address,
+    ) -> Option<RemoteMemory> {
+        let allocator = match peer.nic == self.address.nic {
+            // This heap belongs to this link alone.
+            true => UnitAllocator::in_process(),
+            false => self.board.heap_allocator(),
+        };
+        RemoteMemory::new(window, members?, allocator)
     }
 
     pub(crate) fn fail_connect(&mut self, id: u32, code: Code) {

@@ -20,11 +20,12 @@ use window::locks;
 use window::region::{AccessError, Heap, HeapAddress};
 
 use crate::engine::Engine;
+use crate::ids::{Peer, Request};
 use crate::limits::{PIECE, SHARED};
 use crate::memory::Memory;
-use crate::peer::{Fault, Link, Peer};
+use crate::peer::{Fault, Link};
 use crate::remote_memory::RemoteMemory;
-use crate::request::{Request, State};
+use crate::request::State;
 use crate::wire::{Control, Handle, Share};
 
 /// Claims pieces of a message, and returns the offset and length of each.

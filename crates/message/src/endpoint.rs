@@ -9,14 +9,16 @@ use window::waiter::{Waiter, Waker};
 use window::yielding::{AwaitedPeer, Yielder};
 
 use crate::address::{Address, Board, random};
-use crate::connect::Handshakes;
 use crate::engine::{Arrival, Copies, Engine, Posted};
+use crate::error::{Code, Error};
+use crate::ids::{Peer, Request, SELF};
 use crate::limits::{ENDPOINTS, HEAP, MEDIUM, SPIN};
 use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
-use crate::peer::{Peer, Peers, SELF};
-use crate::request::{Request, State};
-use crate::status::{Code, Completion, Error, Status};
+use crate::peer::Peers;
+use crate::pending_connects::Handshakes;
+use crate::request::State;
+use crate::status::{Completion, Status};
 use crate::token::Token;
 
 /// How an endpoint is opened.

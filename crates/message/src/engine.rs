@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use window::heap::Heap;
 use window::lane::Producer;
 
+use crate::error::Code;
+use crate::ids::{Peer, Request};
 use crate::limits::{BURST, CHUNK, CHUNKS, EAGER, MEDIUM};
 use crate::matching::{Contexts, Pattern, Queues};
 use crate::memory::Memory;
-use crate::peer::{Fault, Link, Peer};
-use crate::receive::Offered;
-use crate::request::{Entry, Request, Requests, State};
-use crate::status::Code;
-use crate::wire::{self, Control, Handle};
+use crate::peer::{Fault, Link};
+use crate::request::{Entry, Requests, State};
+use crate::wire::{self, Control, Handle, Source};
 
 /// A posted receive.
 #[derive(Debug)]
@@ -41,6 +41,13 @@ pub(crate) enum Body {
     Offer(Offered),
     /// A send of this endpoint to itself; the message is in that request.
     Own(Request),
+}
+
+/// A message that its sender has offered and keeps until it is requested.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offered {
+    pub(crate) sender: Handle,
+    pub(crate) source: Source,
 }
 
 /// The requests of an endpoint, and the queues that messages and receives are matched by.

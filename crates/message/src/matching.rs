@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
+use crate::error::Error;
 use crate::limits::CONTEXT_BITS;
-use crate::status::Error;
 
 /// The value and mask of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

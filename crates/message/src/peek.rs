@@ -2,9 +2,10 @@
 //! [`until`](Endpoint::until).
 
 use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::ids::Request;
 use crate::matching::Pattern;
-use crate::request::Request;
-use crate::status::{Completion, Error, Status};
+use crate::status::{Completion, Status};
 
 impl Endpoint {
     /// Returns whether a request has ended.

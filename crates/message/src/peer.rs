@@ -11,19 +11,12 @@ use window::lane::{Consumer, Producer};
 use window::{Ends, ProtocolError, SharedBytes};
 
 use crate::address::Address;
+use crate::error::Code;
+use crate::ids::{Peer, Request};
 use crate::limits;
 use crate::memory::Memory;
 use crate::remote_memory::RemoteMemory;
-use crate::request::Request;
-use crate::status::Code;
 use crate::wire::{Control, Source};
-
-/// A peer of an endpoint: an endpoint that is or was connected to it. Valid only at that endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Peer {
-    index: u32,
-    generation: u32,
-}
 
 /// Why a peer's link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -219,12 +212,6 @@ pub(crate) struct Peers {
     /// Peers without a link, in the order in which they were lost.
     gone: VecDeque<u32>,
 }
-
-/// The endpoint itself.
-pub(crate) const SELF: Peer = Peer {
-    index: 0,
-    generation: 0,
-};
 
 impl Peers {
     pub(crate) fn new(address: Address, session: u64, key: u32) -> Self {

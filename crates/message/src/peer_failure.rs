@@ -4,9 +4,9 @@ use window::attach::Channel;
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body};
+use crate::error::{Code, Error};
+use crate::ids::Peer;
 use crate::limits::REMEMBERED;
-use crate::peer::Peer;
-use crate::status::{Code, Error};
 
 impl Endpoint {
     /// Disconnects a peer. Its pending requests end with [`Code::Closed`].

@@ -10,12 +10,12 @@ mod order;
 use std::time::{Duration, Instant};
 
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
+use crate::ids::{Peer, Request};
 use crate::latency_samples::LatencySamples;
 use crate::matching::Pattern;
 use crate::memory::Memory;
-use crate::peer::Peer;
-use crate::request::Request;
-use crate::status::{Code, Completion, Error};
+use crate::status::Completion;
 
 pub use order::{Kind, LONGEST, Load};
 use order::{MOST, Order};

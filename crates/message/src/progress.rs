@@ -7,10 +7,11 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
+use crate::ids::Request;
 use crate::limits::{POLLS_PER_SOCKET_CHECK, REMOTE_TRANSFER_SPIN, SPIN, TRANSFER_SPIN};
 use crate::matching::Pattern;
-use crate::request::Request;
-use crate::status::{Code, Completion, Error, Status};
+use crate::status::{Completion, Status};
 use crate::token::Token;
 
 /// The longest sleep of an endpoint whose wake-ups may be lost.

@@ -3,21 +3,15 @@
 
 use std::mem;
 
-use crate::engine::{Arrival, Body, Engine, Posted};
+use crate::engine::{Arrival, Body, Engine, Offered, Posted};
+use crate::error::Code;
+use crate::ids::{Peer, Request, SELF};
 use crate::limits::{EAGER, UNEXPECTED_OVERHEAD};
-use crate::peer::{Fault, Link, Peer, SELF};
+use crate::peer::{Fault, Link};
 use crate::remote_memory;
-use crate::request::{Request, State};
-use crate::status::Code;
+use crate::request::State;
 use crate::wire::{self, Control, Envelope, Handle, Source};
 use window::lane::Record;
-
-/// A message that its sender has offered and keeps until it is requested.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Offered {
-    pub(crate) sender: Handle,
-    pub(crate) source: Source,
-}
 
 impl Engine {
     /// Takes the next record of the message lane; false if there is none.

@@ -6,31 +6,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use window::Window;
 use window::region::{Heap, HeapAddress, HeapOwner, Region, SharedBuffer, UnitAllocator};
 
-use crate::address::Address;
-use crate::endpoint::Endpoint;
 use crate::handshake::MemberPair;
 use crate::memory::Memory;
 
 /// The members that the ends of a link within a board belong to, in the region of that link.
 pub(crate) const AS_CREATOR: MemberPair = MemberPair { own: 0, peer: 1 };
 pub(crate) const AS_ATTACHER: MemberPair = MemberPair { own: 1, peer: 0 };
-
-impl Endpoint {
-    /// Returns the heaps of the region that a window is in, if its ends are members of it.
-    pub(crate) fn remote_memory_of(
-        &self,
-        window: &Window,
-        members: Option<MemberPair>,
-        peer: Address,
-    ) -> Option<RemoteMemory> {
-        let allocator = match peer.nic == self.address.nic {
-            // This heap belongs to this link alone.
-            true => UnitAllocator::in_process(),
-            false => self.board.heap_allocator(),
-        };
-        RemoteMemory::new(window, members?, allocator)
-    }
-}
 
 /// The heaps of a link's two members, mapped at first use.
 #[derive(Debug)]
@@ -48,7 +29,11 @@ pub(crate) struct RemoteMemory {
 
 impl RemoteMemory {
     /// `None` if no descriptors are left.
-    fn new(window: &Window, members: MemberPair, allocator: UnitAllocator) -> Option<Self> {
+    pub(crate) fn new(
+        window: &Window,
+        members: MemberPair,
+        allocator: UnitAllocator,
+    ) -> Option<Self> {
         Some(Self {
             allocator,
             owner: HeapOwner::new(window.as_fd(), members.own).ok()?,

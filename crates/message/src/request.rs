@@ -1,17 +1,11 @@
 //! Requests: their states, and the list of those that have ended.
 
+use crate::error::{Code, Error};
+use crate::ids::{Peer, Request};
 use crate::matching::Pattern;
 use crate::memory::Memory;
-use crate::peer::Peer;
-use crate::status::{Code, Completion, Error, Status};
+use crate::status::{Completion, Status};
 use crate::wire::Handle;
-
-/// A request that was started. It is valid until its result is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Request {
-    index: u32,
-    generation: u32,
-}
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,44 +72,6 @@ pub(crate) struct Requests {
     free: u32,
     oldest: u32,
     newest: u32,
-}
-
-impl Request {
-    /// A request that never exists.
-    const NONE: Self = Self {
-        index: NONE,
-        generation: 0,
-    };
-
-    /// Returns the request as a number, for programs without Rust types: its index in the low half,
-    /// its generation in the high one.
-    #[must_use]
-    pub fn bits(self) -> u64 {
-        self.handle()
-    }
-
-    /// Returns the request of a number from [`bits`](Self::bits); any other number gives no
-    /// request, or another one.
-    #[must_use]
-    pub fn from_bits(bits: u64) -> Self {
-        Self::from_handle(bits)
-    }
-
-    /// Returns the handle by which the peer names the request.
-    pub(crate) fn handle(self) -> Handle {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
-
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "picking the halves of a word"
-    )]
-    pub(crate) fn from_handle(handle: Handle) -> Self {
-        Self {
-            index: handle as u32,
-            generation: (handle >> 32) as u32,
-        }
-    }
 }
 
 /// Returns the code of a request of which `taken` bytes arrived.

@@ -2,10 +2,11 @@
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Posted};
+use crate::error::{Code, Error};
+use crate::ids::{Peer, Request, SELF};
 use crate::memory::Memory;
-use crate::peer::{Fault, Peer, SELF};
-use crate::request::{Request, State};
-use crate::status::{Code, Error};
+use crate::peer::Fault;
+use crate::request::State;
 
 impl Endpoint {
     /// Starts a send. Up to 32 KiB, it may end before the receiver posts a receive; a larger

@@ -7,11 +7,11 @@
 
 use std::time::Instant;
 
-use crate::connect::Handshakes;
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
 use crate::limits::SIMULTANEOUS_RETRY;
+use crate::pending_connects::Handshakes;
 use crate::request::State;
-use crate::status::{Code, Error};
 
 impl Handshakes {
     /// Returns the earliest time at which an offer is sent again.

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine};
+use crate::error::Code;
+use crate::ids::Peer;
 use crate::limits::MEDIUM;
-use crate::peer::Peer;
-use crate::status::Code;
 use crate::wire::Control;
 
 /// A message that matched no receive. The program must pass it back, to [`keep`](Endpoint::keep) or

@@ -1,7 +1,33 @@
 //! The header of shared memory: an eight-byte magic number, the version of the layout, and sizes,
 //! all little endian.
 
-use crate::layout::LayoutError;
+/// A header that this side does not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// The magic number is another: the memory is no window.
+    #[error("its magic number is not that of a window or region")]
+    Magic,
+    /// The layout has another version.
+    #[error(
+        "it has layout version {0}, which is not known here: use the same release on both sides"
+    )]
+    Version(u32),
+    /// A ring's size is out of bounds.
+    #[error("a ring of {0} slots: the number must be a power of two from 8 to 4096")]
+    Slots(u32),
+    /// A data area's size is out of bounds.
+    #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
+    Data(u32),
+    /// A region's number of members is out of bounds.
+    #[error("a region of {0} members: it may have 1 to 64")]
+    Members(u32),
+    /// A region's number of links is out of bounds.
+    #[error("a region of {0} links: it may have 1 to 4096")]
+    Links(u32),
+    /// A heap's number of units is out of bounds.
+    #[error("a heap of {0} units: it may have up to 1024")]
+    Units(u32),
+}
 
 /// Encodes a header. Bytes behind the last size are zero.
 pub(crate) fn encode<const N: usize>(

@@ -7,8 +7,8 @@ pub(crate) mod ticks;
 use std::ptr::NonNull;
 use std::slice;
 
+use crate::error::Error;
 use crate::limits;
-use crate::status::Error;
 
 /// A message in segments of memory that the caller owns: what a C caller passes.
 #[derive(Debug)]

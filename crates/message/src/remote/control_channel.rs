@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use window::Ends;
 use window::lane::{Consumer, Producer};
 
-use super::LINKS_PER_MEMBER;
 use super::control_message::{ControlMessage, LinkId, Text};
+use super::limits::LINKS_PER_MEMBER;
 use crate::peer::Fault;
 
 /// The number of queued messages above which this side takes no further messages from the other:
@@ -117,7 +117,7 @@ mod tests {
     use window::{Side, Window};
 
     use super::*;
-    use crate::remote::CONTROL_LANES;
+    use crate::remote::layout::CONTROL_LANES;
 
     /// The two sides of a control channel.
     fn channels() -> [ControlChannel; 2] {

@@ -6,12 +6,19 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::uplink::Face;
-
 const FILE: &str = "hosts";
 
 /// The longest name in bytes: that of MX, with its NUL.
 const LONGEST: usize = 80;
+
+/// A NIC id and its name, of a member or another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Face {
+    /// The NIC id, which is also the address on the wire.
+    pub nic: u64,
+    /// The name.
+    pub name: String,
+}
 
 /// Replaces the file atomically.
 pub(super) fn write(folder: &Path, faces: impl Iterator<Item = Face>) -> io::Result<()> {

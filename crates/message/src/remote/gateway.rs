@@ -13,18 +13,18 @@ use window::pci::Interrupts;
 use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter, Woken};
 
-use super::BURST;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, LinkId};
 use super::directory;
-use super::local_endpoints::{LOCAL_LINK, LocalLink};
+use super::limits::BURST;
+use super::local_link::{LOCAL_LINK, LocalLink};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
 use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
 use crate::address::Board;
+use crate::error::Error;
 use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
 use crate::peer::Fault;
-use crate::status::Error;
 
 #[cfg(test)]
 mod tests;

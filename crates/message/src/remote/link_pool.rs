@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use window::region::Region;
 
-use super::LINKS;
+use super::limits::LINKS;
 
 #[derive(Debug)]
 pub(super) struct LinkPool {
@@ -83,7 +83,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::remote::region_layout;
+    use crate::remote::layout::region_layout;
 
     #[test]
     fn idle_links_release_their_memory_unless_they_are_taken_again() {

@@ -2,8 +2,9 @@
 
 use window::Side;
 
-use super::LINKS_PER_MEMBER;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
+use super::limits::LINKS_PER_MEMBER;
+use super::link::{End, Link};
 use super::member::MemberState;
 use super::relay::{FaultyEnd, Relay};
 use super::switchboard::Switchboard;
@@ -15,31 +16,6 @@ mod tests;
 
 /// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
-
-/// A link between two endpoints.
-#[derive(Debug)]
-pub(super) struct Link {
-    ends: [End; 2],
-    /// The two endpoints: the one that connected, and its target.
-    between: [Address; 2],
-    /// `None` for a direct link.
-    pub(super) relay: Option<Relay>,
-    up: bool,
-    /// One end is closed, and the other is notified after it has received the rest.
-    draining: bool,
-    /// One end does not answer any more.
-    lost: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct End {
-    member: usize,
-    id: LinkId,
-    window: u32,
-    closed: bool,
-    /// The gateway ended before this end was closed, so an endpoint may still use the window.
-    stale: bool,
-}
 
 impl Switchboard {
     pub(super) fn handle_message(&mut self, number: usize, message: ControlMessage) {

@@ -3,36 +3,13 @@
 use rustix::io::Errno;
 use window::Window;
 use window::attach::{Channel, Message};
-use window::waiter::Token;
 
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::gateway::{Gateway, answer};
+use super::local_link::{CONNECTING, LOCAL_LINK, LocalLink, State};
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, HelloReply};
 use crate::limits::INCOMING;
 use crate::peer::Fault;
-
-/// An endpoint of this board that has a link, or is about to.
-#[derive(Debug)]
-pub(super) struct LocalLink {
-    pub(super) channel: Channel,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It connects; the host has not answered yet.
-    Asked,
-    /// A remote endpoint connects to it; it has not answered yet.
-    Offered,
-    /// The link is up.
-    Up,
-    /// The other end is closed; this endpoint has not closed its socket yet.
-    Closing,
-}
-
-/// Tokens of connections, and of links.
-const CONNECTING: Token = 1 << 32;
-pub(super) const LOCAL_LINK: Token = 2 << 32;
 
 impl Gateway {
     /// Accepts connections of endpoints of this board.

@@ -10,7 +10,7 @@ use window::region;
 use super::control_channel::ControlChannel;
 use super::control_message::{FROM_MEMBER, LinkId};
 use super::report::Counters;
-use super::switchboard::Member;
+use super::resources::Member;
 use crate::address::Board;
 
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::time::Instant;
 use window::Side;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
 
-use super::HEARTBEAT_TIMEOUT;
 use super::control_channel::ControlChannel;
 use super::control_message::ControlMessage;
+use super::limits::HEARTBEAT_TIMEOUT;
 use super::member::MemberState;
 use super::switchboard::{DOORBELL, Switchboard, VM};
 

@@ -52,9 +52,13 @@ mod control_channel;
 mod control_message;
 pub(crate) mod directory;
 mod gateway;
+mod layout;
+mod limits;
+mod link;
 mod link_pool;
 mod links;
 mod local_endpoints;
+mod local_link;
 mod member;
 mod membership;
 mod names;
@@ -68,61 +72,6 @@ pub mod uplink;
 
 pub use gateway::Gateway;
 pub use report::{Counters, MemberReport};
-pub use resources::{Guest, Place, Resources};
-pub use switchboard::{Member, Switchboard};
+pub use resources::{Guest, Member, Place, Resources};
+pub use switchboard::Switchboard;
 pub use transport::Transport;
-
-use std::time::Duration;
-
-use window::WindowError;
-use window::layout::{LaneSize, Layout};
-use window::region::RegionLayout;
-
-use crate::connect;
-
-/// The lanes of a control window. Only the first is used.
-const CONTROL_LANES: [LaneSize; 2] = [
-    LaneSize {
-        slots: 64,
-        data: 4096,
-    },
-    LaneSize {
-        slots: 8,
-        data: 4096,
-    },
-];
-
-/// Links of a region. Without heaps, the region is 64 MiB long then, with up to 16 members.
-const LINKS: u32 = 48;
-
-/// Bytes of a region that members share. The part behind control windows and links is for their
-/// heaps.
-const SHARED: u64 = 128 << 20;
-
-/// Links of one member at a time.
-const LINKS_PER_MEMBER: usize = LINKS as usize;
-
-/// Control messages taken from one member before the next one is served.
-const BURST: usize = 64;
-
-/// A gateway whose heartbeat has not changed for this long has ended.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest pause of a gateway between two polls of its control window.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-
-/// Returns the layout of the region of a member, or of a group of `members`.
-fn region_layout(members: u32) -> Result<RegionLayout, WindowError> {
-    let layout = RegionLayout {
-        members,
-        links: LINKS,
-        units: 0,
-        control: Layout::new(CONTROL_LANES)?,
-        link: connect::layout()?,
-    };
-    // A single member needs no heap: no other could read it.
-    Ok(match members {
-        ..=1 => layout,
-        _ => layout.filled(SHARED),
-    })
-}

@@ -4,7 +4,7 @@
 //! is used as a name only, and their number is limited.
 
 use super::control_message::{ControlMessage, TEXT, Text};
-use super::uplink::Face;
+use super::directory::Face;
 
 /// The most hosts and members with a name. A node knows no more hosts.
 const LIMIT: usize = 2048;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::LONGEST_PAUSE;
+use super::limits::LONGEST_PAUSE;
 
 /// The pause between two polls of the control window.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use window::lane::{Consumer, Producer, Record};
 use window::yielding::{AwaitedPeer, Yielder};
 use window::{Ends, ProtocolError};
 
-use super::BURST;
+use super::limits::BURST;
 use crate::limits::{CHUNK, MEDIUM};
 use crate::wire::{self, Control, Envelope, Source};
 

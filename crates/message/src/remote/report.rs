@@ -1,7 +1,5 @@
 //! The switchboard's report of its members.
 
-use super::switchboard::Switchboard;
-
 /// A member's state, and its counters since the switchboard was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
@@ -34,21 +32,4 @@ pub struct Counters {
     pub bytes: u64,
     /// Times that it was disconnected, or one of its links was, because of a protocol violation.
     pub faults: u64,
-}
-
-impl Switchboard {
-    /// Returns the reports of all members, in the order of their configuration.
-    #[must_use]
-    pub fn report(&self) -> Vec<MemberReport> {
-        let report = self.members.iter().map(|member| MemberReport {
-            name: member.config.name.clone(),
-            group: member.config.group.clone(),
-            nic: member.nic,
-            connected: member.vm.is_some(),
-            joined: member.control.is_some(),
-            links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
-            counters: member.counters,
-        });
-        report.collect()
-    }
 }

@@ -7,9 +7,30 @@ use std::path::Path;
 use window::ivshmem::Server;
 use window::region::Region;
 
-use super::region_layout;
-use super::switchboard::Member;
-use crate::status::Error;
+use super::layout::region_layout;
+use crate::address::Board;
+use crate::error::Error;
+
+/// A configured member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its name: that of the VM.
+    pub name: String,
+    /// Its trust group, if it has one. Members of a group share memory.
+    pub group: Option<String>,
+    /// Its NIC id, if it is not that of its name ([`Board::nic_of`]), which routes to it as well.
+    pub nic: Option<u64>,
+    /// The member is the uplink to other hosts: it may send for NICs of other hosts.
+    pub uplink: bool,
+}
+
+impl Member {
+    /// Returns its NIC id.
+    #[must_use]
+    pub fn nic(&self) -> u64 {
+        self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
+    }
+}
 
 /// The regions, doorbells and sockets of a host.
 #[derive(Debug)]

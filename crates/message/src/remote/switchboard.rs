@@ -12,36 +12,15 @@ use window::ivshmem::{Doorbell, Member as Vm};
 use window::waiter::{Token, Waiter, Woken};
 use window::yielding::Yielder;
 
-use super::BURST;
 use super::control_message::ControlMessage;
+use super::limits::BURST;
+use super::link::Link;
 use super::link_pool::LinkPool;
-use super::links::Link;
 use super::member::MemberState;
 use super::names::Names;
-use super::resources::{Guest, Place, Resources, region_of_each};
-use crate::address::Board;
-use crate::status::Error;
-
-/// A configured member.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Member {
-    /// Its name: that of the VM.
-    pub name: String,
-    /// Its trust group, if it has one. Members of a group share memory.
-    pub group: Option<String>,
-    /// Its NIC id, if it is not that of its name ([`Board::nic_of`]), which routes to it as well.
-    pub nic: Option<u64>,
-    /// The member is the uplink to other hosts: it may send for NICs of other hosts.
-    pub uplink: bool,
-}
-
-impl Member {
-    /// Returns its NIC id.
-    #[must_use]
-    pub fn nic(&self) -> u64 {
-        self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
-    }
-}
+use super::report::MemberReport;
+use super::resources::{Guest, Member, Place, Resources, region_of_each};
+use crate::error::Error;
 
 /// Joins the gateways of a host.
 #[derive(Debug)]
@@ -344,6 +323,21 @@ impl Switchboard {
         }
         alarm.unset();
         stuck.into_iter().for_each(|number| self.remove_vm(number));
+    }
+
+    /// Returns the reports of all members, in the order of their configuration.
+    #[must_use]
+    pub fn report(&self) -> Vec<MemberReport> {
+        let report = self.members.iter().map(|member| MemberReport {
+            name: member.config.name.clone(),
+            group: member.config.group.clone(),
+            nic: member.nic,
+            connected: member.vm.is_some(),
+            joined: member.control.is_some(),
+            links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
+            counters: member.counters,
+        });
+        report.collect()
     }
 
     /// Forwards a part of a name, which an uplink reported, to all other members.

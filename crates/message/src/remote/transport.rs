@@ -10,7 +10,7 @@ use window::pci::{Device, Interrupts};
 use window::region::{MemberPage, Region};
 
 use crate::address::random;
-use crate::status::Error;
+use crate::error::Error;
 
 /// How a member reaches the host.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::HeapOwner;
+use super::heap_owner::HeapOwner;
 use super::layout::{PAGE, UNIT};
 use super::unit_allocator::{Allocation, UnitAllocator};
 use super::units::Units;

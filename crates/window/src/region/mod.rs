@@ -17,6 +17,7 @@
 
 mod endpoint_pair;
 mod heap;
+mod heap_owner;
 mod layout;
 mod member_page;
 mod unit_allocator;
@@ -37,6 +38,7 @@ use crate::window::{Window, WindowError};
 
 pub use self::endpoint_pair::endpoint_pair;
 pub use self::heap::{AccessError, Heap, HeapAddress, SharedBuffer};
+pub use self::heap_owner::HeapOwner;
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::member_page::MemberPage;
 pub use self::unit_allocator::UnitAllocator;
@@ -217,28 +219,6 @@ impl Region {
 
     fn window(&self, at: u64, layout: Layout) -> Window {
         Window::at(Arc::clone(&self.file), at, layout)
-    }
-}
-
-/// Identifies a member's heap among those of all regions, by whichever descriptor the region was
-/// opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeapOwner {
-    region: (u64, u64),
-    member: u32,
-}
-
-impl HeapOwner {
-    /// Identifies the heap of a member of the region behind this descriptor.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn new(region: BorrowedFd<'_>, member: u32) -> Result<Self, Errno> {
-        let of = rustix::fs::fstat(region)?;
-        Ok(Self {
-            region: (of.st_dev, of.st_ino),
-            member,
-        })
     }
 }
 

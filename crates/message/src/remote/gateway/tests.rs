@@ -3,7 +3,7 @@ use window::ivshmem::{Doorbell, Member, Server};
 use super::*;
 use crate::address::Address;
 use crate::handshake::CLOSED;
-use crate::remote::region_layout;
+use crate::remote::layout::region_layout;
 
 /// A host for one gateway, whose board is next to the host's socket.
 struct Host {

@@ -3,9 +3,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::remote::LINKS;
 use crate::remote::control_channel::ControlChannel;
-use crate::remote::switchboard::Member;
+use crate::remote::limits::LINKS;
+use crate::remote::resources::Member;
 
 /// A switchboard with two members, and their ends of the control channels.
 fn switchboard() -> (Switchboard, [ControlChannel; 2]) {

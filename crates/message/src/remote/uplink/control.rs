@@ -6,11 +6,13 @@ use window::Side;
 
 use super::link::{EndpointPair, Link, NodeContext};
 use super::wire_member::WireMember;
-use super::{BURST, Face, State, Uplink};
+use super::{State, Uplink};
 use crate::address::random;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
 use crate::remote::control_message::{ControlMessage, LinkId};
+use crate::remote::directory::Face;
+use crate::remote::limits::BURST;
 use crate::remote::names;
 use crate::wire::halves;
 

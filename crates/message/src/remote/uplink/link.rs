@@ -13,7 +13,7 @@ use window::Ends;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
-use crate::remote::BURST;
+use crate::remote::limits::BURST;
 use crate::wire::{self, Control, Handle};
 
 /// Both ends of a link.

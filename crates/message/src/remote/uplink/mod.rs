@@ -40,22 +40,14 @@ use window::waiter::{Token, Waiter};
 
 use self::link::{EndpointPair, Link, NodeContext};
 use self::wire_member::WireMember;
-use super::BURST;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
 use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
+use crate::error::Error;
 use crate::peer::Fault;
-use crate::status::Error;
 
-/// A NIC id and its name, of a member or another host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Face {
-    /// The NIC id, which is also the address on the wire.
-    pub nic: u64,
-    /// The name.
-    pub name: String,
-}
+pub use super::directory::Face;
 
 /// The options of an uplink.
 #[derive(Debug)]

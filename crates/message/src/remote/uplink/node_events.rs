@@ -5,12 +5,13 @@ use window::Side;
 
 use super::control::answer;
 use super::link::{EndpointPair, Link};
-use super::{Face, State, Uplink};
+use super::{State, Uplink};
 use crate::address;
+use crate::error::Error;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};
 use crate::peer::Fault;
 use crate::remote::control_message::{ControlMessage, LinkId};
-use crate::status::Error;
+use crate::remote::directory::Face;
 use crate::wire::halves;
 
 impl Uplink {

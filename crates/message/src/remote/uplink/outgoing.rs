@@ -4,7 +4,7 @@ use window::lane::Record;
 
 use super::link::{Chunk, EndpointPair, Link, NodeContext};
 use crate::peer::Fault;
-use crate::remote::BURST;
+use crate::remote::limits::BURST;
 use crate::wire::{Control, Envelope, Handle};
 
 impl Link {

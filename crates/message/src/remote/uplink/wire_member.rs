@@ -5,7 +5,7 @@ use std::time::Duration;
 use mxoe::wire::Mac;
 use mxoe::{Config, Node};
 
-use super::Face;
+use crate::remote::directory::Face;
 
 /// How long a member that has left still refuses what arrives for it. After that it may run on
 /// another host.
