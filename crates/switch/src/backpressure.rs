@@ -9,8 +9,8 @@
 //!
 //! What keeps one slow receiver from stopping everybody:
 //! - **share**: what is set aside is bounded; past that the ring stalls, and a stall is bounded;
-//! - **time**: a receiver that takes nothing for [`HOLD`] is stuck; frames to it are dropped until
-//!   it takes buffers again. A ring that stalls for [`HOLD`] drops what is in the way instead,
+//! - **time**: a receiver that takes nothing for [`STUCK_TIMEOUT`] is stuck; frames to it are dropped until
+//!   it takes buffers again. A ring that stalls for [`STUCK_TIMEOUT`] drops what is in the way instead,
 //!   until half of what is set aside has gone: so even a receiver that takes one buffer now and
 //!   then slows a sender for a moment only.
 
@@ -19,7 +19,7 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 
 use crate::deferred::Deferred;
-use crate::limits::{BURST, HOLD};
+use crate::limits::{BURST, STUCK_TIMEOUT};
 
 /// The receivers that had no room in a burst.
 pub type Full = ArrayVec<u16, { BURST as usize }>;
@@ -49,7 +49,7 @@ impl InRing {
 
 /// What one transmit ring holds back.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct Backlog {
     /// Frames set aside.
     pub deferred: Deferred,
     /// Frames that wait in the ring, if any do.
@@ -57,7 +57,7 @@ pub struct Held {
     stalled: Option<Instant>,
 }
 
-impl Held {
+impl Backlog {
     /// The receivers waited for: those of frames set aside, and of frames in the ring if it runs.
     pub fn receivers(&self, runs: bool) -> impl Iterator<Item = u16> + '_ {
         let in_ring = self.in_ring.as_ref().filter(|_| runs);
@@ -76,7 +76,7 @@ impl Held {
     #[must_use]
     pub fn is_overdue(&self, now: Instant) -> bool {
         self.stalled
-            .is_some_and(|since| now.duration_since(since) > HOLD)
+            .is_some_and(|since| now.duration_since(since) > STUCK_TIMEOUT)
     }
 
     /// The ring has stalled: a look behind what waits in it is no use.
@@ -86,7 +86,7 @@ impl Held {
     }
 
     /// After frames set aside have gone: a stall ends once there is room for half as many again.
-    pub fn settle(&mut self) {
+    pub fn update_stall(&mut self) {
         if self.deferred.is_half_empty() {
             self.stalled = None;
         }
@@ -105,11 +105,11 @@ mod tests {
     use super::*;
     use crate::frame::{Head, Rest};
     use crate::guard::Checked;
-    use crate::limits::ASIDE_FRAMES;
+    use crate::limits::DEFERRED_FRAMES;
 
-    fn push(held: &mut Held, to: u16) -> bool {
+    fn push(backlog: &mut Backlog, to: u16) -> bool {
         let (head, rest) = Head::of_private(NetHeader::default(), &[0; 60]).unwrap();
-        held.deferred.push(
+        backlog.deferred.push(
             to,
             &head,
             Rest::Private(rest),
@@ -121,25 +121,25 @@ mod tests {
 
     #[test]
     fn a_full_store_stalls_the_ring_then_drops() {
-        let (mut held, start) = (Held::default(), Instant::now());
-        while push(&mut held, 1) {}
-        assert!(!held.stall(start));
-        assert!(!held.stall(start + HOLD));
-        assert!(held.stall(start + HOLD * 2));
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        while push(&mut backlog, 1) {}
+        assert!(!backlog.stall(start));
+        assert!(!backlog.stall(start + STUCK_TIMEOUT));
+        assert!(backlog.stall(start + STUCK_TIMEOUT * 2));
     }
 
     #[test]
     fn a_trickle_does_not_end_a_stall() {
-        let (mut held, start) = (Held::default(), Instant::now());
-        assert!(push(&mut held, 2));
-        while push(&mut held, 1) {}
-        assert!(!held.stall(start));
-        assert_eq!(held.deferred.forget(2), 1);
-        held.settle();
-        assert!(push(&mut held, 1));
-        assert!(held.stall(start + HOLD * 2));
-        assert_eq!(held.deferred.forget(1), ASIDE_FRAMES);
-        held.settle();
-        assert!(!held.stall(start + HOLD * 2));
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        assert!(push(&mut backlog, 2));
+        while push(&mut backlog, 1) {}
+        assert!(!backlog.stall(start));
+        assert_eq!(backlog.deferred.forget(2), 1);
+        backlog.update_stall();
+        assert!(push(&mut backlog, 1));
+        assert!(backlog.stall(start + STUCK_TIMEOUT * 2));
+        assert_eq!(backlog.deferred.forget(1), DEFERRED_FRAMES);
+        backlog.update_stall();
+        assert!(!backlog.stall(start + STUCK_TIMEOUT * 2));
     }
 }

@@ -4,7 +4,7 @@ use vhost::copy::Cursor;
 
 use crate::backpressure::InRing;
 use crate::control::Loss;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest, Simple};
 use crate::guard::{Checked, Guard, Snapshot};
 
@@ -60,14 +60,14 @@ impl<'a, 'm> BatchEntry<'a, 'm> {
     }
 
     /// As it is shown to whoever watches.
-    pub(crate) fn shown(&self) -> (&Head, Rest<'_, 'm>, Checked) {
+    pub(crate) fn observed_frame(&self) -> (&Head, Rest<'_, 'm>, Checked) {
         (&self.head, self.rest(), self.checked())
     }
 
     /// Whom it is for.
     #[inline(always)]
-    pub(crate) fn destination(&self) -> Resident {
-        Resident::new(self.head.destination(), self.checked().tci.vlan())
+    pub(crate) fn destination(&self) -> FdbKey {
+        FdbKey::new(self.head.destination(), self.checked().tci.vlan())
     }
 
     /// Have its sender's guard look at it.

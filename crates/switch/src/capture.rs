@@ -20,7 +20,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::context::WorkerContext;
 use crate::frame::{ETHERNET, Head, Rest};
-use crate::guard::{Checked, Outgoing, Way, passage};
+use crate::guard::{Checked, Outgoing, Tagging, passage};
 use crate::limits::MAX_CAPTURES;
 use crate::switch::Switch;
 use crate::sync::{Mutex, MutexGuard};
@@ -186,7 +186,7 @@ impl Switch {
         if room {
             captures.push(capture);
         }
-        self.note_watched(number);
+        self.update_observed(number);
         room
     }
 
@@ -198,18 +198,18 @@ impl Switch {
                 self.captures.remove(&number);
             }
         }
-        self.note_watched(number);
+        self.update_observed(number);
     }
 
     /// Whether somebody is to see a port's frames.
-    pub(crate) fn is_watched(&self, number: u16) -> bool {
+    pub(crate) fn is_observed(&self, number: u16) -> bool {
         self.captures.contains_key(&number) || self.mirrors.contains_key(&number)
     }
 
-    pub(crate) fn note_watched(&mut self, number: u16) {
-        let watched = self.is_watched(number);
+    pub(crate) fn update_observed(&mut self, number: u16) {
+        let observed = self.is_observed(number);
         if let Some(port) = self.port_mut(number) {
-            port.watched = watched;
+            port.observed = observed;
         }
     }
 
@@ -217,7 +217,7 @@ impl Switch {
     /// caller has no receive ring in hand.
     #[cold]
     #[inline(never)]
-    pub(crate) fn show<'f, 'm>(
+    pub(crate) fn observe<'f, 'm>(
         &self,
         context: &mut WorkerContext,
         (number, pair): (u16, usize),
@@ -230,14 +230,14 @@ impl Switch {
             return;
         };
         let mirrors = self.mirrors.get(&number);
-        if mirrors.is_none() && !context.capture_budget.is_left() {
-            return self.miss(number, frames.count());
+        if mirrors.is_none() && !context.capture_budget.is_available() {
+            return self.count_missed(number, frames.count());
         }
         let time = now();
         for (head, rest, checked) in frames {
             // A frame that the port may not have has no tag of its.
-            let way = passage(port.guard.as_deref(), checked).unwrap_or(Way::Untagged);
-            let Some(out) = Outgoing::new(way, checked, head, &rest) else {
+            let tagging = passage(port.guard.as_deref(), checked).unwrap_or(Tagging::Untagged);
+            let Some(out) = Outgoing::new(tagging, checked, head, &rest) else {
                 continue;
             };
             self.note(context, number, (time, direction), &out);
@@ -258,7 +258,7 @@ impl Switch {
         out: &Outgoing<'_, '_>,
     ) {
         for capture in self.captures.get(&number).into_iter().flatten() {
-            if context.capture_budget.is_left() {
+            if context.capture_budget.is_available() {
                 let bytes = capture.note(time, direction, &out.head, out.rest());
                 context.capture_budget.spend(bytes);
             } else {
@@ -268,7 +268,7 @@ impl Switch {
     }
 
     /// Frames that a worker has no time to show.
-    fn miss(&self, number: u16, frames: usize) {
+    fn count_missed(&self, number: u16, frames: usize) {
         for capture in self.captures.get(&number).into_iter().flatten() {
             capture.batch().missed += frames as u64;
         }

@@ -43,7 +43,7 @@ impl CaptureBudget {
     }
 
     /// Whether frames may be shown.
-    pub(crate) fn is_left(&self) -> bool {
+    pub(crate) fn is_available(&self) -> bool {
         self.left > 0
     }
 
@@ -59,18 +59,18 @@ mod tests {
     use super::*;
 
     fn spent() -> CaptureBudget {
-        let mut capture_budget = CaptureBudget::default();
-        while capture_budget.is_left() {
-            capture_budget.spend(1500);
+        let mut budget = CaptureBudget::default();
+        while budget.is_available() {
+            budget.spend(1500);
         }
-        capture_budget
+        budget
     }
 
     /// Frames of 60 bytes that may be shown now.
-    fn frames(mut capture_budget: CaptureBudget) -> i64 {
+    fn frames(mut budget: CaptureBudget) -> i64 {
         let mut frames: i64 = 0;
-        while capture_budget.is_left() {
-            capture_budget.spend(60);
+        while budget.is_available() {
+            budget.spend(60);
             frames += 1;
         }
         frames
@@ -94,11 +94,11 @@ mod tests {
 
     #[test]
     fn what_a_long_sleep_earns_is_limited() {
-        let mut capture_budget = spent();
+        let mut budget = spent();
         for seconds in [3600, 0, 1, u64::MAX] {
-            capture_budget.earn(Duration::from_secs(seconds), false);
+            budget.earn(Duration::from_secs(seconds), false);
         }
-        assert_eq!(capture_budget.left, MOST);
-        assert_eq!(frames(capture_budget), frames(CaptureBudget::default()));
+        assert_eq!(budget.left, MOST);
+        assert_eq!(frames(budget), frames(CaptureBudget::default()));
     }
 }

@@ -20,19 +20,19 @@ const WINDOW: Duration = Duration::from_millis(100);
 pub(crate) struct Contention {
     /// The thread's figures; none where the kernel does not keep them.
     schedstat: Option<File>,
-    looked: Instant,
-    last: Share,
-    short: bool,
+    sampled: Instant,
+    last: SchedStat,
+    contended: bool,
 }
 
 /// Nanoseconds a thread ran and waited, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Share {
+struct SchedStat {
     ran: u64,
     waited: u64,
 }
 
-impl Share {
+impl SchedStat {
     /// From the text of `schedstat`: ran, waited, time slices.
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
@@ -45,7 +45,7 @@ impl Share {
     }
 
     /// It waited for longer than it ran.
-    fn is_short_since(self, before: Self) -> bool {
+    fn waited_longer_since(self, before: Self) -> bool {
         self.waited.saturating_sub(before.waited) > self.ran.saturating_sub(before.ran)
     }
 }
@@ -59,33 +59,33 @@ impl Contention {
         });
         Self {
             schedstat: schedstat.map(File::from),
-            looked: Instant::now(),
-            last: Share::default(),
-            short: false,
+            sampled: Instant::now(),
+            last: SchedStat::default(),
+            contended: false,
         }
     }
 
     /// CPUs were short when last looked.
-    pub(crate) fn is_short(&self) -> bool {
-        self.short
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended
     }
 
     /// Look again, if it is time.
     #[inline]
-    pub(crate) fn look(&mut self, now: Instant) {
-        if now.duration_since(self.looked) >= WINDOW {
-            self.looked = now;
-            self.judge();
+    pub(crate) fn update(&mut self, now: Instant) {
+        if now.duration_since(self.sampled) >= WINDOW {
+            self.sampled = now;
+            self.sample();
         }
     }
 
-    fn judge(&mut self) {
+    fn sample(&mut self) {
         let mut text = [0; 64];
         // syscalls: pread64
         let read = |file: &File| file.read_at(&mut text, 0).ok();
         let length = self.schedstat.as_ref().and_then(read).unwrap_or(0);
-        let now = Share::parse(text.get(..length).unwrap_or_default()).unwrap_or_default();
-        self.short = now.is_short_since(self.last);
+        let now = SchedStat::parse(text.get(..length).unwrap_or_default()).unwrap_or_default();
+        self.contended = now.waited_longer_since(self.last);
         self.last = now;
     }
 
@@ -94,9 +94,9 @@ impl Contention {
         Self {
             schedstat: None,
             // No look is ever due.
-            looked: Instant::now() + Duration::from_secs(1_000_000),
-            last: Share::default(),
-            short: true,
+            sampled: Instant::now() + Duration::from_secs(1_000_000),
+            last: SchedStat::default(),
+            contended: true,
         }
     }
 }
@@ -107,20 +107,20 @@ mod tests {
 
     #[test]
     fn cpus_are_short_when_it_waited_for_longer_than_it_ran() {
-        let share = |ran, waited| Share { ran, waited };
-        let before = Share::parse(b"5000 100 7\n").unwrap();
-        assert_eq!(before, share(5000, 100));
-        assert!(share(6000, 1101).is_short_since(before));
-        assert!(!share(6000, 1100).is_short_since(before));
-        assert!(!before.is_short_since(before));
+        let stat = |ran, waited| SchedStat { ran, waited };
+        let before = SchedStat::parse(b"5000 100 7\n").unwrap();
+        assert_eq!(before, stat(5000, 100));
+        assert!(stat(6000, 1101).waited_longer_since(before));
+        assert!(!stat(6000, 1100).waited_longer_since(before));
+        assert!(!before.waited_longer_since(before));
     }
 
     #[test]
     fn what_cannot_be_read_is_never_short() {
-        assert_eq!(Share::parse(b""), None);
+        assert_eq!(SchedStat::parse(b""), None);
         let mut contention = Contention::of_this_thread(None);
-        contention.judge();
-        assert!(!contention.is_short());
+        contention.sample();
+        assert!(!contention.is_contended());
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         let mut contention = Contention::of_this_thread(Some(processes.into()));
         // They are brought up to date when a thread is switched.
         std::thread::sleep(Duration::from_millis(1));
-        contention.judge();
+        contention.sample();
         assert!(contention.last.ran > 0);
     }
 }

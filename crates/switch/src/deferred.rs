@@ -8,14 +8,14 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::backpressure::Held;
+use crate::backpressure::Backlog;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Cost, Guard, Outgoing, passage};
-use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
+use crate::limits::{DEFERRED_BYTES, DEFERRED_FRAMES};
 use crate::port::Kind;
 use crate::receiver::Receiver;
 use crate::ring_state::Sampler;
@@ -38,21 +38,21 @@ struct Frame {
 
 impl Frame {
     /// As it is shown to whoever watches.
-    fn shown(&self) -> (&Head, Rest<'_, 'static>, Checked) {
+    fn observed_frame(&self) -> (&Head, Rest<'_, 'static>, Checked) {
         (&self.head, Rest::Private(&self.rest), self.checked)
     }
 
     /// As it leaves the port with this guard.
     fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
-        let way = passage(guard, self.checked)?;
+        let tagging = passage(guard, self.checked)?;
         let rest = Rest::Private(&self.rest);
-        Outgoing::new(way, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
+        Outgoing::new(tagging, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
     }
 }
 
 /// The frames set aside for one receiver, in order.
 #[derive(Debug)]
-struct Line {
+struct ReceiverQueue {
     to: u16,
     frames: VecDeque<Frame>,
 }
@@ -60,7 +60,7 @@ struct Line {
 /// The frames of one transmit ring that are set aside.
 #[derive(Debug, Default)]
 pub struct Deferred {
-    lines: Vec<Line>,
+    queues: Vec<ReceiverQueue>,
     frames: usize,
     bytes: usize,
 }
@@ -70,7 +70,7 @@ impl Deferred {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.queues.is_empty()
     }
 
     /// Frames set aside.
@@ -82,12 +82,12 @@ impl Deferred {
     /// Whether at most half of what may be set aside is.
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
-        self.frames <= ASIDE_FRAMES / 2 && self.bytes <= ASIDE_BYTES / 2
+        self.frames <= DEFERRED_FRAMES / 2 && self.bytes <= DEFERRED_BYTES / 2
     }
 
     /// The receivers waited for.
     pub fn receivers(&self) -> impl Iterator<Item = u16> + '_ {
-        self.lines.iter().map(|line| line.to)
+        self.queues.iter().map(|queue| queue.to)
     }
 
     /// Whether a frame for this receiver is set aside: then a newer one must wait behind it.
@@ -109,7 +109,7 @@ impl Deferred {
         now: Instant,
     ) -> bool {
         let length = head.length.saturating_sub(ETHERNET) as usize;
-        if self.frames >= ASIDE_FRAMES || self.bytes + length > ASIDE_BYTES {
+        if self.frames >= DEFERRED_FRAMES || self.bytes + length > DEFERRED_BYTES {
             return false;
         }
         let mut bytes = Vec::new();
@@ -127,9 +127,9 @@ impl Deferred {
             segments,
             since: now,
         };
-        match self.lines.iter_mut().find(|line| line.to == to) {
-            Some(line) => line.frames.push_back(frame),
-            None => self.lines.push(Line {
+        match self.queues.iter_mut().find(|queue| queue.to == to) {
+            Some(queue) => queue.frames.push_back(frame),
+            None => self.queues.push(ReceiverQueue {
                 to,
                 frames: VecDeque::from([frame]),
             }),
@@ -139,22 +139,22 @@ impl Deferred {
 
     /// When the first of its frames was set aside.
     fn oldest(&self) -> Option<Instant> {
-        let firsts = self.lines.iter().filter_map(|line| line.frames.front());
+        let firsts = self.queues.iter().filter_map(|queue| queue.frames.front());
         firsts.map(|frame| frame.since).min()
     }
 
     /// Forget the frames for a receiver that is gone; how many they were.
     pub fn forget(&mut self, port: u16) -> usize {
         let before = self.frames;
-        self.lines.retain(|line| line.to != port);
-        self.settle();
+        self.queues.retain(|queue| queue.to != port);
+        self.recount();
         before - self.frames
     }
 
     /// After some frames have left: give back what is empty, and count anew.
-    fn settle(&mut self) {
-        self.lines.retain(|line| !line.frames.is_empty());
-        let frames = || self.lines.iter().flat_map(|line| &line.frames);
+    fn recount(&mut self) {
+        self.queues.retain(|queue| !queue.frames.is_empty());
+        let frames = || self.queues.iter().flat_map(|queue| &queue.frames);
         (self.frames, self.bytes) = (
             frames().count(),
             frames().map(|frame| frame.rest.len()).sum(),
@@ -165,24 +165,24 @@ impl Deferred {
 impl Switch {
     /// Deliver what is set aside of a pair, as far as its receivers have room; returns how many
     /// frames are done with.
-    pub(crate) fn deliver_aside(
+    pub(crate) fn deliver_deferred(
         &self,
         context: &mut WorkerContext,
         pair: usize,
-        held: &mut Held,
+        backlog: &mut Backlog,
         counters: &mut Counters,
         sampler: &mut Sampler,
     ) -> u32 {
-        let before = held.deferred.len();
-        let oldest = held.deferred.oldest();
-        for line in &mut held.deferred.lines {
-            if self.worth_a_try(context, line.to, pair) {
-                self.deliver_line(context, pair, line, counters);
+        let before = backlog.deferred.len();
+        let oldest = backlog.deferred.oldest();
+        for queue in &mut backlog.deferred.queues {
+            if self.should_retry(context, queue.to, pair) {
+                self.deliver_queue(context, pair, queue, counters);
             }
         }
-        held.deferred.settle();
-        held.settle();
-        let gone = u32::try_from(before - held.deferred.len()).unwrap_or(u32::MAX);
+        backlog.deferred.recount();
+        backlog.update_stall();
+        let gone = u32::try_from(before - backlog.deferred.len()).unwrap_or(u32::MAX);
         if gone > 0 {
             counters.count_latency(oldest.filter(|_| sampler.next()));
         }
@@ -191,36 +191,36 @@ impl Switch {
 
     /// Whether a port that had no room for a pair's frames may have some now, or is not to be
     /// waited for any more.
-    pub(crate) fn worth_a_try(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
+    pub(crate) fn should_retry(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
         match self.port(to).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, context.now),
+            Some(Kind::Guest(guest)) => guest.should_retry(pair, context.now),
             _ => true,
         }
     }
 
-    fn deliver_line(
+    fn deliver_queue(
         &self,
         context: &mut WorkerContext,
         pair: usize,
-        line: &mut Line,
+        queue: &mut ReceiverQueue,
         counters: &mut Counters,
     ) {
-        let Some(port) = self.port(line.to) else {
-            return lose(line, counters, Loss::ReceiverDown);
+        let Some(port) = self.port(queue.to) else {
+            return lose(queue, counters, Loss::ReceiverDown);
         };
         let Kind::Guest(guest) = &port.kind else {
-            return lose(line, counters, Loss::ReceiverDown);
+            return lose(queue, counters, Loss::ReceiverDown);
         };
         let guard = port.guard.as_deref();
         let (rates, now) = (port.limits.receive.as_deref(), context.now);
-        let (number, frames) = (line.to, line.frames.len());
-        let mut shown = Vec::new();
+        let (number, frames) = (queue.to, queue.frames.len());
+        let mut observed = Vec::new();
         let act = |receiver: &mut Receiver<'_, '_>,
                    features,
                    ring_state: &mut Counters,
                    scratch: &mut Scratch,
                    done: &mut usize| {
-            while let Some(frame) = line.frames.front_mut() {
+            while let Some(frame) = queue.frames.front_mut() {
                 let outcome = match frame.leave(guard) {
                     Ok(out) => {
                         let (head, rest, from) = (&out.head, out.rest(), frame.segments);
@@ -234,8 +234,8 @@ impl Switch {
                         if let Some(rates) = rates {
                             rates.charge(now, std::iter::once(Cost::of(&frame.head)));
                         }
-                        let frame = line.frames.pop_front();
-                        shown.extend(frame.filter(|_| port.watched));
+                        let frame = queue.frames.pop_front();
+                        observed.extend(frame.filter(|_| port.observed));
                         *done += 1;
                         continue;
                     }
@@ -245,30 +245,30 @@ impl Switch {
                         return Ok(false);
                     }
                 }
-                line.frames.pop_front();
+                queue.frames.pop_front();
                 *done += 1;
             }
             Ok(true)
         };
         let end = attempt(guest, pair, context, frames, act).1;
-        if !shown.is_empty() {
-            let shown = shown.iter().map(Frame::shown);
-            self.show(context, (number, pair), Direction::Received, shown);
+        if !observed.is_empty() {
+            let observed = observed.iter().map(Frame::observed_frame);
+            self.observe(context, (number, pair), Direction::Received, observed);
         }
         match end {
             Ok(End::Done | End::NoRoom) => {}
-            Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
-            Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
+            Ok(End::Stuck) => lose(queue, counters, Loss::ReceiverStuck),
+            Ok(End::Down) => lose(queue, counters, Loss::ReceiverDown),
             Err(fault) => {
-                context.faults.push((line.to, fault));
-                lose(line, counters, Loss::ReceiverDown);
+                context.faults.push((queue.to, fault));
+                lose(queue, counters, Loss::ReceiverDown);
             }
         }
     }
 }
 
-fn lose(line: &mut Line, counters: &mut Counters, loss: Loss) {
-    for _ in line.frames.drain(..) {
+fn lose(queue: &mut ReceiverQueue, counters: &mut Counters, loss: Loss) {
+    for _ in queue.frames.drain(..) {
         counters.drops.count(loss);
     }
 }
@@ -297,7 +297,7 @@ mod tests {
         for length in [60, 65_000] {
             let mut deferred = Deferred::default();
             while push(&mut deferred, 1, length) {}
-            let all = (ASIDE_BYTES / (length - ETHERNET as usize)).min(ASIDE_FRAMES);
+            let all = (DEFERRED_BYTES / (length - ETHERNET as usize)).min(DEFERRED_FRAMES);
             assert_eq!(deferred.len(), all);
             assert!(!deferred.is_half_empty());
         }

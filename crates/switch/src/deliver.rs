@@ -1,7 +1,7 @@
 //! Into a port: the frame as it is, or made into what the receiver has negotiated.
 
 use rustix::io::Errno;
-use vhost::backend::at;
+use vhost::backend::ring_fault;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
@@ -10,7 +10,7 @@ use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Cost, Outgoing, Rates, Way, passage};
+use crate::guard::{Checked, Cost, Outgoing, Rates, Tagging, passage};
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, Port, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
@@ -59,16 +59,16 @@ impl Switch {
         let Some(port) = self.port(number) else {
             return Ok(());
         };
-        let way = passage(port.guard.as_deref(), checked)?;
-        let shown = (head, *rest, checked);
-        let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
+        let tagging = passage(port.guard.as_deref(), checked)?;
+        let observed = (head, *rest, checked);
+        let out = Outgoing::new(tagging, checked, head, rest).ok_or(Loss::Untranslatable)?;
         let delivered = self.hand_out(context, (number, pair), port, &out.head, &out.rest());
-        if delivered && port.watched {
-            self.show(
+        if delivered && port.observed {
+            self.observe(
                 context,
                 (number, pair),
                 Direction::Received,
-                std::iter::once(shown),
+                std::iter::once(observed),
             );
         }
         Ok(())
@@ -110,13 +110,13 @@ impl Switch {
 /// Deliver one frame of a sender's pair to a guest; count it there if it is lost. Whether it is not.
 fn deliver_if_room(
     guest: &Guest,
-    senders: usize,
+    sender_pair: usize,
     context: &mut WorkerContext,
     head: &Head,
     rest: Rest<'_, '_>,
     rates: Option<&Rates>,
 ) -> Result<bool, Fault> {
-    let number = receive_ring(guest.receiving_pair(senders));
+    let number = receive_ring(guest.receiving_pair(sender_pair));
     let Some(mut vring) = guest.backend.vring(number) else {
         return Ok(false);
     };
@@ -148,7 +148,7 @@ pub(crate) fn to_guest(
     context: &mut WorkerContext,
     sender: &mut Sender<'_>,
     run: &mut [BatchEntry<'_, '_>],
-    way: Way,
+    tagging: Tagging,
 ) -> (usize, Result<End, Fault>) {
     let (frames, pair) = (run.len(), sender.pair);
     let act = |receiver: &mut Receiver<'_, '_>,
@@ -156,7 +156,7 @@ pub(crate) fn to_guest(
                counters: &mut Counters,
                scratch: &mut Scratch,
                done: &mut usize| {
-        if way == Way::Untagged {
+        if tagging == Tagging::Untagged {
             *done = receiver.deliver_simple(run.iter().map(BatchEntry::simple));
         }
         let (simple, others) = run.split_at_mut((*done).min(run.len()));
@@ -165,10 +165,10 @@ pub(crate) fn to_guest(
         for entry in others {
             let from = entry.segments;
             let out;
-            let (head, rest) = match way {
-                Way::Untagged => (&entry.head, entry.rest()),
-                Way::Tagged => {
-                    out = Outgoing::new(way, entry.checked(), &entry.head, &entry.rest());
+            let (head, rest) = match tagging {
+                Tagging::Untagged => (&entry.head, entry.rest()),
+                Tagging::Tagged => {
+                    out = Outgoing::new(tagging, entry.checked(), &entry.head, &entry.rest());
                     let Some(out) = &out else {
                         sender.lose(entry.chain, entry.head.length, Loss::Untranslatable);
                         *done += 1;
@@ -196,7 +196,7 @@ pub(crate) fn to_guest(
 /// argument and returns whether that is all of them, or the next has no room.
 pub(crate) fn attempt(
     guest: &Guest,
-    senders: usize,
+    sender_pair: usize,
     context: &mut WorkerContext,
     frames: usize,
     act: impl FnOnce(
@@ -207,7 +207,7 @@ pub(crate) fn attempt(
         &mut usize,
     ) -> Result<bool, RingFault>,
 ) -> (usize, Result<End, Fault>) {
-    let number = receive_ring(guest.receiving_pair(senders));
+    let number = receive_ring(guest.receiving_pair(sender_pair));
     let Some(mut vring) = guest.backend.vring(number) else {
         return (0, Ok(End::Down));
     };
@@ -223,26 +223,26 @@ pub(crate) fn attempt(
         )?;
         Ok((!all).then(|| receiver.seen()))
     };
-    let short = match with_receiver(guest, &mut vring, number, frames, wakes, act) {
-        Ok(Some(short)) => short,
+    let shortage = match with_receiver(guest, &mut vring, number, frames, wakes, act) {
+        Ok(Some(shortage)) => shortage,
         Ok(None) => return (0, Ok(End::Down)),
         Err(fault) => return (done, Err(fault)),
     };
     let ring_state = &mut vring.state;
-    if done > 0 || short.is_none() {
-        ring_state.short = None;
+    if done > 0 || shortage.is_none() {
+        ring_state.shortage = None;
     }
-    let end = match short {
+    let end = match shortage {
         None => End::Done,
-        Some(seen) if ring_state.note_short(seen, now).is_stuck(now) => End::Stuck,
+        Some(seen) if ring_state.note_shortage(seen, now).is_stuck(now) => End::Stuck,
         Some(_) => End::NoRoom,
     };
     (done, Ok(end))
 }
 
-fn count_delivered(jobs: &[BatchEntry<'_, '_>], counters: &mut Counters) {
-    counters.rx_frames += jobs.len() as u64;
-    counters.rx_bytes += jobs
+fn count_delivered(entries: &[BatchEntry<'_, '_>], counters: &mut Counters) {
+    counters.rx_frames += entries.len() as u64;
+    counters.rx_bytes += entries
         .iter()
         .map(|entry| u64::from(entry.head.length))
         .sum::<u64>();
@@ -264,12 +264,12 @@ fn with_receiver<T>(
         return Ok(None);
     };
     wakes.join(std::mem::take(&mut ring_state.wake_set));
-    ring.suppress_kicks();
+    ring.disable_kicks();
     let mut batch = Batch::new();
     let result = Receiver::new(ring, memory, features, &mut batch, frames)
         .and_then(|mut receiver| act(&mut receiver, features, ring_state))
-        .map_err(at(number))?;
-    publish(vring).map_err(at(number))?;
+        .map_err(ring_fault(number))?;
+    publish(vring).map_err(ring_fault(number))?;
     Ok(Some(result))
 }
 

@@ -6,20 +6,20 @@ use crate::switch::Switch;
 
 impl Switch {
     /// Log the addresses that have come to have two owners, each once.
-    pub(crate) fn tell_duplicates(&self) {
+    pub(crate) fn log_duplicates(&self) {
         while let Some(duplicate) = self.table.new_duplicate() {
-            self.tell_duplicate(&duplicate);
+            self.log_duplicate(&duplicate);
         }
     }
 
-    fn tell_duplicate(&self, duplicate: &Duplicate) {
+    fn log_duplicate(&self, duplicate: &Duplicate) {
         let [Some(one), Some(other)] = duplicate.ports.map(|number| self.port(number)) else {
             // Its VM is not here: it has moved to another host, and a pin stayed.
             return;
         };
         tracing::warn!(
-            mac = %duplicate.who.mac(),
-            vlan = duplicate.who.vlan(),
+            mac = %duplicate.key.mac(),
+            vlan = duplicate.key.vlan(),
             "two ports use one MAC address, and lose each other's frames: {} and {}; give each VM \
              an address of its own. If one of them is an uplink, look for a VM of this address on \
              other hosts, and for a loop",
@@ -35,8 +35,8 @@ impl Switch {
             let port = duplicate.other(number)?;
             self.port(port)?;
             Some(DuplicateMac {
-                mac: duplicate.who.mac(),
-                vlan: duplicate.who.vlan(),
+                mac: duplicate.key.mac(),
+                vlan: duplicate.key.vlan(),
                 port,
                 moves: duplicate.moves,
             })

@@ -18,19 +18,19 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use crate::limits::{MAX_PORTS, MAX_RESIDENTS};
+use crate::limits::{MAX_FDB_ENTRIES, MAX_PORTS};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, fence};
 
 pub use duplicates::Duplicate;
 use duplicates::Duplicates;
-pub use entry::Resident;
+pub use entry::FdbKey;
 use entry::{Entry, Slot};
 
 /// Slots; twice the residents, rounded up to a power of two. Models have few, and know no chance.
 const SLOTS: usize = if cfg!(loom) {
     8
 } else {
-    (2 * MAX_RESIDENTS).next_power_of_two()
+    (2 * MAX_FDB_ENTRIES).next_power_of_two()
 };
 const SHIFT: u32 = 64 - SLOTS.trailing_zeros();
 
@@ -49,12 +49,12 @@ pub struct Fdb {
     moves: AtomicU32,
     /// How many addresses are known.
     residents: AtomicU32,
-    ring_state: Mutex<RingState>,
+    bookkeeping: Mutex<Bookkeeping>,
 }
 
 /// What only those that change the table need.
 #[derive(Debug)]
-struct RingState {
+struct Bookkeeping {
     /// Addresses of each port.
     counts: Box<[u32]>,
     /// Next slot that ageing looks at.
@@ -100,7 +100,7 @@ impl Fdb {
             version: AtomicU64::new(0),
             moves: AtomicU32::new(0),
             residents: AtomicU32::new(0),
-            ring_state: Mutex::new(RingState {
+            bookkeeping: Mutex::new(Bookkeeping {
                 counts: vec![0; MAX_PORTS].into_boxed_slice(),
                 sweep: 0,
                 duplicates: Duplicates::default(),
@@ -108,8 +108,8 @@ impl Fdb {
         }
     }
 
-    fn ring_state(&self) -> MutexGuard<'_, RingState> {
-        self.ring_state
+    fn bookkeeping(&self) -> MutexGuard<'_, Bookkeeping> {
+        self.bookkeeping
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,13 +128,13 @@ impl Fdb {
     }
 
     fn is_full(&self) -> bool {
-        self.residents() as usize >= MAX_RESIDENTS
+        self.residents() as usize >= MAX_FDB_ENTRIES
     }
 
     /// Addresses at a port, pinned or learnt.
     #[must_use]
     pub fn count(&self, port: u16) -> u32 {
-        self.ring_state().count(port)
+        self.bookkeeping().count(port)
     }
 
     /// How often a resident has moved: whoever remembers where one was compares.
@@ -187,14 +187,14 @@ impl Fdb {
     /// The same when somebody changes the table.
     #[cold]
     fn read_in_turn(&self, mac: u64) -> Option<Entry> {
-        let _turn = self.ring_state();
+        let _turn = self.bookkeeping();
         known(self.find(mac))
     }
 
     /// Have the place fetched where an address is looked for first.
     #[inline(always)]
-    pub fn prefetch(&self, who: Resident) {
-        if let Some(slot) = self.slots.get(self.home(who.bits())) {
+    pub fn prefetch(&self, key: FdbKey) {
+        if let Some(slot) = self.slots.get(self.home(key.bits())) {
             vhost::prefetch(slot);
         }
     }
@@ -202,8 +202,8 @@ impl Fdb {
     /// The port an address lives at, if that is known.
     #[inline(always)]
     #[must_use]
-    pub fn lookup(&self, who: impl Into<Resident>, now: u32) -> Option<u16> {
-        self.port(who.into().bits(), now)
+    pub fn lookup(&self, key: impl Into<FdbKey>, now: u32) -> Option<u16> {
+        self.port(key.into().bits(), now)
     }
 
     #[inline(always)]
@@ -215,51 +215,51 @@ impl Fdb {
     /// Note that an address sent something from a port, which may have at most `limit`
     /// addresses.
     #[inline]
-    pub fn learn(&self, who: impl Into<Resident>, port: u16, now: u32, limit: u32) -> Learnt {
-        let who = who.into();
-        if who.mac().is_group() || who.mac().bits() == 0 {
+    pub fn learn(&self, key: impl Into<FdbKey>, port: u16, now: u32, limit: u32) -> Learnt {
+        let key = key.into();
+        if key.mac().is_group() || key.mac().bits() == 0 {
             return Learnt::Refused;
         }
         // Most are known, and need no turn.
-        match self.read(who.bits()) {
+        match self.read(key.bits()) {
             Some(entry) if entry.port == port && (entry.pinned || entry.seen == now) => {
                 Learnt::Known
             }
             Some(entry) if entry.port != port && entry.pinned => {
-                self.ring_state()
+                self.bookkeeping()
                     .duplicates
-                    .note(who, entry.port, port, now);
+                    .note(key, entry.port, port, now);
                 Learnt::Refused
             }
-            _ => self.learn_in_turn(who, port, now, limit),
+            _ => self.learn_in_turn(key, port, now, limit),
         }
     }
 
-    fn learn_in_turn(&self, who: Resident, port: u16, now: u32, limit: u32) -> Learnt {
-        let mut ring_state = self.ring_state();
-        let Some((slot, entry)) = self.find(who.bits()) else {
+    fn learn_in_turn(&self, key: FdbKey, port: u16, now: u32, limit: u32) -> Learnt {
+        let mut bookkeeping = self.bookkeeping();
+        let Some((slot, entry)) = self.find(key.bits()) else {
             return Learnt::Refused;
         };
         let known = entry.mac != 0;
         if known && entry.port == port {
             if !entry.pinned {
-                self.put(&mut ring_state, slot, Entry { seen: now, ..entry });
+                self.put(&mut bookkeeping, slot, Entry { seen: now, ..entry });
             }
             return Learnt::Known;
         }
         let full = !known && self.is_full();
-        if entry.pinned || full || ring_state.count(port) >= limit {
+        if entry.pinned || full || bookkeeping.count(port) >= limit {
             return Learnt::Refused;
         }
         let there = Entry {
-            mac: who.bits(),
+            mac: key.bits(),
             seen: now,
             port,
             pinned: false,
         };
-        self.put(&mut ring_state, slot, there);
+        self.put(&mut bookkeeping, slot, there);
         if known {
-            ring_state.duplicates.note(who, entry.port, port, now);
+            bookkeeping.duplicates.note(key, entry.port, port, now);
             Learnt::Moved(entry.port)
         } else {
             Learnt::New
@@ -267,43 +267,43 @@ impl Fdb {
     }
 
     /// Pin an address to a port; false when the table is full.
-    pub fn pin(&self, who: impl Into<Resident>, port: u16) -> bool {
-        let who = who.into();
-        let mut ring_state = self.ring_state();
-        let Some((slot, entry)) = self.find(who.bits()) else {
+    pub fn pin(&self, key: impl Into<FdbKey>, port: u16) -> bool {
+        let key = key.into();
+        let mut bookkeeping = self.bookkeeping();
+        let Some((slot, entry)) = self.find(key.bits()) else {
             return false;
         };
-        if who.mac().bits() == 0 || (entry.mac == 0 && self.is_full()) {
+        if key.mac().bits() == 0 || (entry.mac == 0 && self.is_full()) {
             return false;
         }
         let pinned = Entry {
-            mac: who.bits(),
+            mac: key.bits(),
             seen: 0,
             port,
             pinned: true,
         };
-        self.put(&mut ring_state, slot, pinned);
+        self.put(&mut bookkeeping, slot, pinned);
         true
     }
 
     /// Forget an address, pinned or not.
-    pub fn forget(&self, who: impl Into<Resident>) {
-        let mut ring_state = self.ring_state();
-        if let Some((slot, entry)) = self.find(who.into().bits()) {
+    pub fn forget(&self, key: impl Into<FdbKey>) {
+        let mut bookkeeping = self.bookkeeping();
+        if let Some((slot, entry)) = self.find(key.into().bits()) {
             if entry.mac != 0 {
-                self.free(&mut ring_state, slot);
+                self.free(&mut bookkeeping, slot);
             }
         }
     }
 
     /// Forget what was learnt at a port; pinned addresses stay.
     pub fn forget_port(&self, port: u16) {
-        let mut ring_state = self.ring_state();
-        ring_state.duplicates.forget_port(port);
-        if ring_state.count(port) == 0 {
+        let mut bookkeeping = self.bookkeeping();
+        bookkeeping.duplicates.forget_port(port);
+        if bookkeeping.count(port) == 0 {
             return;
         }
-        self.forget_where(&mut ring_state, 0, SLOTS, |entry| {
+        self.forget_where(&mut bookkeeping, 0, SLOTS, |entry| {
             entry.port == port && !entry.pinned
         });
     }
@@ -311,27 +311,27 @@ impl Fdb {
     /// The addresses that two ports use at the same time.
     #[must_use]
     pub fn duplicates(&self, now: u32) -> Vec<Duplicate> {
-        self.ring_state().duplicates.all(now).collect()
+        self.bookkeeping().duplicates.all(now).collect()
     }
 
     /// One of them that this has not returned before.
     pub fn new_duplicate(&self) -> Option<Duplicate> {
-        self.ring_state().duplicates.news()
+        self.bookkeeping().duplicates.next_unreported()
     }
 
     /// Look at the next few slots and forget what is too old there. Called now and then, it keeps
     /// the table clean without ever stalling a frame.
     pub fn age(&self, now: u32) {
         const STEP: usize = 1024;
-        let mut ring_state = self.ring_state();
-        let from = ring_state.sweep;
-        ring_state.sweep = (from + STEP) % SLOTS;
-        self.forget_where(&mut ring_state, from, STEP, |entry| entry.expired(now));
+        let mut bookkeeping = self.bookkeeping();
+        let from = bookkeeping.sweep;
+        bookkeeping.sweep = (from + STEP) % SLOTS;
+        self.forget_where(&mut bookkeeping, from, STEP, |entry| entry.expired(now));
     }
 
     fn forget_where(
         &self,
-        ring_state: &mut RingState,
+        bookkeeping: &mut Bookkeeping,
         from: usize,
         count: usize,
         condition: impl Fn(&Entry) -> bool,
@@ -344,14 +344,14 @@ impl Fdb {
                 if entry.mac == 0 || !condition(&entry) {
                     break;
                 }
-                self.free(ring_state, slot);
+                self.free(bookkeeping, slot);
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
     /// Put an entry into the slot that was found for it, and keep the books.
-    fn put(&self, ring_state: &mut RingState, slot: usize, entry: Entry) {
+    fn put(&self, bookkeeping: &mut Bookkeeping, slot: usize, entry: Entry) {
         let Some(place) = self.slots.get(slot) else {
             return;
         };
@@ -366,12 +366,12 @@ impl Fdb {
         } else {
             self.change(|| place.set(entry));
         }
-        self.replace(ring_state, before, entry);
+        self.replace(bookkeeping, before, entry);
     }
 
     /// Free a slot and close the gap, so that every entry stays reachable from its home.
-    fn free(&self, ring_state: &mut RingState, slot: usize) {
-        self.replace(ring_state, self.entry(slot), Entry::default());
+    fn free(&self, bookkeeping: &mut Bookkeeping, slot: usize) {
+        self.replace(bookkeeping, self.entry(slot), Entry::default());
         self.change(|| {
             let mut gap = slot;
             let mut next = (slot + 1) % SLOTS;
@@ -393,16 +393,16 @@ impl Fdb {
     }
 
     /// Count one entry out and another in.
-    fn replace(&self, ring_state: &mut RingState, before: Entry, after: Entry) {
+    fn replace(&self, bookkeeping: &mut Bookkeeping, before: Entry, after: Entry) {
         if before.mac != 0 {
             self.residents.fetch_sub(1, Ordering::Relaxed);
-            if let Some(count) = ring_state.counts.get_mut(usize::from(before.port)) {
+            if let Some(count) = bookkeeping.counts.get_mut(usize::from(before.port)) {
                 *count = count.saturating_sub(1);
             }
         }
         if after.mac != 0 {
             self.residents.fetch_add(1, Ordering::Relaxed);
-            if let Some(count) = ring_state.counts.get_mut(usize::from(after.port)) {
+            if let Some(count) = bookkeeping.counts.get_mut(usize::from(after.port)) {
                 *count += 1;
             }
         }
@@ -433,7 +433,7 @@ fn known(found: Option<(usize, Entry)>) -> Option<Entry> {
     found.map(|(_, entry)| entry).filter(|entry| entry.mac != 0)
 }
 
-impl RingState {
+impl Bookkeeping {
     fn count(&self, port: u16) -> u32 {
         self.counts.get(usize::from(port)).copied().unwrap_or(0)
     }

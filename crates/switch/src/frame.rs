@@ -3,7 +3,7 @@
 use vhost::Span;
 use vhost::copy::Cursor;
 use vhost::fault::RingFault;
-use vhost::features::headers_mean_something;
+use vhost::features::tx_offloads_negotiated;
 use vhost::frame_start::FrameStart;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::NetHeader;
@@ -98,13 +98,13 @@ impl Head {
         }
         let start = if header_size as usize != NetHeader::SIZE {
             read_legacy(cursor)
-        } else if headers_mean_something(features) {
+        } else if tx_offloads_negotiated(features) {
             cursor.read_start()
         } else {
             cursor.read_ethernet()
         };
         let start = start.ok_or(no_header)?;
-        let header = if start.is_plain() || !headers_mean_something(features) {
+        let header = if start.is_plain() || !tx_offloads_negotiated(features) {
             NetHeader::NONE
         } else {
             start.header().checked(length, features)?

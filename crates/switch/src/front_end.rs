@@ -2,7 +2,7 @@
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use vhost::backend::{Change, at};
+use vhost::backend::{Change, ring_fault};
 use vhost::fault::{Fault, RingFault};
 use vhost::vring::Notifier;
 
@@ -85,7 +85,7 @@ impl Manager {
         guest.announced = running;
         guest.rings_changed();
         if news {
-            switch.greet(number);
+            switch.note_new_vm(number);
             self.outbox.send(Event::Running {
                 port: PortId(number),
             });
@@ -114,22 +114,22 @@ impl Manager {
         // Edge triggered: each kick is one event, and the counter need not be read back.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
         // A transmit ring is read by one worker; for a receive ring any may wait.
-        let reader = (ring % 2 == 1).then(|| switch.readers.worker(number, ring / 2));
-        for (worker, post) in self.shared.posts.iter().enumerate() {
+        let reader = (ring % 2 == 1).then(|| switch.steering.worker(number, ring / 2));
+        for (worker, slot) in self.shared.slots.iter().enumerate() {
             if reader.is_some_and(|reader| reader != worker) {
                 continue;
             }
             // syscalls: epoll_ctl
             let done = if on {
-                epoll::add(&post.poll, kick, data, edge)
+                epoll::add(&slot.poll, kick, data, edge)
             } else {
-                epoll::delete(&post.poll, kick)
+                epoll::delete(&slot.poll, kick)
             };
             match done {
                 // One descriptor for two rings is odd but harmless: one watch tells of both.
                 Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
                 // Nothing that events can be waited for on.
-                Err(Errno::PERM) => return Err(at(ring)(RingFault::Notifier("kick"))),
+                Err(Errno::PERM) => return Err(ring_fault(ring)(RingFault::Notifier("kick"))),
                 Err(error) => return Err(Fault::Host(error)),
             }
         }

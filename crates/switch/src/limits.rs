@@ -14,7 +14,7 @@ pub const BURST: u16 = 64;
 /// How long a neighbour may take no buffers before frames to it are dropped instead of held.
 ///
 /// Long enough for a VM that waits for a CPU, short enough that nobody notices a dead one.
-pub const HOLD: Duration = Duration::from_millis(100);
+pub const STUCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Captures of one port at a time: each costs a copy of its frames.
 pub const MAX_CAPTURES: usize = 4;
@@ -29,15 +29,15 @@ pub const CAPTURE_BURST: Duration = Duration::from_millis(2);
 pub const MAX_MIRRORS: usize = 4;
 
 /// Frames of one transmit ring that may be set aside for slow receivers.
-pub const ASIDE_FRAMES: usize = 256;
+pub const DEFERRED_FRAMES: usize = 256;
 
 /// Their bytes: sixteen of the largest frames.
-pub const ASIDE_BYTES: usize = 1 << 20;
+pub const DEFERRED_BYTES: usize = 1 << 20;
 
 /// Longest time that calling a guest may take: its front-end may have made the call descriptor
-/// block, and is at fault then. Much shorter than [`HOLD`]: nobody else may be taken for stuck
+/// block, and is at fault then. Much shorter than [`STUCK_TIMEOUT`]: nobody else may be taken for stuck
 /// because of it.
-pub const CALL: Duration = Duration::from_millis(20);
+pub const CALL_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Of so many bursts of a ring, the latency of one is measured: reading the clock costs as much as a
 /// small frame.
@@ -47,7 +47,7 @@ pub const LATENCY_SAMPLE: u32 = 8;
 pub const MAX_PEERS: usize = 64;
 
 /// Addresses a network can know.
-pub const MAX_RESIDENTS: usize = 100_000;
+pub const MAX_FDB_ENTRIES: usize = 100_000;
 
 /// Addresses one VM's port may teach the table, so that no guest can fill it.
 pub const MAX_LEARNT_PER_PORT: u32 = 1024;
@@ -102,7 +102,7 @@ pub const SPIN: Duration = Duration::from_micros(20);
 
 /// How long frames of a thin stream gather, where looking for them would burn a core: 8,000
 /// wake-ups a second, as network cards do for streams.
-pub const THIN: Duration = Duration::from_micros(125);
+pub const MODERATION_SLEEP: Duration = Duration::from_micros(125);
 
 /// How long frames of a stream gather before the worker looks, while CPUs are short, unless the
 /// network is told otherwise.

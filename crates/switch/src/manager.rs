@@ -33,7 +33,7 @@ impl Manager {
             shared,
             outbox: Outbox::new(control),
             started: ticks::now(),
-            truncations: sigbus::hits(),
+            truncations: sigbus::truncations(),
             stopping: false,
         }
     }
@@ -69,21 +69,21 @@ impl Manager {
     }
 
     fn watch_outbox(&mut self) {
-        if let Some(post) = self.shared.posts.get(FIRST) {
-            self.outbox.watch(&post.poll);
+        if let Some(slot) = self.shared.slots.get(FIRST) {
+            self.outbox.watch(&slot.poll);
         }
     }
 
     /// End the ports that the data path found at fault, if there are any.
     pub(crate) fn drop_faulty(&mut self) {
-        let hits = sigbus::hits();
-        if hits == self.truncations && !self.shared.read().is_faulty() {
+        let truncations = sigbus::truncations();
+        if truncations == self.truncations && !self.shared.read().is_faulty() {
             return;
         }
         let shared = Arc::clone(&self.shared);
         let switch = &mut *shared.write();
-        if hits != self.truncations {
-            self.truncations = hits;
+        if truncations != self.truncations {
+            self.truncations = truncations;
             self.drop_truncated(switch);
         }
         while let Some((port, fault)) = switch.take_fault() {
@@ -126,9 +126,9 @@ impl Manager {
             Some(Kind::Uplink(uplink)) => uplink.queues().count(),
             None => 0,
         };
-        for pair in 0..pairs.min(switch.readers.workers()) {
+        for pair in 0..pairs.min(switch.steering.workers()) {
             self.shared
-                .tell(switch.readers.worker(number, pair), number);
+                .queue_port(switch.steering.worker(number, pair), number);
         }
     }
 

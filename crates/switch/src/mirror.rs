@@ -18,7 +18,7 @@ impl Switch {
         if !to.is_empty() {
             self.mirrors.insert(number, to);
         }
-        self.note_watched(number);
+        self.update_observed(number);
     }
 
     /// Copy a frame to a mirror port; false when it is lost there.

@@ -4,7 +4,7 @@
 //! The code is the workers' own, with loom's locks, on real rings in real memory, which is unmapped
 //! when its port goes: whoever still looks at it then ends the process. The first worker stands in
 //! for the supervisor and the guests as well. What loom does not know is the kernel, so a worker
-//! sleeps on [`Post::bell`](crate::shared::Post::bell) instead, which rings when the kernel would
+//! sleeps on [`WorkerSlot::loom_wake`](crate::shared::WorkerSlot::loom_wake) instead, which rings when the kernel would
 //! have woken it. It sleeps without a limit: where a wake-up is lost, loom finds nobody left to run.
 //!
 //! Guests work on a ring with its lock in hand. They have no such lock, but loom tells by it that the
@@ -152,14 +152,14 @@ fn on_ring(shared: &Shared, port: u16, ring: usize, act: impl FnOnce()) {
         act();
         drop(vring);
     }
-    for post in &shared.posts {
-        let mut fds = [PollFd::new(&post.poll, PollFlags::IN)];
+    for slot in &shared.slots {
+        let mut fds = [PollFd::new(&slot.poll, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
         if poll(&mut fds, Some(&now)).unwrap() > 0 {
-            post.bell.notify();
+            slot.loom_wake.notify();
         }
     }
 }
@@ -174,9 +174,9 @@ fn send(shared: &Shared, port: u16, nic: &Mutex<Nic>, from: u16, to: u16) {
 
 /// Let a worker sleep if there is nothing to do, and hear what has come.
 fn rest(worker: &mut Worker, moved: bool) {
-    if !moved && worker.may_sleep() {
+    if !moved && worker.prepare_to_sleep() {
         let shared = Arc::clone(&worker.shared);
-        shared.posts[worker.context.worker].bell.wait();
+        shared.slots[worker.context.worker].loom_wake.wait();
     }
     worker.wait(Some(Duration::ZERO)).unwrap();
 }

@@ -2,14 +2,14 @@
 //!
 //! A stream whose frames come some ten microseconds apart keeps a worker awake: looking for the
 //! next frame is cheaper than sleeping until it comes. That burns a core for next to nothing. So
-//! where looking for frames is most of what it does, the worker tries to sleep for [`THIN`] at a
+//! where looking for frames is most of what it does, the worker tries to sleep for [`MODERATION_SLEEP`] at a
 //! time instead, and takes what has gathered, as network cards do that moderate their interrupts.
 //! Somebody may wait for each frame before sending the next: then the trial slows them down, which
 //! their rate shows within one window, and the worker looks on, not to try again for a while.
 
 use std::time::{Duration, Instant};
 
-use crate::limits::THIN;
+use crate::limits::MODERATION_SLEEP;
 
 /// Time over which frames are counted.
 const WINDOW: Duration = Duration::from_millis(2);
@@ -22,7 +22,7 @@ const MANY: u64 = 64 * SLEEPS;
 
 /// Sleeps in a window.
 #[allow(clippy::cast_possible_truncation, reason = "a few dozen")]
-const SLEEPS: u64 = (WINDOW.as_nanos() / THIN.as_nanos()) as u64;
+const SLEEPS: u64 = (WINDOW.as_nanos() / MODERATION_SLEEP.as_nanos()) as u64;
 
 /// Pause after a trial that slowed somebody down: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -63,19 +63,19 @@ impl Moderation {
         self.slept += 1;
     }
 
-    /// There is nothing to do now, and `frames` have moved so far: whether to sleep for [`THIN`].
+    /// There is nothing to do now, and `frames` have moved so far: whether to sleep for [`MODERATION_SLEEP`].
     #[inline]
     pub(crate) fn gathers(&mut self, now: Instant, frames: u64) -> bool {
         let length = now.saturating_duration_since(self.began);
         if length >= WINDOW {
-            self.judge(now, frames, length);
+            self.decide(now, frames, length);
         }
         self.gathers
     }
 
     /// A window is over.
     #[cold]
-    fn judge(&mut self, now: Instant, frames: u64, length: Duration) {
+    fn decide(&mut self, now: Instant, frames: u64, length: Duration) {
         let moved = frames.saturating_sub(self.frames);
         let windows = length.as_secs_f64() / WINDOW.as_secs_f64();
         #[allow(
@@ -85,15 +85,15 @@ impl Moderation {
             reason = "far below 2^52, and positive"
         )]
         let moved = (moved as f64 / windows) as u64;
-        let moderation = (FEW..=MANY).contains(&moved);
+        let in_range = (FEW..=MANY).contains(&moved);
         if !self.gathers {
-            self.gathers = moderation && self.slept < moved / 2 && now >= self.not_before;
+            self.gathers = in_range && self.slept < moved / 2 && now >= self.not_before;
         } else if moved < self.before - self.before / 4 {
             self.gathers = false;
             self.not_before = now + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         } else {
-            self.gathers = moderation;
+            self.gathers = in_range;
             self.pause = PAUSE;
         }
         self.before = moved;

@@ -13,7 +13,7 @@ use crate::control::{
     Counters, Event, MAX_REPORTS, Order, PortId, PortReport, Reason, WorkerReport,
 };
 use crate::event_key::EventKey;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::front_end::guest;
 use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
@@ -26,7 +26,7 @@ impl Manager {
     pub(crate) fn take_orders(&mut self, switch: &mut Switch) {
         loop {
             match self.outbox.receive() {
-                Ok(Some((order, fd))) => self.carry_out(switch, order, fd),
+                Ok(Some((order, fd))) => self.execute(switch, order, fd),
                 Ok(None) => {
                     self.stopping = true;
                     return;
@@ -40,7 +40,7 @@ impl Manager {
         }
     }
 
-    fn carry_out(&mut self, switch: &mut Switch, order: Order, fd: Option<OwnedFd>) {
+    fn execute(&mut self, switch: &mut Switch, order: Order, fd: Option<OwnedFd>) {
         match order {
             Order::Attach { port, name } => {
                 let kind = fd.ok_or(Errno::BADF).and_then(attach::guest);
@@ -56,13 +56,13 @@ impl Manager {
             Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
             Order::SetSnooping { on } => switch.snooping = on,
             Order::SetResidency { mac, vlan, port } => {
-                let resident = Resident::new(mac, vlan);
-                if !switch.table.pin(resident, port.0) {
+                let key = FdbKey::new(mac, vlan);
+                if !switch.table.pin(key, port.0) {
                     tracing::warn!(%mac, "the residency table is full: address not pinned");
                 }
             }
             Order::ClearResidency { mac, vlan } => {
-                switch.table.forget(Resident::new(mac, vlan));
+                switch.table.forget(FdbKey::new(mac, vlan));
             }
             Order::SetGather { micros } => {
                 switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
@@ -133,7 +133,7 @@ impl Manager {
     /// Have the kernel tell the worker that reads a queue of an uplink of its frames.
     fn watch_queue(&self, switch: &Switch, number: u16, pair: usize) -> Result<(), Errno> {
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let poll = self.poll_of(switch.readers.worker(number, pair))?;
+        let poll = self.poll_of(switch.steering.worker(number, pair))?;
         let queue = switch.port(number).and_then(|port| match &port.kind {
             Kind::Uplink(uplink) => uplink.queues().nth(pair),
             Kind::Guest(_) => None,
@@ -168,8 +168,8 @@ impl Manager {
 
     /// Where a worker hears.
     fn poll_of(&self, worker: usize) -> Result<&OwnedFd, Errno> {
-        let post = self.shared.posts.get(worker);
-        post.map(|post| &post.poll).ok_or(Errno::NODEV)
+        let slot = self.shared.slots.get(worker);
+        slot.map(|slot| &slot.poll).ok_or(Errno::NODEV)
     }
 
     /// The front-end may hold copies of a port's descriptors: nothing is to be heard of them.
@@ -184,7 +184,7 @@ impl Manager {
             Kind::Guest(guest) => forget(FIRST, guest.backend.as_fd()),
             Kind::Uplink(uplink) => {
                 for (pair, queue) in uplink.queues().enumerate() {
-                    forget(switch.readers.worker(number, pair), queue.as_fd());
+                    forget(switch.steering.worker(number, pair), queue.as_fd());
                 }
             }
         }

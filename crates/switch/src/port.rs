@@ -41,7 +41,7 @@ pub struct Port {
     /// How much it may send and receive.
     pub limits: Limiter,
     /// Its frames are shown to somebody, or mirrored.
-    pub(crate) watched: bool,
+    pub(crate) observed: bool,
 }
 
 impl Port {
@@ -53,7 +53,7 @@ impl Port {
             kind,
             guard: None,
             limits: Limiter::default(),
-            watched: false,
+            observed: false,
         }
     }
 
@@ -81,27 +81,27 @@ impl Port {
     }
 
     /// Count frames for this port, which came by a sender's pair, that are lost.
-    pub(crate) fn lose(&self, senders: usize, loss: Loss, count: usize) {
+    pub(crate) fn lose(&self, sender_pair: usize, loss: Loss, count: usize) {
         let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(loss));
         match &self.kind {
             Kind::Guest(guest) => {
-                let number = receive_ring(guest.receiving_pair(senders));
+                let number = receive_ring(guest.receiving_pair(sender_pair));
                 if let Some(mut vring) = guest.backend.vring(number) {
                     each(&mut vring.state.counters);
                 }
             }
-            Kind::Uplink(uplink) => each(&mut uplink.queue(senders).sent_out()),
+            Kind::Uplink(uplink) => each(&mut uplink.queue(sender_pair).sent_out()),
         }
     }
 
     /// Frames it has sent that are set aside.
     #[must_use]
-    pub fn set_aside(&mut self) -> u64 {
+    pub fn deferred_frames(&mut self) -> u64 {
         match &mut self.kind {
             Kind::Guest(guest) => {
                 let ring_state = guest.books_mut();
                 ring_state
-                    .map(|ring_state| ring_state.held.deferred.len() as u64)
+                    .map(|ring_state| ring_state.backlog.deferred.len() as u64)
                     .sum()
             }
             Kind::Uplink(_) => 0,
@@ -109,20 +109,20 @@ impl Port {
     }
 
     /// Lose the frames it has set aside: it is gone.
-    pub fn lose_aside(&mut self) {
+    pub fn drop_deferred(&mut self) {
         if let Kind::Guest(guest) = &mut self.kind {
             for ring_state in guest.books_mut() {
-                ring_state.counters.drops.sender_gone += ring_state.held.deferred.len() as u64;
+                ring_state.counters.drops.sender_gone += ring_state.backlog.deferred.len() as u64;
             }
         }
     }
 
     /// Have it teach the residency table anew what it has taught this second.
-    pub fn forget_teaching(&mut self) {
+    pub fn clear_learn_caches(&mut self) {
         if let Kind::Guest(guest) = &mut self.kind {
             guest
                 .books_mut()
-                .for_each(|ring_state| ring_state.teacher.forget());
+                .for_each(|ring_state| ring_state.learn_cache.forget());
         }
     }
 
@@ -132,7 +132,7 @@ impl Port {
             Kind::Guest(guest) => {
                 for ring_state in guest.books_mut() {
                     ring_state.peers.forget(receiver);
-                    let lost = ring_state.held.deferred.forget(receiver);
+                    let lost = ring_state.backlog.deferred.forget(receiver);
                     ring_state.counters.drops.receiver_down += lost as u64;
                 }
             }
@@ -206,7 +206,7 @@ impl Guest {
     }
 
     /// After rings have started, stopped, or been enabled or disabled: what was known of them is
-    /// no more, and senders' pairs are spread over the receive rings that run now.
+    /// no more, and sender_pair' pairs are spread over the receive rings that run now.
     pub fn rings_changed(&mut self) {
         self.books_mut().for_each(RingState::ring_changed);
         let polled =
@@ -225,25 +225,25 @@ impl Guest {
     /// The pair whose receive ring takes the frames of a sender's pair.
     #[inline]
     #[must_use]
-    pub fn receiving_pair(&self, senders: usize) -> usize {
-        self.steering.get(senders).copied().unwrap_or(0)
+    pub fn receiving_pair(&self, sender_pair: usize) -> usize {
+        self.steering.get(sender_pair).copied().unwrap_or(0)
     }
 
     /// Whether a frame of a sender's pair that did not fit before may fit now, or is to be given
     /// up.
     #[must_use]
-    pub fn worth_a_try(&self, senders: usize, now: Instant) -> bool {
-        let number = receive_ring(self.receiving_pair(senders));
+    pub fn should_retry(&self, sender_pair: usize, now: Instant) -> bool {
+        let number = receive_ring(self.receiving_pair(sender_pair));
         let Some(vring) = self.backend.vring(number) else {
             return true;
         };
-        let Some(short) = vring.state.short else {
+        let Some(shortage) = vring.state.shortage else {
             return true;
         };
-        short.is_stuck(now)
+        shortage.is_stuck(now)
             || vring
                 .active()
-                .is_none_or(|ring| ring.available().is_ok_and(|count| count != short.seen))
+                .is_none_or(|ring| ring.available().is_ok_and(|count| count != shortage.seen))
     }
 }
 

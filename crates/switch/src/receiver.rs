@@ -161,7 +161,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
     /// Look at more chains, if the driver has posted more than are at hand.
     fn look_further(&mut self) -> Result<bool, RingFault> {
         let known = self.chains().len();
-        if usize::from(self.ring.look()?) <= known || known >= BATCH {
+        if usize::from(self.ring.refresh()?) <= known || known >= BATCH {
             return Ok(false);
         }
         self.batch.clear();

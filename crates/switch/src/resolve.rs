@@ -2,9 +2,9 @@
 
 use crate::batch_entry::Target;
 use crate::control::Loss;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::frame::Head;
-use crate::ring_state::Teacher;
+use crate::ring_state::LearnCache;
 use crate::switch::Switch;
 
 /// Where frames come from, as the residency table is concerned.
@@ -12,17 +12,17 @@ pub(crate) struct Source<'p> {
     pub(crate) port: u16,
     /// Addresses the port may teach.
     limit: u32,
-    teacher: &'p mut Teacher,
+    learn_cache: &'p mut LearnCache,
     /// The last answer: the next frame mostly asks the same.
-    last: Option<(Resident, Target)>,
+    last: Option<(FdbKey, Target)>,
 }
 
 impl<'p> Source<'p> {
-    pub(crate) fn new(port: u16, limit: u32, teacher: &'p mut Teacher) -> Self {
+    pub(crate) fn new(port: u16, limit: u32, learn_cache: &'p mut LearnCache) -> Self {
         Self {
             port,
             limit,
-            teacher,
+            learn_cache,
             last: None,
         }
     }
@@ -38,13 +38,13 @@ impl Switch {
         now: u32,
         source: &mut Source<'_>,
     ) -> Target {
-        let from = Resident::new(head.source(), vlan);
+        let from = FdbKey::new(head.source(), vlan);
         source
-            .teacher
+            .learn_cache
             .note(from, source.port, source.limit, &self.table);
-        let destination = Resident::new(head.destination(), vlan);
-        if let Some((resident, target)) = source.last {
-            if resident == destination {
+        let destination = FdbKey::new(head.destination(), vlan);
+        if let Some((key, target)) = source.last {
+            if key == destination {
                 return target;
             }
         }
@@ -64,7 +64,7 @@ impl Switch {
 
 /// Where a frame goes whose destination was found there, or nowhere.
 #[inline]
-fn target(found: Option<u16>, destination: Resident, source: u16) -> Target {
+fn target(found: Option<u16>, destination: FdbKey, source: u16) -> Target {
     match found {
         _ if destination.mac().is_group() => Target::Flood,
         Some(port) if port == source => Target::Nowhere(Loss::Hairpin),

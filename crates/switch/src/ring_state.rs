@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::backpressure::Held;
+use crate::backpressure::Backlog;
 use crate::control::Counters;
-use crate::fdb::{Fdb, Learnt, Resident};
-use crate::limits::{HOLD, LATENCY_SAMPLE};
+use crate::fdb::{Fdb, FdbKey, Learnt};
+use crate::limits::{LATENCY_SAMPLE, STUCK_TIMEOUT};
 use crate::peers::Peers;
 use crate::steering::WakeSet;
 
@@ -15,17 +15,17 @@ pub struct RingState {
     /// Running totals of the ring.
     pub counters: Counters,
     /// Of a transmit ring: the frames held back.
-    pub held: Held,
+    pub backlog: Backlog,
     /// Of a transmit ring: whom its frames went to.
     pub(crate) peers: Peers,
     /// Of a transmit ring: what it taught the residency table.
-    pub teacher: Teacher,
+    pub learn_cache: LearnCache,
     /// Of a transmit ring: which of its bursts are measured.
     pub(crate) sampler: Sampler,
     /// Of a transmit ring: frames it has brought since its worker last slept.
     pub sent: u32,
     /// Of a receive ring: it had too few buffers when last tried.
-    pub short: Option<Short>,
+    pub shortage: Option<BufferShortage>,
     /// Of a receive ring: workers that have asked for a kick. Whoever takes the ring in hand takes
     /// the kick for itself, and wakes them instead.
     pub wake_set: WakeSet,
@@ -33,16 +33,16 @@ pub struct RingState {
 
 impl RingState {
     /// The receive ring was too short; it had `seen` chains.
-    pub fn note_short(&mut self, seen: u16, now: Instant) -> Short {
-        let since = self.short.map_or(now, |short| short.since);
-        *self.short.insert(Short { since, seen })
+    pub fn note_shortage(&mut self, seen: u16, now: Instant) -> BufferShortage {
+        let since = self.shortage.map_or(now, |shortage| shortage.since);
+        *self.shortage.insert(BufferShortage { since, seen })
     }
 
     /// Its port's rings have started, stopped, or been enabled or disabled: what waited in a
     /// transmit ring is another's business, a receive ring may have room.
     pub fn ring_changed(&mut self) {
-        self.short = None;
-        self.held.forget_ring();
+        self.shortage = None;
+        self.backlog.forget_ring();
     }
 }
 
@@ -62,32 +62,32 @@ impl Sampler {
 
 /// A receive ring found too short for a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Short {
+pub struct BufferShortage {
     /// Since when it has taken nothing.
     pub since: Instant,
     /// How many chains it had, which were too few.
     pub seen: u16,
 }
 
-impl Short {
+impl BufferShortage {
     /// It has been short for longer than anybody waits.
     #[must_use]
     pub fn is_stuck(&self, now: Instant) -> bool {
-        now.duration_since(self.since) > HOLD
+        now.duration_since(self.since) > STUCK_TIMEOUT
     }
 }
 
 /// A sender's dealings with the residency table.
 #[derive(Debug, Default)]
-pub struct Teacher {
+pub struct LearnCache {
     /// The last address noted: most frames repeat it.
-    last: Option<Resident>,
+    last: Option<FdbKey>,
     /// When: it is noted again a second later, or when some address has moved, for it may have
     /// been this one.
     moment: (u32, u32),
 }
 
-impl Teacher {
+impl LearnCache {
     /// A burst begins, at this second.
     #[inline]
     pub fn begin(&mut self, now: u32, table: &Fdb) {
@@ -105,7 +105,7 @@ impl Teacher {
 
     /// Note the source of a frame of a port that may teach `limit` addresses.
     #[inline]
-    pub fn note(&mut self, source: Resident, port: u16, limit: u32, table: &Fdb) {
+    pub fn note(&mut self, source: FdbKey, port: u16, limit: u32, table: &Fdb) {
         if self.last != Some(source) {
             self.last = Some(source);
             let (now, _) = self.moment;

@@ -25,29 +25,29 @@ pub(crate) const FIRST: usize = 0;
 #[derive(Debug)]
 pub(crate) struct Shared {
     network: RwLock<Switch>,
-    pub(crate) posts: Box<[Post]>,
+    pub(crate) slots: Box<[WorkerSlot]>,
     pub(crate) epoch: Instant,
-    over: AtomicBool,
+    stopping: AtomicBool,
 }
 
 /// Where a worker is reached, and what it says of itself.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct WorkerSlot {
     /// What it sleeps on.
     pub(crate) poll: OwnedFd,
     /// Ends its sleep.
     wake: OwnedFd,
     /// What it sleeps on where there is no kernel to wake it.
     #[cfg(loom)]
-    pub(crate) bell: loom::sync::Notify,
+    pub(crate) loom_wake: loom::sync::Notify,
     /// Ports it should look at.
-    mail: Mutex<Vec<u16>>,
+    pending_ports: Mutex<Vec<u16>>,
     pub(crate) wakeups: AtomicU64,
     pub(crate) busy_ticks: AtomicU64,
     pub(crate) busy_frames: AtomicU64,
 }
 
-impl Post {
+impl WorkerSlot {
     fn new() -> Result<Self, Errno> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -58,21 +58,23 @@ impl Post {
             poll,
             wake,
             #[cfg(loom)]
-            bell: loom::sync::Notify::new(),
-            mail: Mutex::default(),
+            loom_wake: loom::sync::Notify::new(),
+            pending_ports: Mutex::default(),
             wakeups: AtomicU64::new(0),
             busy_ticks: AtomicU64::new(0),
             busy_frames: AtomicU64::new(0),
         })
     }
 
-    fn mail(&self) -> MutexGuard<'_, Vec<u16>> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending_ports(&self) -> MutexGuard<'_, Vec<u16>> {
+        self.pending_ports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next port to look at.
-    pub(crate) fn next_mail(&self) -> Option<u16> {
-        self.mail().pop()
+    pub(crate) fn next_pending_port(&self) -> Option<u16> {
+        self.pending_ports().pop()
     }
 }
 
@@ -83,12 +85,12 @@ impl Shared {
     /// The process is out of descriptors.
     pub(crate) fn new(workers: usize) -> Result<Self, Errno> {
         let steering = Steering::new(workers);
-        let posts = (0..steering.workers()).map(|_| Post::new());
+        let slots = (0..steering.workers()).map(|_| WorkerSlot::new());
         Ok(Self {
             network: RwLock::new(Switch::new(steering)),
-            posts: posts.collect::<Result<_, _>>()?,
+            slots: slots.collect::<Result<_, _>>()?,
             epoch: Instant::now(),
-            over: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
         })
     }
 
@@ -107,30 +109,30 @@ impl Shared {
     }
 
     /// Have a worker look at a port.
-    pub(crate) fn tell(&self, worker: usize, port: u16) {
-        if let Some(post) = self.posts.get(worker) {
-            let mut mail = post.mail();
-            if !mail.contains(&port) {
-                mail.push(port);
+    pub(crate) fn queue_port(&self, worker: usize, port: u16) {
+        if let Some(slot) = self.slots.get(worker) {
+            let mut pending_ports = slot.pending_ports();
+            if !pending_ports.contains(&port) {
+                pending_ports.push(port);
             }
         }
     }
 
     /// End a worker's sleep.
     pub(crate) fn wake(&self, worker: usize) {
-        if let Some(post) = self.posts.get(worker) {
+        if let Some(slot) = self.slots.get(worker) {
             // syscalls: write
             // A counter that is full wakes it as well.
-            let _ = rustix::io::write(&post.wake, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&slot.wake, &1_u64.to_ne_bytes());
             #[cfg(loom)]
-            post.bell.notify();
+            slot.loom_wake.notify();
         }
     }
 
     /// End the sleep of those among `wake_set`, but for oneself.
-    pub(crate) fn wake_askers(&self, wake_set: WakeSet, own: usize) {
+    pub(crate) fn wake_set(&self, wake_set: WakeSet, own: usize) {
         if wake_set != WakeSet::NONE {
-            let others = (0..self.posts.len()).filter(|worker| *worker != own);
+            let others = (0..self.slots.len()).filter(|worker| *worker != own);
             others
                 .filter(|worker| wake_set.has(*worker))
                 .for_each(|worker| self.wake(worker));
@@ -139,7 +141,7 @@ impl Shared {
 
     /// End the sleep of all but the first worker.
     pub(crate) fn wake_others(&self) {
-        (FIRST + 1..self.posts.len()).for_each(|worker| self.wake(worker));
+        (FIRST + 1..self.slots.len()).for_each(|worker| self.wake(worker));
     }
 
     /// Seconds since the start.
@@ -150,27 +152,27 @@ impl Shared {
     }
 
     /// Have all workers end.
-    pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::Relaxed);
-        (0..self.posts.len()).for_each(|worker| self.wake(worker));
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        (0..self.slots.len()).for_each(|worker| self.wake(worker));
     }
 
     /// Whether all workers are to end.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// What the workers say of themselves, in all.
     pub(crate) fn figures(&self) -> WorkerReport {
-        let sum = |figure: fn(&Post) -> &AtomicU64| {
-            let figures = self.posts.iter().map(figure);
+        let sum = |figure: fn(&WorkerSlot) -> &AtomicU64| {
+            let figures = self.slots.iter().map(figure);
             figures.map(|figure| figure.load(Ordering::Relaxed)).sum()
         };
         WorkerReport {
-            wakeups: sum(|post| &post.wakeups),
-            busy_ticks: sum(|post| &post.busy_ticks),
-            busy_frames: sum(|post| &post.busy_frames),
+            wakeups: sum(|slot| &slot.wakeups),
+            busy_ticks: sum(|slot| &slot.busy_ticks),
+            busy_frames: sum(|slot| &slot.busy_frames),
             ..WorkerReport::default()
         }
     }

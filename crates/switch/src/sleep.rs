@@ -12,13 +12,13 @@
 
 use std::time::Duration;
 
-use vhost::backend::at;
+use vhost::backend::ring_fault;
 use vhost::fault::Fault;
 use vhost::ring::Ring;
 
-use crate::backpressure::Held;
+use crate::backpressure::Backlog;
 use crate::context::WorkerContext;
-use crate::limits::{GATHER_SHARE, HOLD, POLL, STREAM};
+use crate::limits::{GATHER_SHARE, POLL, STREAM, STUCK_TIMEOUT};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
 use crate::ring_state::RingState;
 use crate::shared::FIRST;
@@ -27,22 +27,22 @@ use crate::worker::Worker;
 
 /// How things are with a port that is about to be left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rest {
+struct SleepState {
     /// There is nothing to do now.
     idle: bool,
     /// How long the worker may sleep for its sake if nobody kicks it.
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
-impl Rest {
+impl SleepState {
     /// Nothing to do, for as long as nobody kicks.
-    const QUIET: Self = Self {
+    const IDLE: Self = Self {
         idle: true,
-        patience: None,
+        timeout: None,
     };
 
-    fn within(&mut self, time: Duration) {
-        self.patience = shorter(self.patience, Some(time));
+    fn limit_timeout(&mut self, time: Duration) {
+        self.timeout = shorter(self.timeout, Some(time));
     }
 }
 
@@ -54,21 +54,21 @@ fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
 impl Worker {
     /// Ask all active rings for kicks and take those that have nothing off the list. False when
     /// there is work after all.
-    pub(crate) fn may_sleep(&mut self) -> bool {
+    pub(crate) fn prepare_to_sleep(&mut self) -> bool {
         let switch = self.shared.read();
-        let (context, short) = (&mut self.context, self.contention.is_short());
-        let mut all = Rest::QUIET;
+        let (context, contended) = (&mut self.context, self.contention.is_contended());
+        let mut all = SleepState::IDLE;
         self.active.retain(|port| {
-            let rest = switch.leave_alone(context, *port, short);
-            all.idle &= rest.idle;
-            all.patience = shorter(all.patience, rest.patience);
-            !rest.idle || rest.patience.is_some()
+            let state = switch.prepare_port(context, *port, contended);
+            all.idle &= state.idle;
+            all.timeout = shorter(all.timeout, state.timeout);
+            !state.idle || state.timeout.is_some()
         });
         if !context.faults.is_empty() {
             switch.blame(&mut context.faults);
             self.shared.wake(FIRST);
         }
-        self.patience = all.patience;
+        self.timeout = all.timeout;
         all.idle
     }
 }
@@ -76,63 +76,70 @@ impl Worker {
 impl Switch {
     /// Ask the transmit rings of a port that this worker reads for a kick, and the receivers they
     /// wait for too.
-    fn leave_alone(&self, context: &mut WorkerContext, number: u16, short: bool) -> Rest {
-        let mut rest = Rest::QUIET;
+    fn prepare_port(
+        &self,
+        context: &mut WorkerContext,
+        number: u16,
+        contended: bool,
+    ) -> SleepState {
+        let mut state = SleepState::IDLE;
         let Some(port) = self.port(number) else {
-            return rest;
+            return state;
         };
         let Kind::Guest(guest) = &port.kind else {
-            return rest;
+            return state;
         };
         let held_back = port.limits.held_back(context.now);
         if let Some(wait) = held_back {
-            rest.within(wait);
+            state.limit_timeout(wait);
         }
         if guest.is_polled() {
-            rest.within(POLL);
+            state.limit_timeout(POLL);
         }
         let mut receivers = std::mem::take(&mut context.receivers);
         receivers.clear();
         for pair in self
-            .readers
+            .steering
             .pairs(number, context.worker, guest.backend.pairs())
         {
-            let unasked = match held_back {
-                Some(_) => Unasked::Always,
-                None if short && !self.gather.is_zero() => Unasked::Streams(self.gather),
-                None => Unasked::Never,
+            let recheck = match held_back {
+                Some(_) => Recheck::Always,
+                None if contended && !self.gather.is_zero() => Recheck::Streams(self.gather),
+                None => Recheck::Never,
             };
-            let result = leave_ring(guest, pair, unasked, &mut rest, &mut receivers);
-            rest.idle &= or_fault(context, number, result);
+            let result = prepare_ring(guest, pair, recheck, &mut state, &mut receivers);
+            state.idle &= or_fault(context, number, result);
         }
         receivers.sort_unstable();
         receivers.dedup();
         for (receiver, pair) in &receivers {
-            rest.within(HOLD);
+            state.limit_timeout(STUCK_TIMEOUT);
             let result = self.ask_receiver(context.worker, *receiver, *pair);
-            rest.idle &= or_fault(context, *receiver, result);
+            state.idle &= or_fault(context, *receiver, result);
         }
         context.receivers = receivers;
-        rest
+        state
     }
 
     /// Ask a receiver that had too few buffers for a sender's pair for a kick. False when it has
     /// other ones now, or is not there any more.
-    fn ask_receiver(&self, worker: usize, number: u16, senders: usize) -> Result<bool, Fault> {
+    fn ask_receiver(&self, worker: usize, number: u16, sender_pair: usize) -> Result<bool, Fault> {
         let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) else {
             return Ok(false);
         };
-        let number = receive_ring(guest.receiving_pair(senders));
+        let number = receive_ring(guest.receiving_pair(sender_pair));
         let Some(mut vring) = guest.backend.vring(number) else {
             return Ok(false);
         };
         let (Some(ring), ring_state) = vring.parts_mut() else {
             return Ok(false);
         };
-        let Some(short) = ring_state.short else {
+        let Some(shortage) = ring_state.shortage else {
             return Ok(false);
         };
-        let more = ring.ask_for_kick(short.seen).map_err(at(number))?;
+        let more = ring
+            .enable_kicks(shortage.seen)
+            .map_err(ring_fault(number))?;
         if !more {
             ring_state.wake_set.add(worker);
         }
@@ -150,7 +157,7 @@ fn or_fault(context: &mut WorkerContext, port: u16, result: Result<bool, Fault>)
 
 /// Whether a worker comes back to a ring unasked, by time.
 #[derive(Clone, Copy)]
-enum Unasked {
+enum Recheck {
     Never,
     /// If it brings a stream.
     Streams(Duration),
@@ -159,11 +166,11 @@ enum Unasked {
 
 /// Ask a guest's transmit ring for a kick, unless the worker comes back anyway; true when it has
 /// nothing to send now but what waits for receivers, which are added to the list.
-fn leave_ring(
+fn prepare_ring(
     guest: &Guest,
     pair: usize,
-    unasked: Unasked,
-    rest: &mut Rest,
+    recheck: Recheck,
+    state: &mut SleepState,
     receivers: &mut Vec<(u16, usize)>,
 ) -> Result<bool, Fault> {
     let number = transmit_ring(pair);
@@ -171,23 +178,23 @@ fn leave_ring(
         return Ok(true);
     };
     let (ring, ring_state) = vring.parts_mut();
-    let RingState { held, sent, .. } = ring_state;
-    receivers.extend(held.receivers(ring.is_some()).map(|to| (to, pair)));
+    let RingState { backlog, sent, .. } = ring_state;
+    receivers.extend(backlog.receivers(ring.is_some()).map(|to| (to, pair)));
     let sent = std::mem::take(sent);
-    match (ring, unasked) {
-        (Some(ring), Unasked::Streams(time)) if is_stream(sent, ring) => {
-            rest.within(time);
+    match (ring, recheck) {
+        (Some(ring), Recheck::Streams(time)) if is_stream(sent, ring) => {
+            state.limit_timeout(time);
             Ok(true)
         }
-        (None, _) | (_, Unasked::Always) => Ok(true),
-        (Some(ring), _) => ask_for_kick(ring, held).map_err(at(number)),
+        (None, _) | (_, Recheck::Always) => Ok(true),
+        (Some(ring), _) => enable_kicks(ring, backlog).map_err(ring_fault(number)),
     }
 }
 
-fn ask_for_kick(ring: &mut Ring, held: &Held) -> Result<bool, vhost::fault::RingFault> {
-    let in_ring = held.in_ring.as_ref();
+fn enable_kicks(ring: &mut Ring, backlog: &Backlog) -> Result<bool, vhost::fault::RingFault> {
+    let in_ring = backlog.in_ring.as_ref();
     match in_ring.map_or(Some(0), |in_ring| in_ring.seen) {
-        Some(seen) => ring.ask_for_kick(seen).map(|more| !more),
+        Some(seen) => ring.enable_kicks(seen).map(|more| !more),
         None => Ok(true),
     }
 }
@@ -245,8 +252,8 @@ mod tests {
         }
         while worker.round() {}
         nic.reclaim();
-        assert!(worker.may_sleep());
-        worker.patience
+        assert!(worker.prepare_to_sleep());
+        worker.timeout
     }
 
     #[test]
@@ -346,7 +353,7 @@ mod tests {
     fn who_waits_for_a_receiver_is_woken_by_who_fills_it() {
         for features in [features::PLAIN, features::PLAIN & !features::EVENT_IDX] {
             let mut switch = Switch::new(Steering::new(2));
-            let mut desks = [0, 1].map(WorkerContext::new);
+            let mut contexts = [0, 1].map(WorkerContext::new);
             let options = Options {
                 features,
                 ..Options::default()
@@ -363,27 +370,27 @@ mod tests {
             };
             send(0, 0);
             for number in 0..2 {
-                assert_eq!(switch.serve(&mut desks[0], 0).moved, 0);
-                assert!(switch.leave_alone(&mut desks[0], 0, false).idle);
+                assert_eq!(switch.serve(&mut contexts[0], 0).moved, 0);
+                assert!(switch.prepare_port(&mut contexts[0], 0, false).idle);
                 receiver.post(1);
                 assert!(receiver.rx.publish(), "a kick was asked for");
-                desks[1].wakes = WakeSet::NONE;
+                contexts[1].wakes = WakeSet::NONE;
                 send(1, number);
-                assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
-                assert!(desks[1].wakes.has(0));
+                assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
+                assert!(contexts[1].wakes.has(0));
             }
             receiver.post(2);
             assert_eq!(
-                switch.serve(&mut desks[0], 0).moved,
+                switch.serve(&mut contexts[0], 0).moved,
                 0,
                 "nothing is published"
             );
             let _ = receiver.rx.publish();
-            assert_eq!(switch.serve(&mut desks[0], 0).moved, 1);
-            desks[1].wakes = WakeSet::NONE;
+            assert_eq!(switch.serve(&mut contexts[0], 0).moved, 1);
+            contexts[1].wakes = WakeSet::NONE;
             send(1, 2);
-            assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
-            assert_eq!(desks[1].wakes, WakeSet::NONE, "nobody waits");
+            assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
+            assert_eq!(contexts[1].wakes, WakeSet::NONE, "nobody waits");
         }
     }
 }

@@ -34,7 +34,7 @@ impl Spin {
 
     /// There was none: look again?
     #[inline]
-    pub(crate) fn again(&mut self) -> bool {
+    pub(crate) fn keep_looking(&mut self) -> bool {
         if self.budget.is_zero() {
             return false;
         }
@@ -65,14 +65,14 @@ mod tests {
     #[test]
     fn short_sleeps_teach_to_look_and_long_ones_to_sleep() {
         let mut spin = Spin::new(Duration::from_secs(80));
-        assert!(!spin.again());
+        assert!(!spin.keep_looking());
         for _ in 0..3 {
             spin.slept(Duration::from_secs(1));
         }
-        assert!(spin.again());
+        assert!(spin.keep_looking());
         for _ in 0..3 {
             spin.slept(Duration::from_secs(100));
         }
-        assert!(!spin.again());
+        assert!(!spin.keep_looking());
     }
 }

@@ -34,7 +34,7 @@ use crate::capture::Capture;
 use crate::context::WorkerContext;
 use crate::control::Loss;
 use crate::deferred::Deferred;
-use crate::fdb::{Fdb, Resident};
+use crate::fdb::{Fdb, FdbKey};
 use crate::frame::{Head, Rest};
 use crate::guard::groups::Groups;
 use crate::guard::{Checked, Guard, Limiter, Rules};
@@ -61,7 +61,7 @@ pub struct Switch {
     /// The residency table.
     pub table: Fdb,
     /// Who reads which ring.
-    pub(crate) readers: Steering,
+    pub(crate) steering: Steering,
     /// Seconds since the start, when the network was last changed.
     pub seconds: u32,
     /// How long the frames of a stream may gather; zero for never.
@@ -93,11 +93,11 @@ impl Default for Switch {
 impl Switch {
     /// A network without ports.
     #[must_use]
-    pub fn new(readers: Steering) -> Self {
+    pub fn new(steering: Steering) -> Self {
         Self {
             ports: Vec::with_capacity(MAX_PORTS),
             table: Fdb::new(),
-            readers,
+            steering,
             seconds: 0,
             gather: GATHER,
             look_ups: None,
@@ -135,7 +135,7 @@ impl Switch {
             port.guard = Guard::new(rules);
             port.limits = Limiter::new(&rules.limits);
         }
-        port.watched = self.is_watched(number);
+        port.observed = self.is_observed(number);
         let index = usize::from(number);
         if index < MAX_PORTS && index >= self.ports.len() {
             self.ports.resize_with(index + 1, || None);
@@ -147,7 +147,7 @@ impl Switch {
                 let rules = self.rules.get(&number);
                 let router = uplink || rules.is_some_and(|rules| rules.multicast_router);
                 self.groups_mut().set_router(number, router);
-                self.greet(number);
+                self.note_new_vm(number);
                 true
             }
             _ => false,
@@ -165,7 +165,7 @@ impl Switch {
         for other in self.ports.iter_mut().flatten() {
             other.forget(number);
         }
-        port.lose_aside();
+        port.drop_deferred();
         Some(port)
     }
 
@@ -174,7 +174,7 @@ impl Switch {
         if let Some(port) = self.port_mut(number) {
             port.guard = Guard::new(&rules);
             port.limits = Limiter::new(&rules.limits);
-            port.forget_teaching();
+            port.clear_learn_caches();
         }
         // What was learnt here may be of a VLAN that the port has left.
         self.table.forget_port(number);
@@ -238,7 +238,7 @@ impl Switch {
 
     /// Count a kick that a worker has heard, if the ring is one of its pairs.
     pub(crate) fn count_kick(&self, worker: usize, number: u16, ring: usize) {
-        if self.readers.worker(number, ring / 2) != worker {
+        if self.steering.worker(number, ring / 2) != worker {
             return;
         }
         if let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) {
@@ -251,7 +251,7 @@ impl Switch {
     /// Forget addresses and groups not heard of for long, a few at a time.
     pub fn age(&self, now: u32) {
         self.table.age(now);
-        self.tell_duplicates();
+        self.log_duplicates();
         if now % SWEEP == 0 {
             let groups = self.groups.write();
             groups.unwrap_or_else(PoisonError::into_inner).sweep(now);
@@ -259,15 +259,15 @@ impl Switch {
     }
 
     /// A VM has come to a port: it may be in multicast groups that nobody here has heard of.
-    pub(crate) fn greet(&mut self, number: u16) {
+    pub(crate) fn note_new_vm(&mut self, number: u16) {
         let now = self.seconds;
-        self.groups_mut().greet(number, now);
+        self.groups_mut().note_new_vm(number, now);
     }
 
     /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`). The front-end chooses the
     /// address, so the port's rules hold for it as for a frame.
     pub fn announce(&mut self, context: &mut WorkerContext, number: u16, mac: Mac) {
-        self.greet(number);
+        self.note_new_vm(number);
         let Some(port) = self.port(number) else {
             return;
         };
@@ -281,9 +281,9 @@ impl Switch {
             Ok(checked) => checked,
             Err(loss) => return port.lose(0, loss, 1),
         };
-        let resident = Resident::new(mac, checked.tci.vlan());
+        let key = FdbKey::new(mac, checked.tci.vlan());
         self.table
-            .learn(resident, number, context.seconds, MAX_LEARNT_PER_PORT);
+            .learn(key, number, context.seconds, MAX_LEARNT_PER_PORT);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
             let origin = Origin {
@@ -294,7 +294,7 @@ impl Switch {
                 checked,
             };
             // Its limits count: a front-end may ask for this as often as it likes.
-            if let Err(loss) = self.steering(context, origin, &head, &Rest::Private(rest)) {
+            if let Err(loss) = self.flood(context, origin, &head, &Rest::Private(rest)) {
                 port.lose(0, loss, 1);
             }
         }
@@ -320,7 +320,9 @@ mod tests {
         let to = Mac::from_octets([1, 0, 0x5e, 1, 2, 3]);
         let report = igmp_report(true, [239, 1, 2, 3]);
         let message = read(Family::V4, &report);
-        switch.groups_mut().hear(message, Family::V4, (0, to), 1, 0);
+        switch
+            .groups_mut()
+            .handle_message(message, Family::V4, (0, to), 1, 0);
         let mut after = |seconds| {
             (0..=seconds).for_each(|now| switch.age(now));
             switch.groups_mut().memberships()

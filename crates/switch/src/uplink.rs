@@ -27,7 +27,7 @@ use crate::packet;
 use crate::peers::{self, Peers};
 use crate::port::Port;
 use crate::resolve::Source;
-use crate::ring_state::{Sampler, Teacher};
+use crate::ring_state::{LearnCache, Sampler};
 use crate::switch::{Switch, Visit};
 use crate::sync::{Mutex, MutexGuard};
 use crate::xdp::{self, Xdp};
@@ -58,7 +58,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct TakenIn {
     counters: Counters,
-    teacher: Teacher,
+    learn_cache: LearnCache,
     sampler: Sampler,
     peers: Peers,
 }
@@ -234,7 +234,7 @@ impl Switch {
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
         for (pair, queue) in uplink.queues().enumerate() {
-            if self.readers.worker(number, pair) == context.worker {
+            if self.steering.worker(number, pair) == context.worker {
                 let one = self.serve_queue(context, (number, pair), port, queue)?;
                 visit.moved += one.moved;
                 visit.more |= one.more;
@@ -254,12 +254,12 @@ impl Switch {
         let mut buffer = std::mem::take(&mut context.buffer);
         let TakenIn {
             counters,
-            teacher,
+            learn_cache,
             sampler,
             peers,
         } = &mut *queue.taken_in();
-        teacher.begin(context.seconds, &self.table);
-        let mut source = Source::new(number, u32::MAX, teacher);
+        learn_cache.begin(context.seconds, &self.table);
+        let mut source = Source::new(number, u32::MAX, learn_cache);
         let end = loop {
             if visit.moved == u32::from(BURST) {
                 visit.more = true;
@@ -313,9 +313,9 @@ impl Switch {
             Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
-        if port.watched {
-            let shown = std::iter::once((&head, rest, checked));
-            self.show(context, (source.port, pair), Direction::Sent, shown);
+        if port.observed {
+            let observed = std::iter::once((&head, rest, checked));
+            self.observe(context, (source.port, pair), Direction::Sent, observed);
         }
         let target = self.resolve(&head, checked.tci.vlan(), context.seconds, source);
         match target {
@@ -329,7 +329,7 @@ impl Switch {
                     checked,
                 };
                 // Of what the world sends to groups, most is for nobody here.
-                let _heard = self.steering(context, origin, &head, &rest)?;
+                let _heard = self.flood(context, origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }

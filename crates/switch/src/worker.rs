@@ -5,7 +5,7 @@
 //! every active ring for a kick and sleeps until one comes. A ring that is not on the list has
 //! been asked for a kick, always: that is the invariant that no frame is forgotten. It holds for
 //! each worker and the transmit rings it reads; a ring that starts is put on its list by mail
-//! ([`Shared::tell`]).
+//! ([`Shared::queue_port`]).
 //!
 //! Receive rings belong to nobody. One that is too short is asked for a kick by each worker that
 //! waits for it, and the kick reaches all. Who fills a receive ring meanwhile suppresses the kick,
@@ -22,11 +22,11 @@ use vhost::alarm::Alarm;
 use crate::contention::Contention;
 use crate::context::WorkerContext;
 use crate::event_key::EventKey;
-use crate::limits::{CALL, MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
+use crate::limits::{CALL_TIMEOUT, MAX_PORTS, MODERATION_SLEEP, ROUNDS_PER_POLL, SPIN};
 use crate::manager::Manager;
 use crate::moderation::Moderation;
 use crate::raw::ticks;
-use crate::shared::{FIRST, Post, Shared};
+use crate::shared::{FIRST, Shared, WorkerSlot};
 use crate::spin::Spin;
 use crate::steering::WakeSet;
 
@@ -43,13 +43,13 @@ pub(crate) struct Worker {
     /// Ports that have, or may have, something to do. No port is listed twice.
     pub(crate) active: Vec<u16>,
     /// How long it may sleep if nobody kicks it.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     spin: Spin,
     moderation: Moderation,
     /// Frames may gather at all.
     may_gather: bool,
     /// Somebody captures.
-    shows: bool,
+    has_captures: bool,
     /// Set while a guest may be called, which its front-end may have made a trap.
     alarm: Alarm,
     pub(crate) contention: Contention,
@@ -74,12 +74,12 @@ impl Worker {
             context: WorkerContext::new(number),
             events: Vec::with_capacity(EVENTS),
             active: Vec::with_capacity(MAX_PORTS),
-            patience: None,
+            timeout: None,
             spin: Spin::new(SPIN),
             moderation: Moderation::new(epoch),
             may_gather: true,
-            shows: false,
-            alarm: Alarm::new(CALL)?,
+            has_captures: false,
+            alarm: Alarm::new(CALL_TIMEOUT)?,
             contention: Contention::of_this_thread(None),
             busy_ticks: 0,
             busy_frames: 0,
@@ -93,7 +93,7 @@ impl Worker {
     pub(crate) fn run(mut self) -> std::io::Result<()> {
         let mut rounds = 0;
         let mut moved = false;
-        while !self.is_over() {
+        while !self.is_stopping() {
             self.tick(moved);
             moved = self.round();
             self.drop_faulty();
@@ -107,11 +107,11 @@ impl Worker {
             } else if self.may_gather && self.moderation.gathers(self.context.now, self.busy_frames)
             {
                 // No kick is asked for: the ports stay on the list.
-                self.wait(Some(THIN))?;
+                self.wait(Some(MODERATION_SLEEP))?;
                 self.count_wakeup();
-            } else if self.spin.again() {
+            } else if self.spin.keep_looking() {
                 std::hint::spin_loop();
-            } else if self.may_sleep() {
+            } else if self.prepare_to_sleep() {
                 self.sleep()?;
             } else {
                 // Whatever keeps it awake without moving anything: orders are still heard.
@@ -133,13 +133,13 @@ impl Worker {
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_stopping(&self) -> bool {
         let stopping = self.manager.as_ref().is_some_and(|own| own.stopping);
-        stopping || self.shared.is_over()
+        stopping || self.shared.is_stopping()
     }
 
-    fn post(&self) -> Option<&Post> {
-        self.shared.posts.get(self.context.worker)
+    fn slot(&self) -> Option<&WorkerSlot> {
+        self.shared.slots.get(self.context.worker)
     }
 
     /// Bring the clocks up to date; since the last time something was moved, or nothing was to be done.
@@ -149,7 +149,7 @@ impl Worker {
             .capture_budget
             .earn(now - self.context.now, !moved);
         self.context.now = now;
-        self.contention.look(self.context.now);
+        self.contention.update(self.context.now);
         let seconds = self.shared.seconds(self.context.now);
         if self.context.seconds != seconds {
             self.context.seconds = seconds;
@@ -169,20 +169,20 @@ impl Worker {
             more |= visit.more;
         }
         self.may_gather = !switch.gather.is_zero();
-        self.shows = !switch.captures.is_empty();
+        self.has_captures = !switch.captures.is_empty();
         let faulty = switch.is_faulty();
         drop(switch);
         if moved > 0 {
             self.busy_ticks += ticks::now().wrapping_sub(begin);
             self.busy_frames += u64::from(moved);
-            if let Some(post) = self.post() {
-                post.busy_ticks.store(self.busy_ticks, Ordering::Relaxed);
-                post.busy_frames.store(self.busy_frames, Ordering::Relaxed);
+            if let Some(slot) = self.slot() {
+                slot.busy_ticks.store(self.busy_ticks, Ordering::Relaxed);
+                slot.busy_frames.store(self.busy_frames, Ordering::Relaxed);
             }
         }
         let (wakes, own) = (std::mem::take(&mut self.context.wakes), self.context.worker);
         if wakes != WakeSet::NONE {
-            self.shared.wake_askers(wakes, own);
+            self.shared.wake_set(wakes, own);
         }
         if faulty && own != FIRST {
             self.shared.wake(FIRST);
@@ -192,13 +192,13 @@ impl Worker {
 
     /// Wait for something to happen.
     fn sleep(&mut self) -> std::io::Result<()> {
-        let patience = self.patience;
+        let timeout = self.timeout;
         let begin = Instant::now();
-        self.wait(patience)?;
+        self.wait(timeout)?;
         let slept = begin.elapsed();
         self.moderation.slept();
         // A sleep that ran its time says nothing about when work comes.
-        if patience.is_none_or(|patience| slept < patience) {
+        if timeout.is_none_or(|timeout| slept < timeout) {
             self.spin.slept(slept);
         }
         self.count_wakeup();
@@ -206,8 +206,8 @@ impl Worker {
     }
 
     fn count_wakeup(&self) {
-        if let Some(post) = self.post() {
-            post.wakeups.fetch_add(1, Ordering::Relaxed);
+        if let Some(slot) = self.slot() {
+            slot.wakeups.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -218,10 +218,10 @@ impl Worker {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let shared = Arc::clone(&self.shared);
-        if self.shows {
+        if self.has_captures {
             shared.read().flush_captures();
         }
-        let Some(post) = shared.posts.get(self.context.worker) else {
+        let Some(slot) = shared.slots.get(self.context.worker) else {
             return Ok(());
         };
         let mut events = std::mem::take(&mut self.events);
@@ -229,7 +229,7 @@ impl Worker {
         loop {
             let buffer = rustix::buffer::spare_capacity(&mut events);
             // syscalls: epoll_pwait2
-            match epoll::wait(&post.poll, buffer, timeout.as_ref()) {
+            match epoll::wait(&slot.poll, buffer, timeout.as_ref()) {
                 // It sleeps longer than a moment, and whoever sleeps calls nobody.
                 Err(Errno::INTR) if timeout.is_none() => self.alarm.unset(),
                 Ok(_) | Err(Errno::INTR) => break,
@@ -237,19 +237,19 @@ impl Worker {
             }
         }
         self.alarm.set();
-        self.hear(&events);
+        self.handle_events(&events);
         if let Some(manager) = &mut self.manager {
             manager.act(&mut self.context, &events);
         }
         self.events = events;
-        while let Some(port) = post.next_mail() {
+        while let Some(port) = slot.next_pending_port() {
             self.activate(port);
         }
         Ok(())
     }
 
     /// Put ports on the list that have something to do.
-    fn hear(&mut self, events: &[epoll::Event]) {
+    fn handle_events(&mut self, events: &[epoll::Event]) {
         for event in events {
             match EventKey::from_data(event.data) {
                 // A kick of a receive ring concerns those who wait for it, and they are active.

@@ -36,9 +36,9 @@ impl Workers {
         sigbus::install()?;
         vhost::descriptor::prepare()?;
         let shared = Arc::new(Shared::new(count)?);
-        if let Some(post) = shared.posts.get(FIRST) {
+        if let Some(slot) = shared.slots.get(FIRST) {
             let interest = epoll::EventFlags::IN;
-            epoll::add(&post.poll, &control, EventKey::Control.data(), interest)?;
+            epoll::add(&slot.poll, &control, EventKey::Control.data(), interest)?;
         }
         let manager = Manager::new(Arc::clone(&shared), control);
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -70,11 +70,12 @@ impl Workers {
         let copy = |fd: &Option<OwnedFd>| fd.as_ref()?.try_clone().ok();
         thread::scope(|scope| {
             // Whoever ends, for whatever reason, ends all: a network is served whole.
-            let end = End(&shared);
+            let end = StopOnDrop(&shared);
             let (ready, prepared) = channel();
             let mut others = Vec::new();
-            for number in FIRST + 1..shared.posts.len() {
-                let (ready, end, processes) = (ready.clone(), End(&shared), copy(&processes));
+            for number in FIRST + 1..shared.slots.len() {
+                let (ready, end, processes) =
+                    (ready.clone(), StopOnDrop(&shared), copy(&processes));
                 others.push(thread::Builder::new().spawn_scoped(scope, move || {
                     let mut worker = Worker::new(Arc::clone(end.0), number, None)?;
                     let _end = end;
@@ -106,10 +107,10 @@ fn ended(worker: ScopedJoinHandle<'_, std::io::Result<()>>) -> std::io::Result<(
 }
 
 /// Ends all workers when it is dropped.
-struct End<'s>(&'s Arc<Shared>);
+struct StopOnDrop<'s>(&'s Arc<Shared>);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.stop();
     }
 }

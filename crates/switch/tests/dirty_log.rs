@@ -63,8 +63,8 @@ fn buffers(ram: &Ram, queue: &Queue, head: u64) -> Vec<(u64, u64)> {
 
 /// What a driver sees of a used ring: index, flags, and how it wants to be kicked.
 fn seen(ram: &Ram, queue: &Queue) -> [u64; 3] {
-    let wish = queue.used + 4 + 8 * u64::from(queue.size());
-    [queue.used + 2, queue.used, wish].map(|at| number::<2>(ram, at))
+    let event = queue.used + 4 + 8 * u64::from(queue.size());
+    [queue.used + 2, queue.used, event].map(|at| number::<2>(ram, at))
 }
 
 /// The pages that the device has written since the driver saw `before`, as the log is to name

@@ -18,7 +18,7 @@ use common::bare::{attach, messages};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
 use proptest::prelude::*;
 use switch::context::WorkerContext;
-use switch::limits::HOLD;
+use switch::limits::STUCK_TIMEOUT;
 use switch::mac::Mac;
 use switch::switch::Switch;
 
@@ -71,7 +71,7 @@ impl World {
     fn crash(&mut self) {
         for number in 0..PORTS {
             let port = self.switch.port_mut(number).unwrap();
-            self.lost += port.counters().drops.total() + port.set_aside();
+            self.lost += port.counters().drops.total() + port.deferred_frames();
         }
         let mut switch = Switch::default();
         for (number, nic) in (0..).zip(&mut self.nics) {
@@ -146,7 +146,7 @@ impl World {
         }
         for number in 0..PORTS {
             let port = self.switch.port_mut(number).unwrap();
-            assert_eq!(port.set_aside(), 0);
+            assert_eq!(port.deferred_frames(), 0);
             self.lost += port.counters().drops.total();
         }
         let sent: u64 = self.sent.iter().flatten().sum();
@@ -210,7 +210,7 @@ proptest! {
     #[test]
     fn nothing_comes_twice_and_nothing_vanishes(
         options in options(),
-        steps in prop::collection::vec(step(HOLD * 2), 1..1500),
+        steps in prop::collection::vec(step(STUCK_TIMEOUT * 2), 1..1500),
     ) {
         let mut world = World::new(options);
         for step in &steps {

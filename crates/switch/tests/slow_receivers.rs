@@ -15,7 +15,7 @@ use common::lost;
 use front_end::{Layout, Nic, Options, Wire, frame};
 use switch::context::WorkerContext;
 use switch::control::Drops;
-use switch::fdb::Resident;
+use switch::fdb::FdbKey;
 use switch::guard::{Rules, VlanRules};
 use switch::mac::Mac;
 use switch::switch::Switch;
@@ -33,7 +33,7 @@ fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, WorkerContext, [Nic; 3]) {
         let (wire, theirs) = Wire::pair();
         attach(&mut switch, number, theirs);
         let mac = Mac::from_octets(frame::mac(number));
-        assert!(switch.table.pin(Resident::new(mac, vlan), number));
+        assert!(switch.table.pin(FdbKey::new(mac, vlan), number));
         let options = Options {
             post: number != 1,
             ..Options::default()
@@ -172,7 +172,7 @@ fn a_flood_that_a_receiver_may_not_have_is_no_loss_to_it() {
     let elsewhere = [&flood[..12], &[0x81, 0, 0, 20], &flood[12..]].concat();
     offer(&mut a, &[to(1, 0, 100), to(2, 0, 100), elsewhere.clone()]);
     serve(&mut switch, &mut context);
-    assert_eq!(switch.port_mut(0).unwrap().set_aside(), 1);
+    assert_eq!(switch.port_mut(0).unwrap().deferred_frames(), 1);
     assert_eq!(c.receive().unwrap().frame, to(2, 0, 100));
     assert_eq!(c.receive().unwrap().frame, elsewhere);
     assert_eq!(drops(&mut switch, 1).receiver_full, 0);

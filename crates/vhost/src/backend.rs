@@ -82,7 +82,7 @@ impl Message {
 
 impl Request {
     /// Whether a descriptor is of the kind that comes with this message.
-    fn takes(&self, descriptor: &Foreign) -> bool {
+    fn accepts_descriptor(&self, descriptor: &Foreign) -> bool {
         match self {
             Self::SetVringKick(_)
             | Self::SetVringCall(_)
@@ -193,7 +193,7 @@ impl<S> Backend<S> {
             request,
             descriptors,
         } = message;
-        let (change, reply) = match self.carry_out(request, descriptors) {
+        let (change, reply) = match self.execute(request, descriptors) {
             Ok(done) => done,
             Err(fault) => {
                 if self.acknowledges(header.needs_reply()) {
@@ -225,7 +225,7 @@ impl<S> Backend<S> {
         wanted && self.protocol_features & protocol::REPLY_ACK != 0
     }
 
-    fn carry_out(
+    fn execute(
         &mut self,
         request: Request,
         descriptors: Descriptors,
@@ -233,7 +233,7 @@ impl<S> Backend<S> {
         let done = (Change::None, Reply::Acknowledge(0));
         if !descriptors
             .iter()
-            .all(|descriptor| request.takes(descriptor))
+            .all(|descriptor| request.accepts_descriptor(descriptor))
         {
             return Err(ProtocolFault::WrongDescriptor.into());
         }
@@ -259,12 +259,14 @@ impl<S> Backend<S> {
             Request::SetVringAddr(ring, addresses) => {
                 let memory = Arc::clone(&self.memory);
                 let vring = self.ring(ring)?;
-                vring.set_addresses(addresses, &memory).map_err(at(ring))?;
+                vring
+                    .set_addresses(addresses, &memory)
+                    .map_err(ring_fault(ring))?;
             }
             Request::SetVringBase(ring, base) => self.stopped_ring(10, ring)?.set_base(base),
             Request::GetVringBase(ring) => {
                 let base = self.ring(ring)?.stop();
-                self.forget_log_when_stopped()?;
+                self.drop_log_when_stopped()?;
                 return Ok((Change::Ring(ring), Reply::State(ring, base)));
             }
             Request::SetVringKick(ring) => {
@@ -273,7 +275,7 @@ impl<S> Backend<S> {
             }
             Request::SetVringCall(ring) => {
                 let call = descriptors.into_iter().next().map(Foreign::into_inner);
-                self.ring(ring)?.set_call(call).map_err(at(ring))?;
+                self.ring(ring)?.set_call(call).map_err(ring_fault(ring))?;
             }
             // Errors end the port and close the socket; nobody needs to be told twice.
             Request::SetVringErr(ring) => drop(self.ring(ring)?),
@@ -362,7 +364,7 @@ impl<S> Backend<S> {
         let memory = Arc::new(memory);
         self.memory = Arc::clone(&memory);
         for (ring, vring) in self.vrings_mut().enumerate() {
-            vring.relocate(&memory).map_err(at(ring))?;
+            vring.relocate(&memory).map_err(ring_fault(ring))?;
         }
         Ok(())
     }
@@ -372,7 +374,7 @@ impl<S> Backend<S> {
         let kick = descriptors.into_iter().next().map(Foreign::into_inner);
         self.ring(ring)?
             .start(kick, &memory, features)
-            .map_err(at(ring))?;
+            .map_err(ring_fault(ring))?;
         self.pairs = self.pairs.max(ring / 2 + 1);
         Ok(())
     }
@@ -381,7 +383,7 @@ impl<S> Backend<S> {
         for vring in self.vrings_mut() {
             vring.stop();
         }
-        self.forget_log_when_stopped()?;
+        self.drop_log_when_stopped()?;
         Ok((Change::AllRings, Reply::Acknowledge(0)))
     }
 
@@ -438,13 +440,13 @@ fn checked_size(ring: usize, size: u32) -> Result<u32, Fault> {
     if size.is_power_of_two() && size <= MAX_RING_SIZE {
         Ok(size)
     } else {
-        Err(at(ring)(RingFault::Memory(crate::raw::RingError::Size(
-            size,
-        ))))
+        Err(ring_fault(ring)(RingFault::Memory(
+            crate::raw::RingError::Size(size),
+        )))
     }
 }
 
 /// Name the ring a fault belongs to.
-pub fn at(ring: usize) -> impl Fn(RingFault) -> Fault {
+pub fn ring_fault(ring: usize) -> impl Fn(RingFault) -> Fault {
     move |fault| Fault::Ring { ring, fault }
 }

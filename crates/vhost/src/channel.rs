@@ -18,7 +18,7 @@ use crate::raw::Foreign;
 
 /// Descriptors that the kernel passes with one message, at most (`SCM_MAX_FD`). There is room for all of
 /// them: what has none is closed by the kernel in the thread that receives, however long that takes.
-const PASSED: usize = 253;
+const MAX_PASSED_FDS: usize = 253;
 
 /// Descriptors that came with a message.
 pub type Descriptors = ArrayVec<Foreign, MAX_MESSAGE_FDS>;
@@ -110,7 +110,7 @@ impl Channel {
     /// Read up to `wanted` bytes; false when the socket has no more for now.
     fn fill(&mut self, wanted: usize) -> Result<bool, Fault> {
         let room = self.buffer.get_mut(self.filled..wanted).unwrap_or_default();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         // syscalls: recvmsg
         let got = match rustix::net::recvmsg(

@@ -79,7 +79,7 @@ pub const OFFERED: u64 = PROTOCOL_FEATURES
 /// all of it needs `VIRTIO_NET_F_CSUM` (5.1.3.1). Else they mean nothing and need not be read.
 #[inline]
 #[must_use]
-pub fn headers_mean_something(features: u64) -> bool {
+pub fn tx_offloads_negotiated(features: u64) -> bool {
     features & (1 << net::VIRTIO_NET_F_CSUM) != 0
 }
 

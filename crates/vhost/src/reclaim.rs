@@ -18,7 +18,7 @@ use crate::raw::Pages;
 
 /// Descriptors that wait to be closed, at most. When the thread that closes hangs and as many wait, others
 /// stay open as long as the process.
-const CLOSES: usize = 1024;
+const MAX_WAITING_CLOSES: usize = 1024;
 
 static CLOSER: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
@@ -37,7 +37,7 @@ pub fn start(prepare: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     if CLOSER.get().is_some() {
         return Ok(());
     }
-    let (closer, closes) = sync_channel(CLOSES);
+    let (closer, closes) = sync_channel(MAX_WAITING_CLOSES);
     let (unmapper, unmaps) = channel();
     let (ready, prepared) = channel();
     run("reclaim-close", prepare, ready.clone(), closes)?;
@@ -71,7 +71,7 @@ pub fn close(fd: OwnedFd) {
     if let Err(full) = closer.try_send(fd) {
         if LEFT_OPEN.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!(
-                "descriptors that front-ends handed over cannot be closed: {CLOSES} wait, and others stay \
+                "descriptors that front-ends handed over cannot be closed: {MAX_WAITING_CLOSES} wait, and others stay \
                  open; a front-end has handed over a file whose close does not end"
             );
         }
@@ -151,7 +151,7 @@ mod tests {
             thread::yield_now();
         }
         // As many as there may be wait behind it, and no more.
-        for _ in 0..CLOSES + 2 {
+        for _ in 0..MAX_WAITING_CLOSES + 2 {
             let (one, _other) = rustix::pipe::pipe().unwrap();
             close(one);
         }

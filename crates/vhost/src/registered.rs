@@ -14,7 +14,7 @@ const FREE: usize = 0;
 const TAKEN: usize = 1;
 
 /// The operations of an atomic number that an entry needs: the standard library's, and loom's in models.
-pub(crate) trait Word {
+pub(crate) trait AtomicWord {
     fn load(&self, order: Ordering) -> usize;
     fn store(&self, value: usize, order: Ordering);
     fn add(&self, value: usize, order: Ordering) -> usize;
@@ -22,7 +22,7 @@ pub(crate) trait Word {
     fn exchange(&self, old: usize, new: usize) -> bool;
 }
 
-impl Word for AtomicUsize {
+impl AtomicWord for AtomicUsize {
     fn load(&self, order: Ordering) -> usize {
         self.load(order)
     }
@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-impl<W: Word> Entry<W> {
+impl<W: AtomicWord> Entry<W> {
     /// Take a free entry for a mapping; whether it was free.
     pub(crate) fn take(&self, start: usize, end: usize) -> bool {
         if !self.start.exchange(FREE, TAKEN) {
@@ -126,7 +126,7 @@ mod model {
 
     use super::*;
 
-    impl Word for AtomicUsize {
+    impl AtomicWord for AtomicUsize {
         fn load(&self, order: Ordering) -> usize {
             self.load(order)
         }

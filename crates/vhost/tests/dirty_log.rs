@@ -67,16 +67,16 @@ fn spec_migration_a_used_ring_is_logged_where_it_is_said_to_be() {
         let _ = ring.publish();
         let element = FAR[1] + 4 + 8 * (65_300 % 1024);
         assert_eq!(log.take(), pages([FAR[1], element]));
-        ring.suppress_kicks();
+        ring.disable_kicks();
         let flags = if event_idx == 0 {
             pages([FAR[1]])
         } else {
             pages([])
         };
         assert_eq!(log.take(), flags);
-        ring.ask_for_kick(0).unwrap();
-        let wish = if event_idx == 0 { 0 } else { 4 + 8 * 1024 };
-        assert_eq!(log.take(), pages([FAR[1] + wish]));
+        ring.enable_kicks(0).unwrap();
+        let event = if event_idx == 0 { 0 } else { 4 + 8 * 1024 };
+        assert_eq!(log.take(), pages([FAR[1] + event]));
     }
 }
 

@@ -35,8 +35,8 @@ fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
     let mut idle = 0;
     while !over.load(Ordering::Relaxed) {
         let (mut sent, mut posted) = (Batch::new(), Batch::new());
-        ring(backend, 1).suppress_kicks();
-        ring(backend, 0).suppress_kicks();
+        ring(backend, 1).disable_kicks();
+        ring(backend, 0).disable_kicks();
         ring(backend, 1).collect(&memory, 32, &mut sent).unwrap();
         ring(backend, 0).collect(&memory, 32, &mut posted).unwrap();
         let pairs = sent.chains().iter().zip(posted.chains());
@@ -67,7 +67,7 @@ fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
         // Whichever of the two is missing must come with a kick.
         let [posted, sent] = [0, 1].map(|number| ring(backend, number).available().unwrap());
         let more = [(0, posted), (1, sent)]
-            .map(|(number, seen)| ring(backend, number).ask_for_kick(seen).unwrap());
+            .map(|(number, seen)| ring(backend, number).enable_kicks(seen).unwrap());
         if more == [false, false] && (posted == 0 || sent == 0) {
             let mut fds = kicks
                 .each_ref()

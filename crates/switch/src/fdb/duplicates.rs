@@ -7,14 +7,14 @@
 //!
 //! Bounded: where many addresses are fought for, those with the fewest moves are forgotten first.
 
-use super::Resident;
+use super::FdbKey;
 use crate::limits::{DUPLICATE_MOVES, DUPLICATE_SECONDS, MAX_DUPLICATES};
 
 /// An address that two ports use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The address, in its VLAN.
-    pub who: Resident,
+    pub key: FdbKey,
     /// The ports: the one it came to last, or tried to, and the one it was at.
     pub ports: [u16; 2],
     /// How often it has moved since it began to.
@@ -35,18 +35,18 @@ impl Duplicate {
 
 /// An address that moves.
 #[derive(Clone, Copy, Debug)]
-struct Mover {
+struct MovingAddress {
     duplicate: Duplicate,
     /// Moves within the seconds that count, and when these began.
     recent: u32,
     since: u32,
     last: u32,
     /// It has moved often enough.
-    convicted: bool,
-    told: bool,
+    is_duplicate: bool,
+    reported: bool,
 }
 
-impl Mover {
+impl MovingAddress {
     fn is_over(&self, now: u32) -> bool {
         now.wrapping_sub(self.last) > DUPLICATE_SECONDS
     }
@@ -54,15 +54,15 @@ impl Mover {
 
 /// The addresses of a network that have moved lately.
 #[derive(Debug, Default)]
-pub(super) struct Duplicates(Vec<Mover>);
+pub(super) struct Duplicates(Vec<MovingAddress>);
 
 impl Duplicates {
     /// An address was at one port, and another sends with it.
-    pub(super) fn note(&mut self, who: Resident, from: u16, to: u16, now: u32) {
+    pub(super) fn note(&mut self, key: FdbKey, from: u16, to: u16, now: u32) {
         self.0.retain(|mover| !mover.is_over(now));
-        let known = self.0.iter_mut().find(|mover| mover.duplicate.who == who);
+        let known = self.0.iter_mut().find(|mover| mover.duplicate.key == key);
         let Some(mover) = known else {
-            return self.begin(who, [to, from], now);
+            return self.begin(key, [to, from], now);
         };
         mover.duplicate.ports = [to, from];
         mover.duplicate.moves += 1;
@@ -71,26 +71,26 @@ impl Duplicates {
         }
         mover.recent += 1;
         mover.last = now;
-        mover.convicted |= mover.recent >= DUPLICATE_MOVES;
+        mover.is_duplicate |= mover.recent >= DUPLICATE_MOVES;
     }
 
-    fn begin(&mut self, who: Resident, ports: [u16; 2], now: u32) {
-        let mover = Mover {
+    fn begin(&mut self, key: FdbKey, ports: [u16; 2], now: u32) {
+        let mover = MovingAddress {
             duplicate: Duplicate {
-                who,
+                key,
                 ports,
                 moves: 1,
             },
             recent: 1,
             since: now,
             last: now,
-            convicted: false,
-            told: false,
+            is_duplicate: false,
+            reported: false,
         };
         if self.0.len() < MAX_DUPLICATES {
             return self.0.push(mover);
         }
-        let open = self.0.iter_mut().filter(|mover| !mover.convicted);
+        let open = self.0.iter_mut().filter(|mover| !mover.is_duplicate);
         if let Some(place) = open.min_by_key(|mover| mover.duplicate.moves) {
             *place = mover;
         }
@@ -104,15 +104,15 @@ impl Duplicates {
     /// The addresses that two ports use.
     pub(super) fn all(&self, now: u32) -> impl Iterator<Item = Duplicate> + '_ {
         let movers = self.0.iter();
-        let convicted = movers.filter(move |mover| mover.convicted && !mover.is_over(now));
-        convicted.map(|mover| mover.duplicate)
+        let is_duplicate = movers.filter(move |mover| mover.is_duplicate && !mover.is_over(now));
+        is_duplicate.map(|mover| mover.duplicate)
     }
 
     /// One that has not been told of.
-    pub(super) fn news(&mut self) -> Option<Duplicate> {
+    pub(super) fn next_unreported(&mut self) -> Option<Duplicate> {
         let mut movers = self.0.iter_mut();
-        let mover = movers.find(|mover| mover.convicted && !mover.told)?;
-        mover.told = true;
+        let mover = movers.find(|mover| mover.is_duplicate && !mover.reported)?;
+        mover.reported = true;
         Some(mover.duplicate)
     }
 }

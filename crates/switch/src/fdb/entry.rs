@@ -8,9 +8,9 @@ use crate::sync::AtomicU64;
 
 /// An address in a VLAN: what the table knows. VLAN 0 is that of networks without VLANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resident(u64);
+pub struct FdbKey(u64);
 
-impl Resident {
+impl FdbKey {
     /// An address in a VLAN.
     #[inline]
     #[must_use]
@@ -37,7 +37,7 @@ impl Resident {
     }
 }
 
-impl From<Mac> for Resident {
+impl From<Mac> for FdbKey {
     fn from(mac: Mac) -> Self {
         Self::new(mac, 0)
     }

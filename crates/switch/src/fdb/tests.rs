@@ -59,7 +59,7 @@ fn a_port_at_its_limit_learns_no_more() {
 #[test]
 fn a_full_table_refuses_and_still_answers() {
     let table = Fdb::new();
-    for number in 0..u32::try_from(MAX_RESIDENTS).unwrap() {
+    for number in 0..u32::try_from(MAX_FDB_ENTRIES).unwrap() {
         assert_eq!(table.learn(mac(number), 1, 0, u32::MAX), Learnt::New);
     }
     assert_eq!(table.learn(mac(u32::MAX), 1, 0, u32::MAX), Learnt::Refused);
@@ -152,7 +152,7 @@ fn an_address_that_goes_to_and_fro_has_two_owners() {
     let [found] = table.duplicates(last)[..] else {
         panic!("not one");
     };
-    assert_eq!((found.who.mac(), found.who.vlan()), (mac(1), 0));
+    assert_eq!((found.key.mac(), found.key.vlan()), (mac(1), 0));
     assert_eq!((found.other(3), found.other(4)), (Some(4), Some(3)));
     assert_eq!(found.moves, u64::from(DUPLICATE_MOVES));
     assert_eq!(table.new_duplicate(), Some(found));
@@ -177,15 +177,15 @@ fn an_address_that_moves_now_and_then_has_one_owner() {
 #[test]
 fn who_uses_a_pinned_address_is_found_out() {
     let table = Fdb::new();
-    let who = Resident::new(mac(1), 7);
-    table.pin(who, 3);
+    let key = FdbKey::new(mac(1), 7);
+    table.pin(key, 3);
     for second in 0..DUPLICATE_MOVES {
-        table.learn(who, 4, second, u32::MAX);
+        table.learn(key, 4, second, u32::MAX);
     }
     let [found] = table.duplicates(DUPLICATE_MOVES)[..] else {
         panic!("not one");
     };
-    assert_eq!((found.ports, found.who.vlan()), ([4, 3], 7));
+    assert_eq!((found.ports, found.key.vlan()), ([4, 3], 7));
     table.forget_port(4);
     assert_eq!(table.duplicates(DUPLICATE_MOVES), [], "its port is gone");
 }

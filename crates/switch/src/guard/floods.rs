@@ -18,7 +18,7 @@ use crate::mac::Mac;
 
 /// Why a frame is delivered to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flooded {
+pub(super) enum FloodKind {
     /// It is sent to everybody.
     Broadcast,
     /// It is sent to a group.
@@ -27,7 +27,7 @@ pub(super) enum Flooded {
     Unknown,
 }
 
-impl Flooded {
+impl FloodKind {
     /// Why frames for this address are, if they are.
     pub(super) fn of(destination: Mac) -> Self {
         match destination {
@@ -83,11 +83,11 @@ impl Floods {
     /// # Errors
     /// It may not: the port has sent too many.
     pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), Loss> {
-        let why = Flooded::of(head.destination());
+        let why = FloodKind::of(head.destination());
         let meter = match why {
-            Flooded::Broadcast => &self.broadcast,
-            Flooded::Multicast => &self.multicast,
-            Flooded::Unknown => &self.unknown,
+            FloodKind::Broadcast => &self.broadcast,
+            FloodKind::Multicast => &self.multicast,
+            FloodKind::Unknown => &self.unknown,
         };
         let Some(meter) = meter else { return Ok(()) };
         let time = now.saturating_duration_since(self.start).as_nanos();

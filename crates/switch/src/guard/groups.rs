@@ -88,7 +88,7 @@ impl Querier {
         last.filter(|_| now <= self.until)
     }
 
-    fn hear(&mut self, query: Query, port: u16, now: u32) {
+    fn handle_query(&mut self, query: Query, port: u16, now: u32) {
         // An earlier router that fell silent counts no more.
         if now > self.until {
             (self.answered, self.open) = (None, None);
@@ -108,14 +108,14 @@ impl Querier {
 
 /// Who gets a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
+pub enum EgressPorts {
     /// Everybody.
     All,
     /// These.
     Some(Ports),
 }
 
-impl Audience {
+impl EgressPorts {
     /// Whether a port is to get it.
     #[inline]
     #[must_use]
@@ -129,7 +129,7 @@ impl Audience {
 
 impl Groups {
     /// A VM has come to a port, or a router's uplink.
-    pub fn greet(&mut self, port: u16, now: u32) {
+    pub fn note_new_vm(&mut self, port: u16, now: u32) {
         if let Some(port) = self.port(port) {
             port.since = now;
         }
@@ -162,21 +162,21 @@ impl Groups {
     }
 
     /// A port in a VLAN has said something to this address; who is to get it.
-    pub fn hear(
+    pub fn handle_message(
         &mut self,
         message: Message<'_>,
         family: Family,
         (vlan, destination): (u16, Mac),
         port: u16,
         now: u32,
-    ) -> Audience {
+    ) -> EgressPorts {
         match message {
             Message::Query(query) => {
                 if query.general && destination == all_hosts(family) {
                     let querier = self.queriers.entry((vlan, family)).or_default();
-                    querier.hear(query, port, now);
+                    querier.handle_query(query, port, now);
                 }
-                Audience::All
+                EgressPorts::All
             }
             Message::Report(report) => {
                 for change in report.changes() {
@@ -186,19 +186,25 @@ impl Groups {
                     }
                 }
                 // RFC 4541, 2.1.1: hosts that hear it would keep theirs to themselves.
-                Audience::Some(self.routers(vlan, family, now))
+                EgressPorts::Some(self.routers(vlan, family, now))
             }
-            Message::Other => self.audience(family, vlan, destination, now),
+            Message::Other => self.egress_ports(family, vlan, destination, now),
         }
     }
 
     /// Who gets a frame to this address.
     #[must_use]
-    pub fn audience(&self, family: Family, vlan: u16, destination: Mac, now: u32) -> Audience {
+    pub fn egress_ports(
+        &self,
+        family: Family,
+        vlan: u16,
+        destination: Mac,
+        now: u32,
+    ) -> EgressPorts {
         let querier = self.queriers.get(&(vlan, family));
         let answered = querier.and_then(|querier| querier.answered(now));
         let (Some(answered), false) = (answered, everybodys(destination)) else {
-            return Audience::All;
+            return EgressPorts::All;
         };
         let mut ports = self.routers(vlan, family, now);
         for (number, port) in (0..).zip(&self.ports) {
@@ -212,7 +218,7 @@ impl Groups {
                 ports.insert(member.port);
             }
         }
-        Audience::Some(ports)
+        EgressPorts::Some(ports)
     }
 
     fn routers(&self, vlan: u16, family: Family, now: u32) -> Ports {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::floods::Floods;
 use super::rates::Rates;
 use super::rules::LimitRules;
-use crate::limits::{GATHER, HOLD};
+use crate::limits::{GATHER, STUCK_TIMEOUT};
 
 /// How much a port may send and receive.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Limiter {
     #[must_use]
     pub fn held_back(&self, now: Instant) -> Option<Duration> {
         let wait = self.send.as_ref()?.wait(now)?;
-        Some(wait.clamp(GATHER, HOLD))
+        Some(wait.clamp(GATHER, STUCK_TIMEOUT))
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_port_is_left_alone_for_long_enough_and_not_too_long() {
         // One frame is paid for in a second, and in 10 µs.
-        for (rate, expected) in [(1, HOLD), (100_000, GATHER)] {
+        for (rate, expected) in [(1, STUCK_TIMEOUT), (100_000, GATHER)] {
             let send = RateRules {
                 frames: Some(rate),
                 burst_ms: 0,

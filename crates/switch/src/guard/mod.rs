@@ -15,7 +15,7 @@
 //! How much it sends is measured beside that ([`Limiter`]), by every port that has limits, guard or
 //! no guard: its rates once a burst ([`Rates`]), its floods once a flooded frame ([`Floods`]).
 //!
-//! Fdb is per VLAN ([`Resident`](crate::fdb::Resident)), so a station may have the
+//! Fdb is per VLAN ([`FdbKey`](crate::fdb::FdbKey)), so a station may have the
 //! same address in two VLANs, and a lookup never crosses from one to the other.
 //!
 //! Every check is made on private memory, and those bytes are what is delivered: a guest that
@@ -91,7 +91,7 @@ impl Snapshot {
 
 /// How a frame goes out of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Tagging {
     /// As it is.
     Untagged,
     /// With its VLAN tag.
@@ -111,10 +111,15 @@ impl<'a, 'm> Outgoing<'a, 'm> {
     /// A frame that leaves this way; `None` when its tag makes it too long.
     #[inline]
     #[must_use]
-    pub fn new(way: Way, checked: Checked, head: &Head, rest: &Rest<'a, 'm>) -> Option<Self> {
-        let (head, tag) = match way {
-            Way::Untagged => (*head, None),
-            Way::Tagged => push(head, checked.tci).map(|(head, tag)| (head, Some(tag)))?,
+    pub fn new(
+        tagging: Tagging,
+        checked: Checked,
+        head: &Head,
+        rest: &Rest<'a, 'm>,
+    ) -> Option<Self> {
+        let (head, tag) = match tagging {
+            Tagging::Untagged => (*head, None),
+            Tagging::Tagged => push(head, checked.tci).map(|(head, tag)| (head, Some(tag)))?,
         };
         let rest = *rest;
         Some(Self { head, tag, rest })
@@ -217,14 +222,14 @@ impl Guard {
 /// # Errors
 /// The port may not have it.
 #[inline]
-pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Way, Loss> {
+pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Tagging, Loss> {
     let role = guard.map_or_else(Role::default, |guard| guard.role);
     if !role.meets(checked.role) {
         return Err(Loss::Private);
     }
     match guard.and_then(|guard| guard.vlans.as_ref()) {
         Some(vlans) => vlans.leave(checked.tci).ok_or(Loss::Vlan),
-        None if checked.tci == Tci::NONE => Ok(Way::Untagged),
+        None if checked.tci == Tci::NONE => Ok(Tagging::Untagged),
         None => Err(Loss::Vlan),
     }
 }

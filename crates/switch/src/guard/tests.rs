@@ -70,7 +70,7 @@ fn ieee_802_1q_a_priority_outlives_its_tag() {
         tci,
         ..Checked::default()
     };
-    let out = Outgoing::new(Way::Tagged, checked, &head, &Rest::Private(rest)).unwrap();
+    let out = Outgoing::new(Tagging::Tagged, checked, &head, &Rest::Private(rest)).unwrap();
     let mut tag = [0; 4];
     assert_eq!(out.rest().read(&mut tag), 4);
     assert_eq!(tag, [0xa0, 10, 8, 0]);
@@ -143,8 +143,8 @@ fn a_frame_that_a_tag_makes_too_long_does_not_leave() {
         },
         Rest::Private(rest),
     );
-    assert!(Outgoing::new(Way::Untagged, checked, &head, &rest).is_some());
-    assert!(Outgoing::new(Way::Tagged, checked, &head, &rest).is_none());
+    assert!(Outgoing::new(Tagging::Untagged, checked, &head, &rest).is_some());
+    assert!(Outgoing::new(Tagging::Tagged, checked, &head, &rest).is_none());
 }
 
 proptest! {
@@ -175,7 +175,7 @@ proptest! {
 
         let (head, rest) = Head::of_private(moved, &inside).unwrap();
         let (checked, rest) = (Checked { tci, ..Checked::default() }, Rest::Private(rest));
-        let out = Outgoing::new(Way::Tagged, checked, &head, &rest).unwrap();
+        let out = Outgoing::new(Tagging::Tagged, checked, &head, &rest).unwrap();
         prop_assert_eq!(out.head.header(), header);
         let mut outside = vec![0; bytes.len() - 14];
         prop_assert_eq!(out.rest().read(&mut outside), outside.len());
@@ -192,13 +192,13 @@ proptest! {
         let guard = Guard::new(&rules).unwrap();
         let has = tagged.iter().any(|(from, to)| (*from..=*to).contains(&vlan));
         let expected = match (untagged == Some(vlan), has) {
-            (true, _) => Ok(Way::Untagged),
-            (false, true) => Ok(Way::Tagged),
+            (true, _) => Ok(Tagging::Untagged),
+            (false, true) => Ok(Tagging::Tagged),
             (false, false) => Err(Loss::Vlan),
         };
         let checked = Checked { tci: Tci::of(vlan), ..Checked::default() };
         prop_assert_eq!(passage(Some(&guard), checked), expected);
-        let nobodys = if vlan == 0 { Ok(Way::Untagged) } else { Err(Loss::Vlan) };
+        let nobodys = if vlan == 0 { Ok(Tagging::Untagged) } else { Err(Loss::Vlan) };
         prop_assert_eq!(passage(None, checked), nobodys);
     }
 }

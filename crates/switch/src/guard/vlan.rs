@@ -7,7 +7,7 @@
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
-use super::Way;
+use super::Tagging;
 use super::rules::{MAX_VLAN, VlanRules};
 use crate::control::Loss;
 use crate::frame::{ETHERNET, Head};
@@ -106,12 +106,12 @@ impl Vlans {
     }
 
     /// How a frame leaves; `None` when it may not.
-    pub(super) fn leave(&self, tci: Tci) -> Option<Way> {
+    pub(super) fn leave(&self, tci: Tci) -> Option<Tagging> {
         let vlan = tci.vlan();
         if self.untagged == Some(vlan) {
-            return Some(Way::Untagged);
+            return Some(Tagging::Untagged);
         }
-        self.has_tagged(vlan).then_some(Way::Tagged)
+        self.has_tagged(vlan).then_some(Tagging::Tagged)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! # Theory of operation
 //!
-//! A sender may leave two jobs to the device: to finish a checksum (`NEEDS_CSUM`) and to cut a
+//! A sender may leave two entries to the device: to finish a checksum (`NEEDS_CSUM`) and to cut a
 //! frame of up to 64 KB into segments (GSO). A receiver says by its features which unfinished
 //! frames it takes. For each frame and receiver:
 //!

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Resident memory may grow by so much: the allocator keeps what was freed.
+/// FdbKey memory may grow by so much: the allocator keeps what was freed.
 const SLACK_KIB: u64 = 32 * 1024;
 
 #[derive(Debug)]

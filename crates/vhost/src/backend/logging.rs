@@ -23,7 +23,7 @@ impl<S> Backend<S> {
         if !on {
             self.log = None;
         }
-        self.use_log()
+        self.apply_log()
     }
 
     pub(super) fn set_log(&mut self, size: u64, offset: u64, fds: &[Foreign]) -> Result<(), Fault> {
@@ -36,22 +36,22 @@ impl<S> Backend<S> {
         let log = DirtyLog::new(fd.as_fd(), size, offset)
             .map_err(|why| ProtocolFault::Log { size, why })?;
         self.log = Some(Arc::new(log));
-        self.use_log()
+        self.apply_log()
     }
 
     /// A stopped device has nothing to log, and the front-end is free to take the log away: when
     /// rings start again in the middle of a migration, QEMU sends another one, behind their start.
-    pub(super) fn forget_log_when_stopped(&mut self) -> Result<(), Fault> {
+    pub(super) fn drop_log_when_stopped(&mut self) -> Result<(), Fault> {
         if self.log.is_none() || self.vrings_mut().any(|vring| vring.is_running()) {
             return Ok(());
         }
         self.log = None;
-        self.use_log()
+        self.apply_log()
     }
 
     /// Log where, and whether, the front-end wants. Until it has said where, rings wait: what they
     /// write would be lost.
-    fn use_log(&mut self) -> Result<(), Fault> {
+    fn apply_log(&mut self) -> Result<(), Fault> {
         let waits = self.logging && self.log.is_none();
         for vring in self.vrings_mut() {
             vring.set_waits_for_log(waits);

@@ -57,7 +57,7 @@ pub(crate) struct Pages {
 
 /// Unmapped at once: others of the process that need its table of mappings wait meanwhile, for some tenths of
 /// a millisecond.
-const PIECE: usize = 4 << 20;
+const UNMAP_CHUNK: usize = 4 << 20;
 
 // SAFETY: an address and a length, which only its owner uses.
 unsafe impl Send for Pages {}
@@ -149,7 +149,9 @@ impl Mapping {
     /// memory any more.
     #[must_use]
     pub fn truncated(&self) -> bool {
-        self.pages.as_ref().is_some_and(|pages| pages.guard.hit())
+        self.pages
+            .as_ref()
+            .is_some_and(|pages| pages.guard.truncated())
     }
 
     /// The bytes from `offset`, if all `length` of them are inside the region.
@@ -204,7 +206,7 @@ impl Drop for Mapping {
 impl Drop for Pages {
     fn drop(&mut self) {
         self.guard.release();
-        let piece = PIECE.max(self.page);
+        let piece = UNMAP_CHUNK.max(self.page);
         let mut done = 0;
         while done < self.length {
             let length = piece.min(self.length - done);

@@ -18,28 +18,28 @@ use crate::registered::Entry;
 /// One registered mapping.
 struct Slot {
     bounds: Entry,
-    hit: AtomicBool,
+    truncated: AtomicBool,
 }
 
 static SLOTS: [Slot; MAX_MAPPINGS] = [const {
     Slot {
         bounds: Entry::new(),
-        hit: AtomicBool::new(false),
+        truncated: AtomicBool::new(false),
     }
 }; MAX_MAPPINGS];
 
 /// Entries at and above this one were never used; it bounds the handler's search.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-static HITS: AtomicUsize = AtomicUsize::new(0);
+static TRUNCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Mappings found truncated since the process started. A cheap "did anything happen".
 #[inline]
 #[must_use]
-pub fn hits() -> usize {
-    HITS.load(Ordering::Relaxed)
+pub fn truncations() -> usize {
+    TRUNCATIONS.load(Ordering::Relaxed)
 }
 
 /// Registration of one mapping.
@@ -56,15 +56,15 @@ impl Guard {
     }
 
     /// Whether the mapping was found truncated.
-    pub(super) fn hit(&self) -> bool {
+    pub(super) fn truncated(&self) -> bool {
         let slot = SLOTS.get(self.0);
-        slot.is_some_and(|slot| slot.hit.load(Ordering::Relaxed))
+        slot.is_some_and(|slot| slot.truncated.load(Ordering::Relaxed))
     }
 
     /// Forget the mapping; called once, before it is unmapped.
     pub(super) fn release(&self) {
         if let Some(slot) = SLOTS.get(self.0) {
-            slot.hit.store(false, Ordering::Relaxed);
+            slot.truncated.store(false, Ordering::Relaxed);
             slot.bounds.free();
         }
     }
@@ -141,8 +141,8 @@ fn replace(address: usize) -> bool {
         if mapped == libc::MAP_FAILED {
             return false;
         }
-        slot.hit.store(true, Ordering::Relaxed);
-        HITS.fetch_add(1, Ordering::Relaxed);
+        slot.truncated.store(true, Ordering::Relaxed);
+        TRUNCATIONS.fetch_add(1, Ordering::Relaxed);
         return true;
     }
     false

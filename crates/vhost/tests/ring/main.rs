@@ -189,18 +189,18 @@ fn spec_2_7_10_kicks_are_asked_for_and_suppressed() {
             assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
             nic.tx.publish()
         };
-        assert!(!ring(&mut backend, TX).ask_for_kick(0).unwrap());
+        assert!(!ring(&mut backend, TX).enable_kicks(0).unwrap());
         assert!(send(&mut nic), "asked for, and not given");
-        ring(&mut backend, TX).suppress_kicks();
+        ring(&mut backend, TX).disable_kicks();
         take_all(&mut backend);
-        ring(&mut backend, TX).suppress_kicks();
+        ring(&mut backend, TX).disable_kicks();
         for _ in 0..5 {
             assert!(!send(&mut nic), "suppressed, and given");
         }
         // Something is there already: nobody may sleep now.
-        assert!(ring(&mut backend, TX).ask_for_kick(0).unwrap());
+        assert!(ring(&mut backend, TX).enable_kicks(0).unwrap());
         take_all(&mut backend);
-        assert!(!ring(&mut backend, TX).ask_for_kick(0).unwrap());
+        assert!(!ring(&mut backend, TX).enable_kicks(0).unwrap());
         assert!(send(&mut nic));
     }
 }
@@ -215,11 +215,11 @@ fn spec_2_7_10_a_ring_that_is_too_short_is_not_empty() {
         nic.post(3);
         let _ = nic.rx.publish();
         // Three are known and too few: the fourth is worth a kick.
-        assert!(!ring(&mut backend, RX).ask_for_kick(3).unwrap());
+        assert!(!ring(&mut backend, RX).enable_kicks(3).unwrap());
         nic.post(1);
         assert!(nic.rx.publish());
         // Two were known: the others came before the question.
-        assert!(ring(&mut backend, RX).ask_for_kick(2).unwrap());
+        assert!(ring(&mut backend, RX).enable_kicks(2).unwrap());
     }
 }
 
@@ -328,11 +328,11 @@ fn what_was_seen_stays_what_was_seen() {
     nic.post(2);
     let _ = nic.rx.publish();
     let ring = ring(&mut backend, RX);
-    assert_eq!(ring.look().unwrap(), 2);
+    assert_eq!(ring.refresh().unwrap(), 2);
     nic.post(1);
     let _ = nic.rx.publish();
     assert_eq!(ring.seen(), 2);
-    assert!(ring.ask_for_kick(ring.seen()).unwrap());
+    assert!(ring.enable_kicks(ring.seen()).unwrap());
 }
 
 #[test]

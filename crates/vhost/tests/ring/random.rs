@@ -95,9 +95,9 @@ fn agree(steps: Vec<Step>, options: Options) {
                 driver_sleeps &= !call;
                 unpublished = 0;
             }
-            Step::DeviceWantsKick => device_sleeps = !ring.ask_for_kick(0).unwrap(),
+            Step::DeviceWantsKick => device_sleeps = !ring.enable_kicks(0).unwrap(),
             Step::DeviceSuppressesKicks => {
-                ring.suppress_kicks();
+                ring.disable_kicks();
                 device_sleeps = false;
             }
         }
