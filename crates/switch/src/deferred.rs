@@ -1,9 +1,9 @@
-//! Frames set aside: copied into private memory because they stood in the way of others.
+//! Deferred frames: copied into private memory because they blocked frames behind them in the transmit
+//! ring (head-of-line blocking, IEEE 802.1).
 //!
-//! Their chains are handed back already, so the sender need not be there any more: they are
-//! delivered when their receiver has room, whatever becomes of the ring they came from. A line
-//! for each receiver keeps its frames in order. The memory is bounded, taken a frame at a time
-//! and given back with it.
+//! Their chains are returned already, so deferred frames do not depend on the ring that they came from:
+//! they are delivered when their receiver has room, even if that ring has stopped. A queue for each
+//! receiver keeps its frames in order. The memory is bounded; it is allocated and freed frame by frame.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,27 +22,27 @@ use crate::ring_state::Sampler;
 use crate::switch::Switch;
 use crate::translate::Scratch;
 
-/// A frame in private memory.
+/// One deferred frame.
 #[derive(Debug)]
 struct Frame {
     head: Head,
-    /// What follows the head.
+    /// The bytes behind the head.
     rest: Vec<u8>,
-    /// What guards know of it.
+    /// What the sender's guard has determined.
     checked: Checked,
-    /// Segments delivered already, if it is being cut.
+    /// Segments that were delivered already, if the frame is segmented.
     segments: u16,
-    /// When it was set aside.
+    /// When the frame was deferred.
     since: Instant,
 }
 
 impl Frame {
-    /// As it is shown to whoever watches.
+    /// Returns the frame as captures and mirrors see it.
     fn observed_frame(&self) -> (&Head, Rest<'_, 'static>, Checked) {
         (&self.head, Rest::Private(&self.rest), self.checked)
     }
 
-    /// As it leaves the port with this guard.
+    /// Returns the frame in the form in which it leaves a port with this guard.
     fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
         let tagging = passage(guard, self.checked)?;
         let rest = Rest::Private(&self.rest);
@@ -50,14 +50,14 @@ impl Frame {
     }
 }
 
-/// The frames set aside for one receiver, in order.
+/// The deferred frames of one receiver, in order.
 #[derive(Debug)]
 struct ReceiverQueue {
     to: u16,
     frames: VecDeque<Frame>,
 }
 
-/// The frames of one transmit ring that are set aside.
+/// The deferred frames of one transmit ring.
 #[derive(Debug, Default)]
 pub struct Deferred {
     queues: Vec<ReceiverQueue>,
@@ -66,38 +66,38 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// Nothing is set aside.
+    /// Returns whether no frame is deferred.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Frames set aside.
+    /// Returns the number of deferred frames.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frames
     }
 
-    /// Whether at most half of what may be set aside is.
+    /// Returns whether both frames and bytes are at most half of their limits.
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
         self.frames <= DEFERRED_FRAMES / 2 && self.bytes <= DEFERRED_BYTES / 2
     }
 
-    /// The receivers waited for.
+    /// Returns the receivers that have deferred frames.
     pub fn receivers(&self) -> impl Iterator<Item = u16> + '_ {
         self.queues.iter().map(|queue| queue.to)
     }
 
-    /// Whether a frame for this receiver is set aside: then a newer one must wait behind it.
+    /// Returns whether this receiver has deferred frames; then a newer frame must wait behind them.
     #[inline]
     #[must_use]
     pub fn waits_for(&self, port: u16) -> bool {
         self.receivers().any(|to| to == port)
     }
 
-    /// Set a frame aside, of which so many segments are delivered; false when there is no room.
+    /// Defers a frame, of which `segments` segments are delivered; returns false when a limit is reached.
     #[must_use]
     pub fn push(
         &mut self,
@@ -137,13 +137,13 @@ impl Deferred {
         true
     }
 
-    /// When the first of its frames was set aside.
+    /// Returns when the oldest frame was deferred.
     fn oldest(&self) -> Option<Instant> {
         let firsts = self.queues.iter().filter_map(|queue| queue.frames.front());
         firsts.map(|frame| frame.since).min()
     }
 
-    /// Forget the frames for a receiver that is gone; how many they were.
+    /// Removes the frames of a receiver that is gone; returns their number.
     pub fn forget(&mut self, port: u16) -> usize {
         let before = self.frames;
         self.queues.retain(|queue| queue.to != port);
@@ -151,7 +151,7 @@ impl Deferred {
         before - self.frames
     }
 
-    /// After some frames have left: give back what is empty, and count anew.
+    /// Removes empty queues and updates the counts, after frames have left.
     fn recount(&mut self) {
         self.queues.retain(|queue| !queue.frames.is_empty());
         let frames = || self.queues.iter().flat_map(|queue| &queue.frames);
@@ -163,8 +163,8 @@ impl Deferred {
 }
 
 impl Switch {
-    /// Deliver what is set aside of a pair, as far as its receivers have room; returns how many
-    /// frames are done with.
+    /// Delivers the deferred frames of a pair, as far as their receivers have room; returns the number
+    /// of completed frames.
     pub(crate) fn deliver_deferred(
         &self,
         context: &mut WorkerContext,
@@ -189,8 +189,8 @@ impl Switch {
         gone
     }
 
-    /// Whether a port that had no room for a pair's frames may have some now, or is not to be
-    /// waited for any more.
+    /// Returns whether a delivery to a port that had no room should be retried: the port may have room
+    /// now, is stuck, or is gone.
     pub(crate) fn should_retry(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
         match self.port(to).map(|port| &port.kind) {
             Some(Kind::Guest(guest)) => guest.should_retry(pair, context.now),
@@ -229,7 +229,7 @@ impl Switch {
                     Err(loss) => Outcome::Dropped(loss),
                 };
                 match outcome {
-                    // Set aside within the receiver's limit, and paid for now.
+                    // The rate was checked when the frame was deferred, and is charged on delivery.
                     Outcome::Delivered => {
                         if let Some(rates) = rates {
                             rates.charge(now, std::iter::once(Cost::of(&frame.head)));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_bounded_in_frames_and_in_bytes() {
+    fn deferred_frames_are_bounded_in_number_and_bytes() {
         for length in [60, 65_000] {
             let mut deferred = Deferred::default();
             while push(&mut deferred, 1, length) {}
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_receiver_leaves_behind_is_forgotten() {
+    fn the_frames_of_a_receiver_that_is_gone_are_removed() {
         let mut deferred = Deferred::default();
         for to in [1, 2, 1] {
             assert!(push(&mut deferred, to, 100));

@@ -1,4 +1,4 @@
-//! Into a port: the frame as it is, or made into what the receiver has negotiated.
+//! Delivers frames to a port, unchanged or translated to what the receiver has negotiated.
 
 use rustix::io::Errno;
 use vhost::backend::ring_fault;
@@ -20,33 +20,33 @@ use crate::steering::WakeSet;
 use crate::switch::Switch;
 use crate::translate::{Scratch, plan_for};
 
-/// What became of a frame.
+/// The result for one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Delivered,
     Dropped(Loss),
-    /// No room; so many segments of it went out before.
+    /// The receiver has no room. The number of segments that were delivered before.
     NoRoom(u16),
 }
 
-/// How an attempt to deliver frames to a guest ended.
+/// The result of an attempt to deliver a run of frames to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// All are done with.
+    /// All frames are completed.
     Done,
-    /// Its receive ring does not run.
+    /// The guest's receive ring does not run.
     Down,
-    /// It has no room now.
+    /// The guest has no room now.
     NoRoom,
-    /// It has had no room for so long that nobody waits any more.
+    /// The guest has had no room for longer than [`STUCK_TIMEOUT`](crate::limits::STUCK_TIMEOUT).
     Stuck,
 }
 
 impl Switch {
-    /// Deliver one frame, which came by this pair, that is dropped where there is no room for it.
+    /// Delivers one frame of this sender's pair; drops the frame if the port has no room.
     ///
     /// # Errors
-    /// The port may not have it.
+    /// The rules do not let the port receive the frame.
     pub(crate) fn deliver_one(
         &self,
         context: &mut WorkerContext,
@@ -62,7 +62,7 @@ impl Switch {
         let tagging = passage(port.guard.as_deref(), checked)?;
         let observed = (head, *rest, checked);
         let out = Outgoing::new(tagging, checked, head, rest).ok_or(Loss::Untranslatable)?;
-        let delivered = self.hand_out(context, (number, pair), port, &out.head, &out.rest());
+        let delivered = self.send_to_port(context, (number, pair), port, &out.head, &out.rest());
         if delivered && port.observed {
             self.observe(
                 context,
@@ -74,8 +74,9 @@ impl Switch {
         Ok(())
     }
 
-    /// Deliver one frame as it leaves the switch; where it is lost, it is counted. Whether it is not.
-    pub(crate) fn hand_out(
+    /// Sends one frame, in the form in which it leaves the switch, to a port. Counts the frame if it is
+    /// dropped; returns whether it was delivered.
+    pub(crate) fn send_to_port(
         &self,
         context: &mut WorkerContext,
         (number, pair): (u16, usize),
@@ -107,7 +108,8 @@ impl Switch {
     }
 }
 
-/// Deliver one frame of a sender's pair to a guest; count it there if it is lost. Whether it is not.
+/// Delivers one frame of a sender's pair to a guest. Counts the frame at the guest if it is dropped;
+/// returns whether it was delivered.
 fn deliver_if_room(
     guest: &Guest,
     sender_pair: usize,
@@ -141,8 +143,8 @@ fn deliver_if_room(
     Ok(outcome == Some(Outcome::Delivered))
 }
 
-/// Deliver a run of frames to a guest; says how many are done with. A fault is the receiving
-/// guest's.
+/// Delivers a run of frames to a guest; returns the number of completed frames. A fault belongs to the
+/// receiving guest.
 pub(crate) fn to_guest(
     guest: &Guest,
     context: &mut WorkerContext,
@@ -192,8 +194,8 @@ pub(crate) fn to_guest(
     attempt(guest, pair, context, frames, act)
 }
 
-/// Have `act` deliver about `frames` frames of a sender's pair to a guest. It counts those done with in its last
-/// argument and returns whether that is all of them, or the next has no room.
+/// Calls `act` to deliver about `frames` frames of a sender's pair to a guest. `act` counts completed frames
+/// in its last argument, and returns whether it has completed all or the next one has no room.
 pub(crate) fn attempt(
     guest: &Guest,
     sender_pair: usize,
@@ -248,8 +250,8 @@ fn count_delivered(entries: &[BatchEntry<'_, '_>], counters: &mut Counters) {
         .sum::<u64>();
 }
 
-/// Take a guest's receive ring in hand and do something with it, then publish what came of it.
-/// `Ok(None)` when the ring does not run. Who has asked for its kick is to be woken.
+/// Calls `act` with a guest's receive ring and then publishes the used chains. Returns `Ok(None)` when the
+/// ring does not run. Disables kicks, so it adds the workers that had enabled them to `wakes`.
 fn with_receiver<T>(
     guest: &Guest,
     vring: &mut Vring,
@@ -273,7 +275,7 @@ fn with_receiver<T>(
     Ok(Some(result))
 }
 
-/// Deliver one frame the way the receiver has negotiated it, from segment `from` on.
+/// Delivers one frame in a form that the receiver has negotiated, from segment `from` on.
 #[inline(always)]
 pub(crate) fn deliver(
     receiver: &mut Receiver<'_, '_>,
@@ -285,20 +287,20 @@ pub(crate) fn deliver(
     from: u16,
 ) -> Result<Outcome, RingFault> {
     if head.start.is_plain() {
-        return whole(receiver, counters, head, &mut rest);
+        return deliver_untranslated(receiver, counters, head, &mut rest);
     }
     let Some((plan, offload)) = plan_for(head, &rest, features) else {
         return Ok(Outcome::Dropped(Loss::Untranslatable));
     };
     if plan == Plan::PassThrough {
-        return whole(receiver, counters, head, &mut rest);
+        return deliver_untranslated(receiver, counters, head, &mut rest);
     }
     let Some(mut translated) = scratch.translate(plan, &offload, head, &mut rest) else {
         return Ok(Outcome::Dropped(Loss::Untranslatable));
     };
     let mut index = from;
     while let Some((piece, bytes)) = translated.piece(index) {
-        match whole(receiver, counters, &piece, &mut Rest::Private(bytes))? {
+        match deliver_untranslated(receiver, counters, &piece, &mut Rest::Private(bytes))? {
             Outcome::Delivered => index += 1,
             Outcome::NoRoom(_) => return Ok(Outcome::NoRoom(index)),
             dropped => return Ok(dropped),
@@ -311,9 +313,9 @@ pub(crate) fn deliver(
     Ok(Outcome::Delivered)
 }
 
-/// Deliver one frame as it is.
+/// Delivers one frame without translation.
 #[inline(always)]
-fn whole(
+fn deliver_untranslated(
     receiver: &mut Receiver<'_, '_>,
     counters: &mut Counters,
     head: &Head,

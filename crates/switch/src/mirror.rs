@@ -29,6 +29,8 @@ impl Switch {
         out: &Outgoing<'_, '_>,
     ) -> bool {
         let port = self.port(to);
-        port.is_some_and(|port| self.hand_out(context, (to, pair), port, &out.head, &out.rest()))
+        port.is_some_and(|port| {
+            self.send_to_port(context, (to, pair), port, &out.head, &out.rest())
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! What the workers of a network share: the network, and how they tell each other of work.
+//! The state that the workers of a network share: the network itself, and the means to wake each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
@@ -14,14 +14,14 @@ use crate::steering::{Steering, WakeSet};
 use crate::switch::Switch;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The number of the worker that also hears the supervisor and the front-ends.
+/// The number of the worker that also serves the supervisor and the front-ends.
 pub(crate) const FIRST: usize = 0;
 
-/// What all workers have.
+/// The shared state of the workers.
 ///
-/// A worker forwards with the network locked for reading, one round at a time, and sleeps without.
-/// Whatever is not forwarding is done by the first one, with the network locked for writing. A
-/// writer that waits comes before readers that come later, so it waits for a round at most.
+/// A worker locks the network for reading while it forwards, one round at a time, and does not hold the
+/// lock while it sleeps. The first worker does all other work, with the network locked for writing. The
+/// lock prefers a waiting writer to later readers, so the writer waits for one round at most.
 #[derive(Debug)]
 pub(crate) struct Shared {
     network: RwLock<Switch>,
@@ -30,17 +30,17 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
 }
 
-/// Where a worker is reached, and what it says of itself.
+/// One worker's entry in the shared state: its epoll set, its pending ports and its figures.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot {
-    /// What it sleeps on.
+    /// The epoll set on which the worker sleeps.
     pub(crate) poll: OwnedFd,
-    /// Ends its sleep.
+    /// The eventfd that wakes the worker.
     wake: OwnedFd,
-    /// What it sleeps on where there is no kernel to wake it.
+    /// Wakes the worker in loom models, which have no kernel.
     #[cfg(loom)]
     pub(crate) loom_wake: loom::sync::Notify,
-    /// Ports it should look at.
+    /// Ports that the worker should add to its list of active ports.
     pending_ports: Mutex<Vec<u16>>,
     pub(crate) wakeups: AtomicU64,
     pub(crate) busy_ticks: AtomicU64,
@@ -72,14 +72,14 @@ impl WorkerSlot {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next port to look at.
+    /// Takes the next pending port.
     pub(crate) fn next_pending_port(&self) -> Option<u16> {
         self.pending_ports().pop()
     }
 }
 
 impl Shared {
-    /// For so many workers.
+    /// Creates the state of `workers` workers.
     ///
     /// # Errors
     /// The process is out of descriptors.
@@ -94,13 +94,13 @@ impl Shared {
         })
     }
 
-    /// The network, to forward.
+    /// Locks the network for forwarding.
     #[inline]
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Switch> {
         self.network.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The network, to change it: nobody forwards meanwhile.
+    /// Locks the network for changes; no worker forwards while it is locked.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Switch> {
         let network = self.network.write();
         let mut network = network.unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ impl Shared {
         network
     }
 
-    /// Have a worker look at a port.
+    /// Queues a port for a worker's list of active ports.
     pub(crate) fn queue_port(&self, worker: usize, port: u16) {
         if let Some(slot) = self.slots.get(worker) {
             let mut pending_ports = slot.pending_ports();
@@ -118,18 +118,18 @@ impl Shared {
         }
     }
 
-    /// End a worker's sleep.
+    /// Wakes a worker.
     pub(crate) fn wake(&self, worker: usize) {
         if let Some(slot) = self.slots.get(worker) {
             // syscalls: write
-            // A counter that is full wakes it as well.
+            // A write to a full counter fails, but the counter wakes the worker already.
             let _ = rustix::io::write(&slot.wake, &1_u64.to_ne_bytes());
             #[cfg(loom)]
             slot.loom_wake.notify();
         }
     }
 
-    /// End the sleep of those among `wake_set`, but for oneself.
+    /// Wakes the workers in `wake_set`, except the caller `own`.
     pub(crate) fn wake_set(&self, wake_set: WakeSet, own: usize) {
         if wake_set != WakeSet::NONE {
             let others = (0..self.slots.len()).filter(|worker| *worker != own);
@@ -139,31 +139,31 @@ impl Shared {
         }
     }
 
-    /// End the sleep of all but the first worker.
+    /// Wakes all workers except the first.
     pub(crate) fn wake_others(&self) {
         (FIRST + 1..self.slots.len()).for_each(|worker| self.wake(worker));
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the network started.
     pub(crate) fn seconds(&self, now: Instant) -> u32 {
         let seconds = now.duration_since(self.epoch).as_secs();
-        // Wraps after 136 years.
+        // The value wraps after 136 years.
         u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or(0)
     }
 
-    /// Have all workers end.
+    /// Tells all workers to stop.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         (0..self.slots.len()).for_each(|worker| self.wake(worker));
     }
 
-    /// Whether all workers are to end.
+    /// Returns whether all workers must stop.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// What the workers say of themselves, in all.
+    /// Returns the sums of the workers' figures.
     pub(crate) fn figures(&self) -> WorkerReport {
         let sum = |figure: fn(&WorkerSlot) -> &AtomicU64| {
             let figures = self.slots.iter().map(figure);

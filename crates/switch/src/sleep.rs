@@ -1,14 +1,14 @@
-//! Before a worker sleeps: ask for kicks wherever work may come from.
+//! Prepares a worker to sleep: enables kicks on every ring that may bring work.
 //!
-//! Where CPUs are short, a stream of frames is not worth a kick each: the worker takes the CPU
-//! from a guest for a frame or two, and calls both guests for them. So while
-//! [`Contention`](crate::contention::Contention) says so, the frames of a stream gather for
-//! [`GATHER`](crate::limits::GATHER), or as long as the network is told
-//! ([`Order::SetGather`](crate::control::Order::SetGather)), and no kick is asked for. A guest that sends now and then is not made to wait, nor
-//! is any guest where there are CPUs enough.
+//! While CPUs are contended, a kick for each frame of a stream is too expensive: the worker takes the CPU
+//! from a guest to forward one or two frames, and then calls both guests. So while
+//! [`Contention`](crate::contention::Contention) reports contention, the worker leaves kicks of streams
+//! disabled and sleeps for [`GATHER`](crate::limits::GATHER), or the time that the supervisor configured
+//! ([`Order::SetGather`](crate::control::Order::SetGather)), so that frames gather. A guest that sends a
+//! few frames is not delayed, and no guest is delayed without contention.
 //!
-//! Nor is a kick asked for of a port that has sent what it may for now: the worker comes back by
-//! itself when it may send again.
+//! The worker also leaves kicks of a port disabled that has reached its send rate: the worker wakes by
+//! itself when the port may send again.
 
 use std::time::Duration;
 
@@ -25,17 +25,17 @@ use crate::shared::FIRST;
 use crate::switch::Switch;
 use crate::worker::Worker;
 
-/// How things are with a port that is about to be left alone.
+/// Whether the worker may sleep, as far as one port is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SleepState {
-    /// There is nothing to do now.
+    /// The port has no work now.
     idle: bool,
-    /// How long the worker may sleep for its sake if nobody kicks it.
+    /// How long the worker may sleep without a kick; `None` is without a limit.
     timeout: Option<Duration>,
 }
 
 impl SleepState {
-    /// Nothing to do, for as long as nobody kicks.
+    /// No work until a kick.
     const IDLE: Self = Self {
         idle: true,
         timeout: None,
@@ -46,14 +46,14 @@ impl SleepState {
     }
 }
 
-/// The shorter of two times; none is for ever.
+/// Returns the shorter of two timeouts; `None` is without a limit.
 fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     a.into_iter().chain(b).min()
 }
 
 impl Worker {
-    /// Ask all active rings for kicks and take those that have nothing off the list. False when
-    /// there is work after all.
+    /// Enables kicks on all active rings, and removes idle ports from the list of active ports. Returns
+    /// false when there is work, so that the worker must not sleep.
     pub(crate) fn prepare_to_sleep(&mut self) -> bool {
         let switch = self.shared.read();
         let (context, contended) = (&mut self.context, self.contention.is_contended());
@@ -74,8 +74,8 @@ impl Worker {
 }
 
 impl Switch {
-    /// Ask the transmit rings of a port that this worker reads for a kick, and the receivers they
-    /// wait for too.
+    /// Enables kicks on those transmit rings of a port that this worker reads, and on the receive rings
+    /// that they wait for.
     fn prepare_port(
         &self,
         context: &mut WorkerContext,
@@ -121,8 +121,8 @@ impl Switch {
         state
     }
 
-    /// Ask a receiver that had too few buffers for a sender's pair for a kick. False when it has
-    /// other ones now, or is not there any more.
+    /// Enables kicks on a receive ring that had too few buffers for a sender's pair. Returns false when
+    /// it has more buffers now, or is gone.
     fn ask_receiver(&self, worker: usize, number: u16, sender_pair: usize) -> Result<bool, Fault> {
         let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) else {
             return Ok(false);
@@ -147,7 +147,7 @@ impl Switch {
     }
 }
 
-/// A fault is left to the first worker; until it has seen to it there is work.
+/// Records a fault, which the first worker handles; until then the port counts as having work.
 fn or_fault(context: &mut WorkerContext, port: u16, result: Result<bool, Fault>) -> bool {
     result.unwrap_or_else(|fault| {
         context.faults.push((port, fault));
@@ -155,17 +155,17 @@ fn or_fault(context: &mut WorkerContext, port: u16, result: Result<bool, Fault>)
     })
 }
 
-/// Whether a worker comes back to a ring unasked, by time.
+/// Whether the worker returns to a ring after a timeout, so that it needs no kick.
 #[derive(Clone, Copy)]
 enum Recheck {
     Never,
-    /// If it brings a stream.
+    /// If the ring carries a stream.
     Streams(Duration),
     Always,
 }
 
-/// Ask a guest's transmit ring for a kick, unless the worker comes back anyway; true when it has
-/// nothing to send now but what waits for receivers, which are added to the list.
+/// Enables kicks on a guest's transmit ring, unless the worker returns to it after a timeout. Returns true
+/// when the ring has no frames except those that wait for receivers, which are added to `receivers`.
 fn prepare_ring(
     guest: &Guest,
     pair: usize,
@@ -199,7 +199,7 @@ fn enable_kicks(ring: &mut Ring, backlog: &Backlog) -> Result<bool, vhost::fault
     }
 }
 
-/// Whether what a ring has brought since the worker last slept is a stream whose frames may
+/// Returns whether the frames that a ring has sent since the worker last slept are a stream that may
 /// gather.
 fn is_stream(sent: u32, ring: &Ring) -> bool {
     (STREAM..=ring.size() / GATHER_SHARE).contains(&sent)
@@ -220,7 +220,7 @@ mod tests {
     use crate::steering::{Steering, WakeSet};
     use crate::workers::Workers;
 
-    /// A worker with one running guest at port 1, and the supervisor's end of its control socket.
+    /// Creates a worker with one running guest at port 1, and the supervisor's control socket.
     fn worker(contention: Contention) -> (Worker, Nic, ControlSocket) {
         let (supervisor, control) = ControlSocket::pair().unwrap();
         let mut worker = Workers::new(control, 1).unwrap().first;
@@ -241,7 +241,7 @@ mod tests {
         (worker, nic, supervisor)
     }
 
-    /// Send so many frames, serve them, and prepare to sleep; the longest sleep that follows.
+    /// Sends `frames` frames, serves them, and prepares to sleep; returns the timeout of the sleep.
     fn after(worker: &mut Worker, nic: &mut Nic, frames: u32) -> Option<Duration> {
         let frame = frame::numbered(frame::mac(2), frame::mac(1), 0, 64);
         for _ in 0..frames {
@@ -261,16 +261,16 @@ mod tests {
         let (mut worker, mut nic, _supervisor) = worker(Contention::always());
         assert_eq!(after(&mut worker, &mut nic, STREAM - 1), None);
         assert_eq!(after(&mut worker, &mut nic, STREAM), Some(GATHER));
-        // Nobody kicks for what comes now, so the port must stay on the list.
+        // Kicks are disabled, so the port must stay on the list.
         assert_eq!(worker.active, [1]);
         assert!(!nic.tx.publish());
-        // A sleep that brought nothing is the last one.
+        // After a sleep without frames, kicks are enabled.
         assert_eq!(after(&mut worker, &mut nic, 0), None);
         assert!(worker.active.is_empty());
     }
 
     #[test]
-    fn frames_gather_for_as_long_as_the_network_is_told() {
+    fn frames_gather_for_the_configured_time() {
         let (mut worker, mut nic, supervisor) = worker(Contention::always());
         let tell = |worker: &mut Worker, micros| {
             supervisor.send(&Order::SetGather { micros }, None).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_come_fast_gather_by_themselves() {
+    fn a_fast_stream_needs_no_delay() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::always());
         let most = u32::from(nic.options.size) / GATHER_SHARE;
         assert_eq!(after(&mut worker, &mut nic, most), Some(GATHER));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_may_not_send_now_is_left_alone_for_the_time() {
+    fn kicks_of_a_port_at_its_send_rate_stay_disabled() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread(None));
         let mut rules = Rules::default();
         rules.limits.send.frames = Some(100);
@@ -304,7 +304,7 @@ mod tests {
         let wait = after(&mut worker, &mut nic, 5).unwrap();
         assert!(wait <= Duration::from_millis(10), "{wait:?}");
         assert_eq!((worker.active.as_slice(), nic.in_flight()), (&[1][..], 3));
-        // Nobody kicks for what comes now.
+        // Kicks are disabled.
         assert!(!nic.tx.publish());
         worker.context.now += wait;
         assert_eq!(
@@ -312,7 +312,7 @@ mod tests {
             Some(Duration::from_millis(10))
         );
         assert_eq!(nic.in_flight(), 2);
-        // Once it may send again and has nothing to send, it is kicked for.
+        // Once the port may send again and has nothing to send, kicks are enabled.
         worker.context.now += Duration::from_millis(20);
         assert_eq!(
             after(&mut worker, &mut nic, 0),
@@ -324,13 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_kicked_for_where_cpus_are_enough() {
+    fn a_stream_kicks_while_cpus_are_not_contended() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread(None));
         assert_eq!(after(&mut worker, &mut nic, STREAM), None);
         assert!(worker.active.is_empty());
     }
 
-    /// A NIC at a port of a switch that nobody works.
+    /// Adds a NIC at a port of a switch without workers.
     fn join(switch: &mut Switch, number: u16, options: Options) -> Nic {
         let (wire, theirs) = front_end::Wire::pair();
         let kind = crate::attach::guest(theirs).unwrap();
@@ -348,9 +348,10 @@ mod tests {
         nic
     }
 
-    /// Two workers wait for one receive ring; whoever fills it takes the kick, and wakes the other.
+    /// Two workers use one receive ring. The worker that fills it disables the kick, and wakes the one
+    /// that waits for it.
     #[test]
-    fn who_waits_for_a_receiver_is_woken_by_who_fills_it() {
+    fn a_worker_that_fills_a_receive_ring_wakes_those_that_wait_for_it() {
         for features in [features::PLAIN, features::PLAIN & !features::EVENT_IDX] {
             let mut switch = Switch::new(Steering::new(2));
             let mut contexts = [0, 1].map(WorkerContext::new);
@@ -373,7 +374,7 @@ mod tests {
                 assert_eq!(switch.serve(&mut contexts[0], 0).moved, 0);
                 assert!(switch.prepare_port(&mut contexts[0], 0, false).idle);
                 receiver.post(1);
-                assert!(receiver.rx.publish(), "a kick was asked for");
+                assert!(receiver.rx.publish(), "kicks are enabled");
                 contexts[1].wakes = WakeSet::NONE;
                 send(1, number);
                 assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
@@ -390,7 +391,7 @@ mod tests {
             contexts[1].wakes = WakeSet::NONE;
             send(1, 2);
             assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
-            assert_eq!(contexts[1].wakes, WakeSet::NONE, "nobody waits");
+            assert_eq!(contexts[1].wakes, WakeSet::NONE, "no worker waits");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From a transmit ring to wherever its frames go.
+//! Serves a guest's transmit rings: reads a burst of frames and forwards each to its destination.
 
 use arrayvec::ArrayVec;
 use vhost::backend::ring_fault;
@@ -113,7 +113,8 @@ impl Switch {
         Ok(visit)
     }
 
-    /// Whether a ring's first frame still waits and nothing new is behind it.
+    /// Returns whether the ring's first frame still waits for its receiver and no frame behind it can
+    /// be forwarded.
     #[inline]
     fn is_blocked(
         &self,
@@ -152,7 +153,8 @@ impl Switch {
         learn_cache.begin(now, &self.table);
         let mut source = Source::new(sender.port, MAX_LEARNT_PER_PORT, learn_cache);
         let mut room = room.iter_mut();
-        // Of many residents, a burst's are asked for together before the first is waited for.
+        // In a large FDB, prefetch the entries of all frames before the first look-up, so that the
+        // cache misses overlap.
         let ahead = self.table.is_large();
         for chain in batch.chains() {
             let mut rest = Cursor::new(batch.spans(chain));
@@ -205,7 +207,7 @@ impl Switch {
         })
     }
 
-    /// Find out where a frame goes, if it may go anywhere.
+    /// Sets the target of a frame: from the FDB, or none if its guard refused it.
     #[inline(always)]
     fn resolve_entry(&self, entry: &mut BatchEntry<'_, '_>, now: u32, source: &mut Source<'_>) {
         entry.target = match entry.refused {
@@ -214,8 +216,8 @@ impl Switch {
         };
     }
 
-    /// Forward entries in order until all are done or one must wait in the ring; returns how many
-    /// are done.
+    /// Forwards entries in order until all are completed or one must wait in the ring; returns the
+    /// number of completed entries.
     fn forward(
         &self,
         context: &mut WorkerContext,
@@ -225,7 +227,7 @@ impl Switch {
         let mut full = Full::new();
         let before = sender.backlog.in_ring.take();
         if let (Some(in_ring), Some(first)) = (&before, entries.first_mut()) {
-            first.go_on(in_ring);
+            first.resume_segmentation(in_ring);
         }
         let mut done = 0;
         while let Some(target) = entries.get(done).map(|entry| entry.target) {
@@ -272,8 +274,8 @@ impl Switch {
         u16::try_from(done).unwrap_or(BURST)
     }
 
-    /// Deliver a run of frames to one port; returns how many are done with. The next one has no
-    /// room, and the port is added to `full`.
+    /// Delivers a run of frames to one port; returns the number of completed frames. If that is not
+    /// all of them, the port has no room for the next one and is added to `full`.
     #[inline]
     fn unicast(
         &self,
@@ -339,7 +341,7 @@ impl Switch {
         run.len() + drop_beyond(sender, beyond, port)
     }
 
-    /// Deliver frames that are not for one port. Nobody is waited for.
+    /// Floods a run of frames. Ports without room lose them; the sender does not wait.
     fn flood_run(
         &self,
         context: &mut WorkerContext,
@@ -366,7 +368,7 @@ impl Switch {
     }
 }
 
-/// How many of the first entries have the same target in the same VLAN.
+/// Returns the number of leading entries with the same target and VLAN.
 fn alike(run: &[BatchEntry<'_, '_>]) -> usize {
     let of = |entry: &BatchEntry<'_, '_>| (entry.target, entry.checked());
     let first = run.first().map(of);
@@ -382,7 +384,7 @@ fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], loss: Loss) -> 
     run.len()
 }
 
-/// Frames that are over what the receiver may receive.
+/// Drops frames that exceed the receiver's rate; they count as drops of the receiver.
 #[inline]
 fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &Port) -> usize {
     if !run.is_empty() {
@@ -394,7 +396,7 @@ fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &P
     run.len()
 }
 
-/// What each frame counts for.
+/// Returns the cost of each frame for rate limits.
 fn costs(run: &[BatchEntry<'_, '_>]) -> impl Iterator<Item = Cost> {
     run.iter().map(|entry| Cost::of(&entry.head))
 }
@@ -405,7 +407,8 @@ fn send_out(
     tagging: Tagging,
     uplink: &Uplink,
 ) -> usize {
-    // Nobody waits for the kernel with a lock in hand.
+    // Collect the counters locally, so that the lock on the queue's counters is not taken during
+    // system calls.
     let mut counters = Counters::default();
     let queue = uplink.queue(sender.pair);
     for entry in run {
