@@ -229,7 +229,7 @@ impl Switch {
                     Err(loss) => Outcome::Dropped(loss),
                 };
                 match outcome {
-                    // The rate was checked when the frame was deferred, and is charged on delivery.
+                    // A deferred frame is charged to the receiver's rate when it is delivered.
                     Outcome::Delivered => {
                         if let Some(rates) = rates {
                             rates.charge(now, std::iter::once(Cost::of(&frame.head)));

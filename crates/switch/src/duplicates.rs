@@ -1,11 +1,11 @@
-//! MAC addresses that two ports use: told to whom it concerns.
+//! Logs and reports MAC addresses that two ports use.
 
 use crate::control::DuplicateMac;
 use crate::fdb::Duplicate;
 use crate::switch::Switch;
 
 impl Switch {
-    /// Log the addresses that have come to have two owners, each once.
+    /// Logs each address that two ports use, once.
     pub(crate) fn log_duplicates(&self) {
         while let Some(duplicate) = self.table.new_duplicate() {
             self.log_duplicate(&duplicate);
@@ -14,7 +14,7 @@ impl Switch {
 
     fn log_duplicate(&self, duplicate: &Duplicate) {
         let [Some(one), Some(other)] = duplicate.ports.map(|number| self.port(number)) else {
-            // Its VM is not here: it has moved to another host, and a pin stayed.
+            // One port is gone: its VM was migrated to another host, and the address is still pinned.
             return;
         };
         tracing::warn!(
@@ -28,7 +28,7 @@ impl Switch {
         );
     }
 
-    /// The addresses a port uses that another one, which is there, uses too.
+    /// Returns the addresses of a port that another attached port uses too.
     pub(crate) fn duplicates_of(&self, number: u16) -> Vec<DuplicateMac> {
         let all = self.table.duplicates(self.seconds).into_iter();
         all.filter_map(|duplicate| {

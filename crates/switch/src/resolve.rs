@@ -1,4 +1,4 @@
-//! Where a frame goes, as the residency table has it, and what the frame teaches the table.
+//! Looks a frame's destination up in the FDB, and learns its source address.
 
 use crate::batch_entry::Target;
 use crate::control::Loss;
@@ -7,13 +7,13 @@ use crate::frame::Head;
 use crate::ring_state::LearnCache;
 use crate::switch::Switch;
 
-/// Where frames come from, as the residency table is concerned.
+/// The source of a burst of frames, for learning, with a cache of the last look-up.
 pub(crate) struct Source<'p> {
     pub(crate) port: u16,
-    /// Addresses the port may teach.
+    /// The number of addresses that the FDB may learn from the port.
     limit: u32,
     learn_cache: &'p mut LearnCache,
-    /// The last answer: the next frame mostly asks the same.
+    /// The last look-up and its result: most frames have the destination of the frame before.
     last: Option<(FdbKey, Target)>,
 }
 
@@ -29,7 +29,7 @@ impl<'p> Source<'p> {
 }
 
 impl Switch {
-    /// Note a frame's source and find its destination.
+    /// Learns a frame's source address and returns the target of the frame.
     #[inline]
     pub(crate) fn resolve(
         &self,
@@ -62,7 +62,7 @@ impl Switch {
     }
 }
 
-/// Where a frame goes whose destination was found there, or nowhere.
+/// Returns the target of a frame whose destination was found at a port, or was not found.
 #[inline]
 fn target(found: Option<u16>, destination: FdbKey, source: u16) -> Target {
     match found {

@@ -122,7 +122,7 @@ impl Shared {
     pub(crate) fn wake(&self, worker: usize) {
         if let Some(slot) = self.slots.get(worker) {
             // syscalls: write
-            // A write to a full counter fails, but the counter wakes the worker already.
+            // No error to handle: the counter overflows only after 2^64 wake-ups.
             let _ = rustix::io::write(&slot.wake, &1_u64.to_ne_bytes());
             #[cfg(loom)]
             slot.loom_wake.notify();
