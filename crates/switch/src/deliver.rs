@@ -94,7 +94,7 @@ impl Switch {
                 let queue = uplink.queue(pair);
                 let sent = queue.send(head, rest);
                 queue.flush();
-                count_sent(sent, head, &mut queue.sent_out());
+                count_sent(sent, head, &mut queue.egress());
                 true
             }
             Kind::Guest(guest) => {

@@ -1,4 +1,4 @@
-//! Frames that are for many: to everybody, or to a multicast group's members.
+//! Delivers broadcast frames, frames to unknown destinations, and multicast frames.
 
 use std::sync::PoisonError;
 
@@ -11,23 +11,23 @@ use crate::guard::membership::{self, FIRST, Family, MAX_PACKET, Message};
 use crate::guard::{Checked, Limiter, Role, passage};
 use crate::switch::Switch;
 
-/// Where a frame for many comes from.
+/// The origin of a flooded frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
     pub(crate) port: u16,
     pub(crate) pair: usize,
-    /// What of the port's frames is set aside.
+    /// The deferred frames of the sending ring.
     pub(crate) deferred: &'a Deferred,
     pub(crate) limits: &'a Limiter,
     pub(crate) checked: Checked,
 }
 
 impl Switch {
-    /// Deliver a frame to all that should have it. Nobody is waited for. False when it is for
-    /// members or routers only, and there are none.
+    /// Delivers a frame to all ports that should receive it. Ports without room lose the frame. Returns
+    /// false when the frame is for group members or routers only, and there are none.
     ///
     /// # Errors
-    /// The port has sent too many of them.
+    /// The port exceeds a flood limit.
     pub(crate) fn flood(
         &self,
         context: &mut WorkerContext,
@@ -71,7 +71,7 @@ impl Switch {
         Ok(true)
     }
 
-    /// A host or router says something about groups: what is read is what is delivered.
+    /// Floods a group membership message, and learns from it. Delivers the same private copy that it reads.
     #[cold]
     fn flood_membership(
         &self,
@@ -86,14 +86,14 @@ impl Switch {
         let mut packet = [0; MAX_PACKET];
         let length = head.length.saturating_sub(ETHERNET) as usize;
         let Some(packet) = packet.get_mut(..length).filter(|_| head.start.is_plain()) else {
-            // Longer than hosts make them, or unfinished: nothing is learnt from it.
+            // The packet is longer than hosts send, or has offloads: nothing is learnt from it.
             self.deliver_to(context, EgressPorts::All, origin, head, rest);
             return Ok(true);
         };
         let mut copy = *rest;
         copy.read(packet);
         let message = match membership::read(family, packet) {
-            // Other private ports do not hear it, and would not answer.
+            // Other private ports do not receive this query, so their hosts would not answer it.
             Message::Query(_) if origin.checked.role == Role::Private => Message::Other,
             message => message,
         };
@@ -105,9 +105,9 @@ impl Switch {
         Ok(self.deliver_to(context, egress_ports, origin, head, &Rest::Private(packet)))
     }
 
-    /// Deliver a frame to those ports of an egress_ports that may have it, but not to its own, nor
-    /// to ports for which older frames are set aside: they have no room. True for an egress_ports of
-    /// all, or when somebody is in it.
+    /// Delivers a frame to those egress ports that the rules allow, except its own port and ports for which
+    /// older frames are deferred, which have no room. Returns true if the frame is for all ports or if
+    /// there is at least one egress port.
     fn deliver_to(
         &self,
         context: &mut WorkerContext,
@@ -124,7 +124,7 @@ impl Switch {
             }
             is_wanted = true;
             if !origin.deferred.waits_for(number) {
-                // That one of many may not have it is no loss.
+                // A port that the rules exclude from a flood does not count as a drop.
                 let _ = self.deliver_one(context, number, origin.pair, head, rest, checked);
             } else if let Some(port) = self.port(number) {
                 if passage(port.guard.as_deref(), checked).is_ok() {
@@ -135,7 +135,7 @@ impl Switch {
         is_wanted
     }
 
-    /// The switch's memory of groups, for a change that is no frame's.
+    /// Returns the group memberships for a change that no frame causes.
     pub(crate) fn groups_mut(&mut self) -> &mut Groups {
         self.groups
             .get_mut()

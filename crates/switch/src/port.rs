@@ -94,7 +94,7 @@ impl Port {
                     each(&mut vring.state.counters);
                 }
             }
-            Kind::Uplink(uplink) => each(&mut uplink.queue(sender_pair).sent_out()),
+            Kind::Uplink(uplink) => each(&mut uplink.queue(sender_pair).egress()),
         }
     }
 

@@ -1,8 +1,8 @@
-//! The frame that tells switches where a VM lives now (RFC 903).
+//! The RARP frame that announces a VM's new location to other switches (RFC 903).
 
 use crate::mac::Mac;
 
-/// A RARP request from `mac` to everybody, padded to the shortest Ethernet frame.
+/// Returns a broadcast RARP request from `mac`, padded to the shortest Ethernet frame.
 #[must_use]
 pub(crate) fn frame(mac: Mac) -> [u8; 60] {
     let station = mac.octets();

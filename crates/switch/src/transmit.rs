@@ -422,7 +422,7 @@ fn send_out(
         sender.finish(entry.chain, entry.head.length);
     }
     queue.flush();
-    let mut sum = queue.sent_out();
+    let mut sum = queue.egress();
     *sum = sum.plus(&counters);
     run.len()
 }

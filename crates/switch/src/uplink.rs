@@ -1,10 +1,10 @@
-//! The way out of a network: a tap, or a packet socket on another interface of the host, with a
-//! virtio-net header in front of each frame; or a socket of AF_XDP, without ([`crate::xdp`]).
+//! Uplinks: a tap, or a packet socket on another interface of the host, with a virtio-net header in front of
+//! each frame; or an AF_XDP socket, without that header ([`crate::xdp`]).
 //!
-//! A tap may have several queues, which stand beside the queue pairs of VMs: a frame of a sender's pair
-//! goes out by the queue of the same number, wrapped round, and one that comes in by a queue goes to the
-//! pair of that number. The kernel keeps a flow to the queue by which it last saw it go out, so a flow
-//! that answers another one comes back to the same pair. Each queue is read by one worker.
+//! A tap may have several queues, which correspond to the queue pairs of VMs. A frame of a sender's pair is
+//! sent on the queue with the same number, modulo the number of queues. A frame that is received on a queue
+//! goes to the pair with that number. The kernel steers a flow to the queue on which it last saw the flow
+//! go out, so the answers of a flow return to the same pair. One worker reads each queue.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::PoisonError;
@@ -41,34 +41,34 @@ pub struct Uplink {
     more: Vec<Queue>,
 }
 
-/// One of its queues.
+/// One queue of an uplink.
 #[derive(Debug)]
 pub(crate) struct Queue {
     out: OwnedFd,
     way: UplinkWay,
-    /// Of a socket of AF_XDP whose memory has come.
+    /// The rings of an AF_XDP socket, once its UMEM has arrived.
     xdp: Option<Xdp>,
-    /// Of frames sent out, by any worker.
-    sent_out: Mutex<Counters>,
-    /// Of frames taken in, by one worker.
-    taken_in: Mutex<TakenIn>,
+    /// Counters of sent frames; any worker sends.
+    egress: Mutex<Counters>,
+    /// The state of received frames; one worker receives.
+    ingress: Mutex<Ingress>,
 }
 
-/// RingState of frames taken in.
+/// The state of the frames that a queue has received.
 #[derive(Debug, Default)]
-struct TakenIn {
+struct Ingress {
     counters: Counters,
     learn_cache: LearnCache,
     sampler: Sampler,
     peers: Peers,
 }
 
-/// Bytes to read a frame into: header, frame.
+/// Bytes of a buffer for one frame: network header and frame.
 pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
 
 impl Uplink {
-    /// Use a tap opened with `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`, a header of 12 bytes in
-    /// little-endian order; or a socket.
+    /// Uses a tap opened with `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`, with a little-endian header of 12 bytes,
+    /// or a socket.
     ///
     /// # Errors
     /// The descriptor cannot be made non-blocking.
@@ -80,11 +80,11 @@ impl Uplink {
         })
     }
 
-    /// Use one more queue of the same tap (`IFF_MULTI_QUEUE`); returns its number. Or the memory of
-    /// frames of a socket of AF_XDP, which is no queue.
+    /// Adds a queue of the same tap (`IFF_MULTI_QUEUE`) and returns its number. For an AF_XDP socket, maps
+    /// the UMEM, which is not a queue, and returns `None`.
     ///
     /// # Errors
-    /// The descriptor cannot be made non-blocking, or mapped.
+    /// The descriptor cannot be made non-blocking, or cannot be mapped.
     pub fn add(&mut self, out: OwnedFd) -> Result<Option<usize>, Errno> {
         if let UplinkWay::Xdp(layout) = self.way {
             let first = &mut self.first;
@@ -95,12 +95,12 @@ impl Uplink {
         Ok(Some(self.more.len()))
     }
 
-    /// Its queues, by their numbers.
+    /// Returns the queues in the order of their numbers.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {
         std::iter::once(&self.first).chain(&self.more)
     }
 
-    /// The queue that frames of a pair go out by.
+    /// Returns the queue that sends the frames of a pair.
     pub(crate) fn queue(&self, pair: usize) -> &Queue {
         match pair % (1 + self.more.len()) {
             0 => &self.first,
@@ -108,25 +108,25 @@ impl Uplink {
         }
     }
 
-    /// Running totals.
+    /// Returns the running totals.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.queues().fold(Counters::default(), |sum, queue| {
-            sum.plus(&queue.sent_out()).plus(&queue.taken_in().counters)
+            sum.plus(&queue.egress()).plus(&queue.ingress().counters)
         })
     }
 
-    /// What came in for each port.
+    /// Returns the totals received for each port.
     #[must_use]
     pub fn peers(&self) -> Vec<Peer> {
-        let ring_state: Vec<_> = self.queues().map(Queue::taken_in).collect();
-        peers::sum(ring_state.iter().map(|ring_state| &ring_state.peers))
+        let ingress: Vec<_> = self.queues().map(Queue::ingress).collect();
+        peers::sum(ingress.iter().map(|ingress| &ingress.peers))
     }
 
-    /// A port is gone; its number may be another's one day.
+    /// Removes the counters of a port that is gone, because its number may be reused.
     pub(crate) fn forget(&self, port: u16) {
         self.queues()
-            .for_each(|queue| queue.taken_in().peers.forget(port));
+            .for_each(|queue| queue.ingress().peers.forget(port));
     }
 }
 
@@ -138,25 +138,25 @@ impl Queue {
             out,
             way,
             xdp: None,
-            sent_out: Mutex::default(),
-            taken_in: Mutex::default(),
+            egress: Mutex::default(),
+            ingress: Mutex::default(),
         })
     }
 
-    /// The books of frames sent out.
-    pub(crate) fn sent_out(&self) -> MutexGuard<'_, Counters> {
-        self.sent_out.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the counters of sent frames.
+    pub(crate) fn egress(&self) -> MutexGuard<'_, Counters> {
+        self.egress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn taken_in(&self) -> MutexGuard<'_, TakenIn> {
-        self.taken_in.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ingress(&self) -> MutexGuard<'_, Ingress> {
+        self.ingress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Send one frame, or have it ready for [`flush`](Self::flush). Segments and checksums are left to
-    /// the kernel where it takes a network header.
+    /// Sends one frame, or queues it for [`flush`](Self::flush). Leaves segmentation and checksums to the
+    /// kernel where it accepts a network header.
     ///
     /// # Errors
-    /// The kernel's queue is full, the interface is down, or the frame is refused.
+    /// The kernel's queue is full, the interface is down, or the kernel refuses the frame.
     pub(crate) fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
         let start = head.start.to_bytes();
         let (header, ethernet) = start.split_at(NetHeader::SIZE);
@@ -182,14 +182,14 @@ impl Queue {
         Ok(())
     }
 
-    /// What was sent before goes out now.
+    /// Has the kernel send the queued frames.
     pub(crate) fn flush(&self) {
         if self.xdp.is_some() {
             xdp::flush(self.out.as_fd());
         }
     }
 
-    /// Receive one frame: its header and its bytes. `Ok(None)` when there is none for now.
+    /// Receives one frame: its network header and its bytes. Returns `Ok(None)` when there is none now.
     ///
     /// # Errors
     /// The interface is down or gone.
@@ -224,7 +224,7 @@ impl AsFd for Queue {
 }
 
 impl Switch {
-    /// Move what has come in by the queues that this worker reads, up to one burst a queue.
+    /// Forwards frames from the queues that this worker reads, up to one burst a queue.
     pub(crate) fn serve_uplink(
         &self,
         context: &mut WorkerContext,
@@ -252,12 +252,12 @@ impl Switch {
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
         let mut buffer = std::mem::take(&mut context.buffer);
-        let TakenIn {
+        let Ingress {
             counters,
             learn_cache,
             sampler,
             peers,
-        } = &mut *queue.taken_in();
+        } = &mut *queue.ingress();
         learn_cache.begin(context.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, learn_cache);
         let end = loop {
@@ -271,7 +271,7 @@ impl Switch {
                     counters.tx_frames += 1;
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
-                    match self.take_in(context, &mut source, (port, pair), received) {
+                    match self.forward_received(context, &mut source, (port, pair), received) {
                         Ok(Target::Port(to)) => peers.add(to, 1, bytes),
                         Ok(_) => {}
                         Err(loss) => counters.drops.count(loss),
@@ -289,8 +289,8 @@ impl Switch {
         end
     }
 
-    /// Pass a frame on; returns whom it was for.
-    fn take_in(
+    /// Forwards a received frame; returns its target.
+    fn forward_received(
         &self,
         context: &mut WorkerContext,
         source: &mut Source<'_>,
@@ -298,10 +298,10 @@ impl Switch {
         (header, frame): (NetHeader, &[u8]),
     ) -> Result<Target, Loss> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
-        // The kernel is trusted to describe its frames; the check makes its header one that may
-        // be passed on. Frames merged by a network card, to be cut but with full checksums, are
-        // none that any guest may get as they are (5.1.6.4.1): they stay as they are here, and
-        // are cut for every receiver.
+        // The kernel is trusted to describe its frames; the check also reduces the header to fields that a
+        // guest may receive. Frames that a network card has merged are GSO frames with full checksums,
+        // which no guest may receive (5.1.6.4.1): their header stays unchanged here, and they are segmented
+        // for every receiver.
         if header.flags & NEEDS_CSUM != 0 || header.gso_type == GSO_NONE {
             let checked = header.checked(head.length, u64::MAX);
             head.start = head
@@ -328,8 +328,8 @@ impl Switch {
                     limits: &port.limits,
                     checked,
                 };
-                // Of what the world sends to groups, most is for nobody here.
-                let _heard = self.flood(context, origin, &head, &rest)?;
+                // Most multicast frames from outside have no member here, so this is not counted.
+                let _is_wanted = self.flood(context, origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }
