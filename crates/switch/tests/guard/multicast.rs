@@ -354,7 +354,7 @@ fn an_uplink_counts_as_a_router() {
     let mut both = |rules: Option<Rules>| {
         if let Some(rules) = rules {
             plane.rules(9, rules);
-            plane.settle();
+            plane.wait_for_orders();
         }
         let query = framed(&igmp_query());
         asking.wait_to_send(&query, Layout::One);

@@ -336,7 +336,7 @@ fn rules_that_change_are_in_force_at_once() {
     assert_nothing(&mut a);
     plane.rules(1, Rules::default());
     plane.rules(2, Rules::default());
-    plane.settle();
+    plane.wait_for_orders();
     let seen = tagged(&hello(1), 10);
     send(&mut a, &seen);
     assert_eq!(
@@ -356,7 +356,7 @@ fn a_pinned_address_is_pinned_in_its_vlan() {
         port: switch::control::PortId(2),
     };
     plane.order(&order, None);
-    plane.settle();
+    plane.wait_for_orders();
     send(&mut a, &to(9, 1));
     assert_eq!(b.wait_to_receive().frame, to(9, 1));
     send(&mut c, &to(9, 3));

@@ -109,7 +109,7 @@ fn cve_2019_18960_buffer_across_regions_is_followed_not_overrun() {
         ..Options::default()
     };
     let mut nics = [plane.nic(1, options), plane.nic(2, Options::default())];
-    common::introduce(&mut nics, &[1, 2]);
+    common::learn_addresses(&mut nics, &[1, 2]);
     let [a, b] = &mut nics;
     let border = a.ram.regions()[1].guest;
     let bytes = frame::numbered(frame::mac(2), frame::mac(1), 9, 1000);

@@ -99,7 +99,7 @@ fn cve_2024_11614_header_that_changes_while_it_is_checked() {
         ..Options::default()
     };
     let mut nics = [plane.nic(1, options), plane.nic(2, options)];
-    common::introduce(&mut nics, &[1, 2]);
+    common::learn_addresses(&mut nics, &[1, 2]);
     let [a, b] = &mut nics;
     let over = AtomicBool::new(false);
     let bytes = frame::tcp(frame::mac(2), frame::mac(1), 1, &[0; 500]);

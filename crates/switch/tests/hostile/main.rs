@@ -57,7 +57,7 @@ fn against(attack: impl FnOnce(&mut Plane)) -> String {
         over.store(true, Ordering::Relaxed);
         let rounds = traffic.join().unwrap();
         let text = text.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        plane.assert_no_more_of(BAD);
+        plane.assert_not_detached_again(BAD);
         for (port, greeted) in [(1, 1), (2, 1)] {
             let counters = plane.counters(port);
             assert_eq!(counters.tx_frames, rounds * 100 + greeted);
