@@ -287,7 +287,7 @@ fn rfc4541_3_the_same_for_ipv6() {
         let message = membership::read(Family::V6, packet);
         groups.handle_message(message, Family::V6, (0, to), port, 10);
     }
-    let who = |text: &str| {
+    let members_of = |text: &str| {
         let to = address(text.parse().unwrap());
         listed(groups.egress_ports(Family::V6, 0, to, 12))
     };
