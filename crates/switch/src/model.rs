@@ -1,15 +1,16 @@
-//! Loom models of the tear-down of ports while workers forward: every interleaving of workers with changes of the
-//! network, its rings and its FDB.
+//! Loom models of the tear-down of ports while workers forward: every interleaving of workers with changes
+//! of the network, its rings and its FDB.
 //!
-//! The models run the workers' own code, with loom's locks, on real rings in real memory. The memory is unmapped when
-//! its port is removed, so a worker that still accesses it ends the process. The first worker also plays the supervisor
-//! and the guests. Loom has no model of the kernel, so a worker sleeps on
-//! [`WorkerSlot::loom_wake`](crate::shared::WorkerSlot::loom_wake) instead, which the model notifies when the kernel
-//! would wake the worker. The sleep has no timeout: if a wake-up is lost, loom finds that no thread can run.
+//! The models run the workers' own code, with loom's locks, on real rings in real memory. The memory is
+//! unmapped when its port is removed, so a worker that still accesses it ends the process. The first worker
+//! also plays the supervisor and the guests. Loom has no model of the kernel, so a worker sleeps on
+//! [`WorkerSlot::loom_wake`](crate::shared::WorkerSlot::loom_wake) instead, which the model notifies when
+//! the kernel would wake the worker. The sleep has no timeout: if a wake-up is lost, loom finds that no
+//! thread can run.
 //!
-//! Guests access a ring with its lock held. A real guest has no such lock, but it shows loom that the order of the guest's
-//! and a worker's accesses matters. Interleavings of single instructions on a ring are checked by the handshake model in
-//! the crate `vhost`.
+//! Guests access a ring with its lock held. A real guest has no such lock, but it shows loom that the order
+//! of the guest's and a worker's accesses matters. Interleavings of single instructions on a ring are
+//! checked by the handshake model in the crate `vhost`.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -209,8 +210,8 @@ fn sent(nic: &Mutex<Nic>) -> u16 {
     nic.lock().unwrap().tx.used_index()
 }
 
-/// A VM is detached while another worker forwards its frame. Another VM is attached to its port, as to a data plane that
-/// has just started: a frame is in its ring already, and no kick follows.
+/// A VM is detached while another worker forwards its frame. Another VM is attached to its port, as to a
+/// data plane that has just started: a frame is in its ring already, and no kick follows.
 #[test]
 fn a_sender_is_replaced() {
     check(|| {
@@ -309,7 +310,8 @@ fn a_port_at_fault_is_ended() {
     });
 }
 
-/// Two workers wait for buffers of one receiver, which posts two buffers one by one. Neither worker misses its wake-up.
+/// Two workers wait for buffers of one receiver, which posts two buffers one by one. Neither worker misses
+/// its wake-up.
 #[test]
 fn two_workers_wait_for_one_receiver() {
     check(|| {

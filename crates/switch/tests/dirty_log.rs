@@ -23,7 +23,8 @@ use proptest::prelude::*;
 use switch::context::WorkerContext;
 use switch::switch::Switch;
 
-/// The difference between the log address of a used ring and its guest-physical address: the two need not be equal.
+/// The difference between the log address of a used ring and its guest-physical address: the two need not
+/// be equal.
 const LOG_OFFSET: u64 = 1 << 30;
 
 type Pages = BTreeSet<u64>;
@@ -65,7 +66,8 @@ fn seen(ram: &Ram, queue: &Queue) -> [u64; 3] {
     [queue.used + 2, queue.used, event].map(|at| number::<2>(ram, at))
 }
 
-/// Returns the pages that the device has written since the state `before`: as log addresses, and as addresses in memory.
+/// Returns the pages that the device has written since the state `before`: as log addresses, and as
+/// addresses in memory.
 fn written(ram: &Ram, queue: &Queue, before: [u64; 3]) -> (Pages, Pages) {
     let (mut logged, mut places) = (Pages::new(), Pages::new());
     let mut used = |offset, length| {
@@ -322,8 +324,8 @@ fn options() -> impl Strategy<Value = Options> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Compares the log with all memory, page by page, and with the writes that the used rings imply. Logging begins and
-    /// ends at any time.
+    /// Compares the log with all memory, page by page, and with the writes that the used rings imply.
+    /// Logging begins and ends at any time.
     #[test]
     fn spec_migration_the_log_names_what_was_written_and_nothing_else(
         a in options(),
@@ -338,8 +340,8 @@ proptest! {
     }
 }
 
-/// Does what a front-end does in a migration: copies memory while the guest receives, copies the pages in the log again,
-/// and then stops the rings and copies the rest.
+/// Does what a front-end does in a migration: copies memory while the guest receives, copies the pages in
+/// the log again, and then stops the rings and copies the rest.
 #[test]
 fn memory_copied_by_the_log_under_traffic_is_memory() {
     let mut plane = Plane::new();
@@ -400,9 +402,9 @@ fn copy_pages(ram: &Ram, log: &Log, copy: &mut [u8]) {
     }
 }
 
-/// At the end of a migration, the front-end stops the rings, here of a guest without receive buffers for which frames wait.
-/// The base of each ring equals its used index: the device has returned every chain that it took, so another host can
-/// resume at the used index.
+/// At the end of a migration, the front-end stops the rings, here of a guest without receive buffers for
+/// which frames wait. The base of each ring equals its used index: the device has returned every chain that
+/// it took, so another host can resume at the used index.
 #[test]
 fn a_guest_with_a_full_ring_stops_where_its_used_index_is() {
     let mut plane = Plane::new();

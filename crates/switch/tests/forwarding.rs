@@ -355,8 +355,8 @@ fn an_impossible_attach_is_answered_with_detached() {
     exchange((&mut a, 1), (&mut b, 2), 10, 100);
 }
 
-/// The socket has room for a few hundred messages. Further events wait in the data plane and arrive without another
-/// order.
+/// The socket has room for a few hundred messages. Further events wait in the data plane and arrive without
+/// another order.
 #[test]
 fn a_supervisor_that_reads_late_gets_all_events() {
     const TIMES: usize = 2000;

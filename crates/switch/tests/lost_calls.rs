@@ -1,7 +1,7 @@
-//! A driver that sleeps until a call receives every frame, in whichever order its back-end was started. In QEMU's order
-//! of messages, a frame may be delivered after `SET_VRING_KICK` has started the ring and before `SET_VRING_CALL` has
-//! set the call descriptor. Linux's virtio-net has no watchdog for reception: a single lost call stalls its queue for
-//! good.
+//! A driver that sleeps until a call receives every frame, in whichever order its back-end was started. In
+//! QEMU's order of messages, a frame may be delivered after `SET_VRING_KICK` has started the ring and
+//! before `SET_VRING_CALL` has set the call descriptor. Linux's virtio-net has no watchdog for reception: a
+//! single lost call stalls its queue for good.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -53,7 +53,8 @@ fn send(switch: &mut Switch, sender: &mut Nic) {
     assert!(switch.take_fault().is_none());
 }
 
-/// Does what a driver does after a call: takes all frames and enables the next call. Returns the number of frames.
+/// Does what a driver does after a call: takes all frames and enables the next call. Returns the number of
+/// frames.
 fn take_all(nic: &mut Nic) -> u32 {
     let mut taken = 0;
     loop {
@@ -66,8 +67,8 @@ fn take_all(nic: &mut Nic) -> u32 {
     }
 }
 
-/// Restarts the receiver's back-end a thousand times, and sends a frame after each message, or only after each start.
-/// Each time, the driver must be called for the frames that were delivered.
+/// Restarts the receiver's back-end a thousand times, and sends a frame after each message, or only after
+/// each start. Each time, the driver must be called for the frames that were delivered.
 fn restarts_under_traffic(replies: bool, every_message: bool) {
     let mut sender = Nic::new(Wire::pair().0, options(false));
     let mut receiver = Nic::new(Wire::pair().0, options(replies));

@@ -1,5 +1,5 @@
-//! Port mirroring: a mirror port gets the frames that the mirrored ports send and receive, and forwarding does not wait
-//! for it.
+//! Port mirroring: a mirror port gets the frames that the mirrored ports send and receive, and forwarding
+//! does not wait for it.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod common;

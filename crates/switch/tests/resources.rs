@@ -1,5 +1,5 @@
-//! A detached port leaves no descriptors and mappings. This is the only test of its binary, because it counts those of the
-//! process.
+//! A detached port leaves no descriptors and mappings. This is the only test of its binary, because it
+//! counts those of the process.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

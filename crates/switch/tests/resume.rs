@@ -1,5 +1,6 @@
-//! A back-end dies at any time, and another one resumes at the used index. Receivers take frames at once, slowly, or not at
-//! all. Chains are returned in order in every case: the driver ([`front_end::Queue`]) checks each one.
+//! A back-end dies at any time, and another one resumes at the used index. Receivers take frames at once,
+//! slowly, or not at all. Chains are returned in order in every case: the driver ([`front_end::Queue`])
+//! checks each one.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,5 +1,5 @@
-//! Receivers that are slow, but not stuck: no frame is dropped or reordered. The test drives the switch on one thread,
-//! with a clock that stands still.
+//! Receivers that are slow, but not stuck: no frame is dropped or reordered. The test drives the switch on
+//! one thread, with a clock that stands still.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

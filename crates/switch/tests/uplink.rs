@@ -1,5 +1,5 @@
-//! Uplinks. A datagram socket replaces the tap: like a tap, it carries one frame a call, behind a network header. (The
-//! tests of the whole program use a real tap.)
+//! Uplinks. A datagram socket replaces the tap: like a tap, it carries one frame a call, behind a network
+//! header. (The tests of the whole program use a real tap.)
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -28,8 +28,8 @@ fn with(pairs: u16) -> Options {
     }
 }
 
-/// A data plane with several workers, whose ports' addresses are pinned before they are attached, so that no frame is
-/// flooded.
+/// A data plane with several workers, whose ports' addresses are pinned before they are attached, so that
+/// no frame is flooded.
 fn plane(ports: std::ops::RangeInclusive<u16>) -> Plane {
     let mut plane = Plane::with_workers(WORKERS);
     for port in ports {

@@ -19,7 +19,7 @@ use crate::raw::Pages;
 
 /// Most descriptors that wait to be closed. When the closing thread hangs and this many descriptors wait,
 /// further descriptors stay open until the process ends.
-const MAX_WAITING_CLOSES: usize = 1024;
+const MAX_CLOSES: usize = 1024;
 
 static CLOSER: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
@@ -38,7 +38,7 @@ pub fn start(prepare: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     if CLOSER.get().is_some() {
         return Ok(());
     }
-    let (closer, closes) = sync_channel(MAX_WAITING_CLOSES);
+    let (closer, closes) = sync_channel(MAX_CLOSES);
     let (unmapper, unmaps) = channel();
     let (ready, prepared) = channel();
     run("reclaim-close", prepare, ready.clone(), closes)?;
@@ -72,7 +72,7 @@ pub fn close(fd: OwnedFd) {
     if let Err(full) = closer.try_send(fd) {
         if LEFT_OPEN.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!(
-                "descriptors that front-ends handed over cannot be closed: {MAX_WAITING_CLOSES} wait, and others stay \
+                "descriptors that front-ends handed over cannot be closed: {MAX_CLOSES} wait, and others stay \
                  open; a front-end has handed over a file whose close does not end"
             );
         }
@@ -152,7 +152,7 @@ mod tests {
             thread::yield_now();
         }
         // The queue behind the blocked close is bounded.
-        for _ in 0..MAX_WAITING_CLOSES + 2 {
+        for _ in 0..MAX_CLOSES + 2 {
             let (one, _other) = rustix::pipe::pipe().unwrap();
             close(one);
         }

@@ -1,9 +1,9 @@
-//! Storm control: limits the flooded frames of a port, which are broadcast and multicast frames and frames with an
-//! unknown destination.
+//! Storm control: limits the flooded frames of a port, which are broadcast and multicast frames and frames
+//! with an unknown destination.
 //!
-//! Each flooded frame costs the worker one copy for each port, and each VM an interrupt. A frame above the limit is
-//! dropped and counted. A port that exceeds a limit in [`STORM`] consecutive seconds is in a storm, which is
-//! reported until the port has stayed within its limits for [`CALM`] seconds.
+//! Each flooded frame costs the worker one copy for each port, and each VM an interrupt. A frame above the
+//! limit is dropped and counted. A port that exceeds a limit in [`STORM`] consecutive seconds is in a
+//! storm, which is reported until the port has stayed within its limits for [`CALM`] seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

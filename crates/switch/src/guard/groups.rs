@@ -1,12 +1,14 @@
 //! IGMP and MLD snooping (RFC 4541): learns from queries and reports which ports are members of which multicast
 //! groups.
 //!
-//! At first, the frames of every group go to all ports. After a router has sent a general query and the hosts have
-//! had time to answer, frames of a group go only to its members and to routers: in that VLAN, for that family, and as
-//! long as the router continues to send queries. Without a querier, multicast is flooded.
+//! At first, the frames of every group go to all ports. After a router has sent a general query and the
+//! hosts have had time to answer, frames of a group go only to its members and to routers: in that VLAN,
+//! for that family, and as long as the router continues to send queries. Without a querier, multicast is
+//! flooded.
 //!
-//! A port gets the frames of all groups until it has had time to answer a general query, because a new VM may have
-//! joined its groups on another host. A port with more memberships than the limit also gets the frames of all groups.
+//! A port gets the frames of all groups until it has had time to answer a general query, because a new VM
+//! may have joined its groups on another host. A port with more memberships than the limit also gets the
+//! frames of all groups.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -269,8 +271,8 @@ impl Groups {
         self.members.entry(place).or_default().push(member);
     }
 
-    /// Shortens a membership to [`LEAVE`] seconds: another host behind the port may still be a member, and answers
-    /// the router's query within this time (RFC 3376, 8.8).
+    /// Shortens a membership to [`LEAVE`] seconds: another host behind the port may still be a member, and
+    /// answers the router's query within this time (RFC 3376, 8.8).
     fn leave(&mut self, vlan: u16, group: IpAddr, port: u16, now: u32) {
         let members = self.members.get_mut(&(vlan, address(group)));
         for member in members.into_iter().flatten() {
@@ -333,8 +335,8 @@ fn all_hosts(family: Family) -> Mac {
     })
 }
 
-/// Returns whether frames to this address always go to all ports: those of 224.0.0.0/24, of ff02::1 (RFC 4541, 2.1.2
-/// and 3), and of neighbour discovery, which must work even for a host whose report was lost.
+/// Returns whether frames to this address always go to all ports: those of 224.0.0.0/24, of ff02::1 (RFC
+/// 4541, 2.1.2 and 3), and of neighbour discovery, which must work even for a host whose report was lost.
 fn is_always_flooded(destination: Mac) -> bool {
     matches!(
         destination.octets(),

@@ -1,9 +1,9 @@
 //! Parses group membership messages: IGMP (RFC 1112, 2236, 3376) and MLD (RFC 2710, 3810).
 //!
-//! The input is a whole packet in private memory, without its Ethernet header. The switch accepts a message only
-//! if every host that receives it accepts it too (RFC 4541, 2.1.1 and 3): its lengths and checksums are right, and
-//! its source, destination and options are those of such messages. Otherwise a guest could make the switch wait for
-//! reports to a query that no host accepts.
+//! The input is a whole packet in private memory, without its Ethernet header. The switch accepts a message
+//! only if every host that receives it accepts it too (RFC 4541, 2.1.1 and 3): its lengths and checksums
+//! are right, and its source, destination and options are those of such messages. Otherwise a guest could
+//! make the switch wait for reports to a query that no host accepts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -211,15 +211,16 @@ fn many(family: Family, count: u16, bytes: &[u8]) -> Option<Message<'_>> {
     Some(Message::Report(Report { family, records }))
 }
 
-/// Decodes a floating-point code with a mantissa of `mantissa` bits and an exponent of three bits (RFC 3376, 4.1.1,
-/// and RFC 3810, 5.1.3).
+/// Decodes a floating-point code with a mantissa of `mantissa` bits and an exponent of three bits (RFC
+/// 3376, 4.1.1, and RFC 3810, 5.1.3).
 fn floating(code: u32, mantissa: u32) -> u32 {
     let low = code & ((1 << mantissa) - 1);
     (low | 1 << mantissa) << ((code >> mantissa & 7) + 3)
 }
 
-/// Returns whether memberships of a group are tracked. Groups whose frames go to all ports are not (RFC 4541, 2.1.2
-/// and 3). Neither are the groups of neighbour discovery, which must work even for a host whose report was lost.
+/// Returns whether memberships of a group are tracked. Groups whose frames go to all ports are not (RFC
+/// 4541, 2.1.2 and 3). Neither are the groups of neighbour discovery, which must work even for a host whose
+/// report was lost.
 fn reportable(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.is_multicast() && !matches!(group.octets(), [224, 0, 0, _]),

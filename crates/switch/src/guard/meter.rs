@@ -1,11 +1,12 @@
 //! A token bucket: a rate with a burst.
 //!
-//! The algorithm is the generic cell rate algorithm (ITU-T I.371, annex A) in its virtual scheduling form. Its state
-//! is one number: the time at which everything that has passed would have passed at the rate. A frame may pass while
-//! this time is at most a burst ahead of the clock, and then advances the time by its cost. So in any interval, no more
-//! passes than the rate allows in the interval and in a burst, plus the last frame. Large frames need no large burst,
-//! because they are charged after they have passed. The number is atomic: several threads may use a meter, and frames
-//! that pass at the same moment are all charged.
+//! The algorithm is the generic cell rate algorithm (ITU-T I.371, annex A) in its virtual scheduling form.
+//! Its state is one number: the time at which everything that has passed would have passed at the rate. A
+//! frame may pass while this time is at most a burst ahead of the clock, and then advances the time by its
+//! cost. So in any interval, no more passes than the rate allows in the interval and in a burst, plus the
+//! last frame. Large frames need no large burst, because they are charged after they have passed. The
+//! number is atomic: several threads may use a meter, and frames that pass at the same moment are all
+//! charged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

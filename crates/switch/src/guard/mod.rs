@@ -151,7 +151,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Creates the guard of a port with these rules; returns `None` when they have nothing for a guard to check.
+    /// Creates the guard of a port with these rules; returns `None` when they have nothing for a guard to
+    /// check.
     #[must_use]
     pub fn new(rules: &Rules) -> Option<Box<Self>> {
         let vlans = rules.vlan.as_ref().map(Vlans::new);

@@ -1,10 +1,10 @@
 //! Send and receive rates of a port, in bytes and in frames.
 //!
-//! **Send rate.** Frames above the rate stay in the VM's ring: none is dropped, and the VM sees a slow link. All rings
-//! of the port wait together, so that none starves another.
+//! **Send rate.** Frames above the rate stay in the VM's ring: none is dropped, and the VM sees a slow
+//! link. All rings of the port wait together, so that none starves another.
 //!
-//! **Receive rate.** Frames above the rate are dropped. Holding them back would hold back their senders, and with them
-//! frames for other ports: one slow port would slow the others.
+//! **Receive rate.** Frames above the rate are dropped. Holding them back would hold back their senders,
+//! and with them frames for other ports: one slow port would slow the others.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,8 @@ impl Cost {
     }
 }
 
-/// Returns the approximate number of segments of a frame: headers, which every segment repeats, are counted once.
+/// Returns the approximate number of segments of a frame: headers, which every segment repeats, are counted
+/// once.
 #[inline]
 pub(super) fn segments(head: &Head) -> u64 {
     let header = head.header();

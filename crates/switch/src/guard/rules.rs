@@ -59,8 +59,8 @@ impl Default for RateRules {
     }
 }
 
-/// How many flooded frames a port may send in a second, by the reason of flooding. The burst is the number of one
-/// second. The default restricts nothing.
+/// How many flooded frames a port may send in a second, by the reason of flooding. The burst is the number
+/// of one second. The default restricts nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FloodRules {
@@ -78,8 +78,8 @@ pub struct FloodRules {
 pub struct SourceRules {
     /// Allowed source MAC addresses; if empty, any address is allowed.
     pub macs: Vec<Mac>,
-    /// Allowed source addresses in ARP, IP and neighbour discovery, in addition to link-local addresses that are
-    /// derived from the MAC address. Without it, any address is allowed.
+    /// Allowed source addresses in ARP, IP and neighbour discovery, in addition to link-local addresses
+    /// that are derived from the MAC address. Without it, any address is allowed.
     pub ips: Option<Vec<Prefix>>,
     /// The port may send router advertisements, redirects, and group membership queries.
     pub router: bool,

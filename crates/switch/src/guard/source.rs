@@ -1,9 +1,9 @@
 //! Checks the source addresses of frames: in Ethernet, ARP, IP and neighbour discovery. Also checks services
 //! that the rules restrict.
 //!
-//! The input is a snapshot of the first bytes of an untagged frame. On a port with restricted addresses, a frame
-//! that the guard cannot understand is refused: an unknown EtherType, a truncated header, or a partial checksum
-//! that would be written over checked bytes.
+//! The input is a snapshot of the first bytes of an untagged frame. On a port with restricted addresses, a
+//! frame that the guard cannot understand is refused: an unknown EtherType, a truncated header, or a
+//! partial checksum that would be written over checked bytes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -138,8 +138,8 @@ fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci
     Ok(Tci(u16::from_be_bytes([a, b])))
 }
 
-/// Adds a tag: returns the head of the tagged frame, and the four bytes behind it. Returns `None` when the frame
-/// gets too long.
+/// Adds a tag: returns the head of the tagged frame, and the four bytes behind it. Returns `None` when the
+/// frame gets too long.
 #[must_use]
 pub(super) fn push(head: &Head, tci: Tci) -> Option<(Head, [u8; 4])> {
     let header = moved(head.header(), |place| place.checked_add(TAG))?;

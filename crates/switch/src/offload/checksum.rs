@@ -3,9 +3,9 @@
 use super::Untranslatable;
 use super::wire::{ETHERNET, UDP_CHECKSUM, put};
 
-/// Completes a partial checksum in place: sums the frame from `start` to its end and writes the complement at
-/// `start + offset`, where the sender has stored the sum of the pseudo header. `start` and `offset` are the network
-/// header's `csum_start` and `csum_offset`, in bytes (virtio 1.2, 5.1.6.2).
+/// Completes a partial checksum in place: sums the frame from `start` to its end and writes the complement
+/// at `start + offset`, where the sender has stored the sum of the pseudo header. `start` and `offset` are
+/// the network header's `csum_start` and `csum_offset`, in bytes (virtio 1.2, 5.1.6.2).
 ///
 /// # Errors
 /// [`Untranslatable::ChecksumOutside`] or [`Untranslatable::ChecksumInEthernet`]; the frame is
@@ -27,8 +27,8 @@ pub fn fill_checksum(frame: &mut [u8], start: u16, offset: u16) -> Result<(), Un
     put(covered, offset, value).ok_or(Untranslatable::ChecksumOutside)
 }
 
-/// Returns a UDP checksum as it is sent: a computed 0 is sent as all ones, because 0 means "no checksum" (RFC 768;
-/// forbidden in IPv6, RFC 8200, 8.1). Both are the same number in one's complement.
+/// Returns a UDP checksum as it is sent: a computed 0 is sent as all ones, because 0 means "no checksum"
+/// (RFC 768; forbidden in IPv6, RFC 8200, 8.1). Both are the same number in one's complement.
 pub(super) fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
     if checksum == [0, 0] {
         [0xff, 0xff]
@@ -39,8 +39,8 @@ pub(super) fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
 
 /// A one's complement sum in progress.
 ///
-/// The words are added in the machine's byte order without conversion: RFC 1071, section 2 (B) shows that the bytes of
-/// the sum have the order in which the words were read.
+/// The words are added in the machine's byte order without conversion: RFC 1071, section 2 (B) shows that
+/// the bytes of the sum have the order in which the words were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u64);
 
@@ -96,8 +96,8 @@ impl Sum {
     }
 }
 
-/// Returns the sum of the two 32-bit halves of an 8-byte word. Sums of halves and of 16-bit words are equal modulo
-/// 0xffff, because 2^32 and 2^16 are both 1 modulo 0xffff.
+/// Returns the sum of the two 32-bit halves of an 8-byte word. Sums of halves and of 16-bit words are equal
+/// modulo 0xffff, because 2^32 and 2^16 are both 1 modulo 0xffff.
 fn halves(word: &[u8]) -> u64 {
     let word = word.first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
     (word & 0xffff_ffff).wrapping_add(word >> 32)

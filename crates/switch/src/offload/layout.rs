@@ -7,9 +7,9 @@ use super::{Gso, Untranslatable};
 
 /// Most header bytes a GSO frame may have, from the Ethernet header to the transport header.
 ///
-/// Every segment repeats the headers, so this limit bounds the work for a frame. IPv4 needs 142 bytes at most (two
-/// VLAN tags, all options). IPv6 with two tags and a full TCP header leaves 390 bytes for extension headers, which is
-/// enough for a routing header of 23 addresses.
+/// Every segment repeats the headers, so this limit bounds the work for a frame. IPv4 needs 142 bytes at
+/// most (two VLAN tags, all options). IPv6 with two tags and a full TCP header leaves 390 bytes for
+/// extension headers, which is enough for a routing header of 23 addresses.
 pub const MAX_HEADERS: usize = 512;
 
 /// Largest value of the 16-bit length in an IP header.
@@ -43,9 +43,9 @@ impl Transport {
     }
 }
 
-/// The offsets of the parts of a GSO frame, in bytes from its start. All parts are inside the frame:
-/// `ip < transport < payload <= end <= frame.len()`, and `payload <= MAX_HEADERS`. The part that the length field of
-/// the IP header counts has at most 65,535 bytes, so every length of a segment fits into its field.
+/// The offsets of the parts of a GSO frame, in bytes from its start. All parts are inside the frame: `ip <
+/// transport < payload <= end <= frame.len()`, and `payload <= MAX_HEADERS`. The part that the length field
+/// of the IP header counts has at most 65,535 bytes, so every length of a segment fits into its field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) ipv4: bool,
@@ -94,8 +94,8 @@ impl Layout {
     }
 }
 
-/// Returns the EtherType behind at most two VLAN tags, and the offset of the packet. Returns `None` when the frame is
-/// too short.
+/// Returns the EtherType behind at most two VLAN tags, and the offset of the packet. Returns `None` when
+/// the frame is too short.
 pub(super) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
     let mut start = ETHERNET;
     for _ in 0..MAX_VLAN_TAGS {
@@ -107,7 +107,8 @@ pub(super) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
     Some((u16_at(frame, start - 2)?, start))
 }
 
-/// Checks an IPv4 header (RFC 791, 3.1); returns the offset of the transport header and the length in the IP header.
+/// Checks an IPv4 header (RFC 791, 3.1); returns the offset of the transport header and the length in the
+/// IP header.
 fn ipv4_header(
     frame: &[u8],
     ip: usize,
@@ -137,8 +138,8 @@ fn ipv4_header(
     Ok((transport, total))
 }
 
-/// Checks an IPv6 header and its extension headers (RFC 8200, 3 and 4); returns the offset of the transport header and
-/// the length in the IP header.
+/// Checks an IPv6 header and its extension headers (RFC 8200, 3 and 4); returns the offset of the transport
+/// header and the length in the IP header.
 fn ipv6_headers(
     frame: &[u8],
     ip: usize,
@@ -188,9 +189,9 @@ fn extension_length(frame: &[u8], at: usize, kind: u8) -> Result<usize, Untransl
 
 /// Returns the end of an IP packet whose header counts `length` bytes from `counted`.
 ///
-/// A length of 0 leaves the length to the segmentation, as Windows does for large sends and Linux for packets above
-/// 64 KB: then the packet extends to the end of the frame. Otherwise the length in the header applies, within the
-/// frame, so that link padding never becomes payload.
+/// A length of 0 leaves the length to the segmentation, as Windows does for large sends and Linux for
+/// packets above 64 KB: then the packet extends to the end of the frame. Otherwise the length in the header
+/// applies, within the frame, so that link padding never becomes payload.
 fn packet_end(
     frame: &[u8],
     counted: usize,

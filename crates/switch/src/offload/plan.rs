@@ -20,8 +20,8 @@ pub enum Gso {
 }
 
 impl Gso {
-    /// Returns the kind of a `VIRTIO_NET_HDR_GSO_UDP_L4` frame, whose network header does not contain the IP version.
-    /// `head` is the frame or its first 22 bytes. Returns `None` when it is not an IP frame.
+    /// Returns the kind of a `VIRTIO_NET_HDR_GSO_UDP_L4` frame, whose network header does not contain the
+    /// IP version. `head` is the frame or its first 22 bytes. Returns `None` when it is not an IP frame.
     pub fn udp(head: &[u8]) -> Option<Self> {
         match ether_type(head)?.0 {
             ETHERTYPE_IPV4 => Some(Self::Udp4),
@@ -40,8 +40,8 @@ pub struct Offload {
     pub gso: Gso,
     /// The frame has CWR set, which only its first segment may keep.
     pub ecn: bool,
-    /// Length of all headers, according to the sender. A hint that must not be relied on (5.1.6.2.2); it is copied
-    /// to segments and not used otherwise.
+    /// Length of all headers, according to the sender. A hint that must not be relied on (5.1.6.2.2); it is
+    /// copied to segments and not used otherwise.
     pub hdr_len: u16,
     /// Payload bytes of each segment except the last.
     pub gso_size: u16,
@@ -69,8 +69,8 @@ pub struct Accepts {
 }
 
 impl Accepts {
-    /// Returns whether the receiver accepts a GSO frame without segmentation. Every GSO frame has a partial checksum
-    /// (5.1.6.4.1), so `csum` is needed for all of them.
+    /// Returns whether the receiver accepts a GSO frame without segmentation. Every GSO frame has a partial
+    /// checksum (5.1.6.4.1), so `csum` is needed for all of them.
     fn accepts_gso(self, offload: &Offload) -> bool {
         let kind = match offload.gso {
             Gso::None => true,
@@ -99,9 +99,9 @@ pub enum Plan {
 
 /// Returns the translation that a frame needs before a receiver may get it (virtio 1.2, 5.1.6.4.1).
 ///
-/// A GSO frame without `needs_csum` is invalid from a driver (5.1.6.2.1), but a tap delivers such frames when a network
-/// card has merged segments. They cannot be passed on, because a device must set both, so they are segmented for every
-/// receiver.
+/// A GSO frame without `needs_csum` is invalid from a driver (5.1.6.2.1), but a tap delivers such frames
+/// when a network card has merged segments. They cannot be passed on, because a device must set both, so
+/// they are segmented for every receiver.
 pub fn plan(offload: &Offload, receiver: Accepts) -> Plan {
     let full_checksum = !receiver.csum;
     if offload.gso != Gso::None {

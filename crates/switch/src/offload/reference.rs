@@ -1,5 +1,5 @@
-//! A reference segmenter for tests: for each piece of the payload, it builds the frame that a sender without offloads
-//! would have sent.
+//! A reference segmenter for tests: for each piece of the payload, it builds the frame that a sender
+//! without offloads would have sent.
 
 use super::frames::Flow;
 

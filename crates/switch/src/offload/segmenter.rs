@@ -7,10 +7,11 @@ use super::{Offload, Untranslatable};
 
 /// Smallest `gso_size`, in bytes, of a frame that becomes more than one segment.
 ///
-/// Every segment costs its headers, one receive buffer and a fixed amount of work, which the sender does not pay for: a
-/// `gso_size` of 1 would turn one frame into 65,000 packets. Linux uses 88 as the smallest segment size of a path; TCP
-/// options may use up to 40 bytes of it, so no well-behaved TCP goes below 48. With this limit a frame becomes 1,366
-/// segments at most, and with ordinary headers the bytes written are at most about 2.5 times those of the frame.
+/// Every segment costs its headers, one receive buffer and a fixed amount of work, which the sender does
+/// not pay for: a `gso_size` of 1 would turn one frame into 65,000 packets. Linux uses 88 as the smallest
+/// segment size of a path; TCP options may use up to 40 bytes of it, so no well-behaved TCP goes below 48.
+/// With this limit a frame becomes 1,366 segments at most, and with ordinary headers the bytes written are
+/// at most about 2.5 times those of the frame.
 pub const MIN_GSO_SIZE: usize = 48;
 
 /// TCP flags (RFC 9293, 3.1).
@@ -18,7 +19,8 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Segments one GSO frame. Segments are independent of each other and can be written in any order, any number of times.
+/// Segments one GSO frame. Segments are independent of each other and can be written in any order, any
+/// number of times.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter<'a> {
     frame: &'a [u8],
@@ -38,8 +40,9 @@ pub struct Segment {
 }
 
 impl<'a> Segmenter<'a> {
-    /// Checks a frame and prepares its segmentation. `full_checksum` is that of [`Plan::Segment`](super::Plan::Segment):
-    /// whether segments get a full TCP or UDP checksum or a partial one.
+    /// Checks a frame and prepares its segmentation. `full_checksum` is that of
+    /// [`Plan::Segment`](super::Plan::Segment): whether segments get a full TCP or UDP checksum or a
+    /// partial one.
     ///
     /// # Errors
     /// Why the frame cannot be segmented.
@@ -80,8 +83,8 @@ impl<'a> Segmenter<'a> {
         self.count
     }
 
-    /// Writes segment `index`, counted from 0, to the start of `out`. A buffer of the frame's length always suffices.
-    /// Returns `None` when there is no such segment or `out` is too short.
+    /// Writes segment `index`, counted from 0, to the start of `out`. A buffer of the frame's length always
+    /// suffices. Returns `None` when there is no such segment or `out` is too short.
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<Segment> {
         if index >= self.count {
             return None;
@@ -131,8 +134,8 @@ impl<'a> Segmenter<'a> {
         }
     }
 
-    /// Writes the sequence number and flags of segment `index`. FIN and PSH belong to the last segment, CWR to the first
-    /// (RFC 3168, 6.1.2).
+    /// Writes the sequence number and flags of segment `index`. FIN and PSH belong to the last segment, CWR
+    /// to the first (RFC 3168, 6.1.2).
     fn finish_tcp(&self, segment: &mut [u8], index: usize) -> Option<()> {
         let advance = u32::try_from(index * self.size).ok()?;
         let sequence = u32_at(segment, 4)?.wrapping_add(advance);
@@ -169,9 +172,9 @@ fn checksum_offset(protocol: Transport) -> usize {
     }
 }
 
-/// Writes length, identification and checksum of an IPv4 header for `length` bytes of transport. Identifications count
-/// up from that of the frame, so that fragments of different segments can be distinguished (RFC 6864, 4.3). Returns the
-/// sum of the addresses.
+/// Writes length, identification and checksum of an IPv4 header for `length` bytes of transport.
+/// Identifications count up from that of the frame, so that fragments of different segments can be
+/// distinguished (RFC 6864, 4.3). Returns the sum of the addresses.
 fn finish_ipv4(ip: &mut [u8], length: u16, index: usize) -> Option<Sum> {
     let total = u16::try_from(ip.len()).ok()?.checked_add(length)?;
     put(ip, 2, total.to_be_bytes())?;
@@ -183,8 +186,8 @@ fn finish_ipv4(ip: &mut [u8], length: u16, index: usize) -> Option<Sum> {
     Some(Sum::default().bytes(ip.get(12..20)?))
 }
 
-/// Writes the length of an IPv6 header for `length` bytes of transport behind its extension headers (RFC 8200, 3). Returns
-/// the sum of the addresses.
+/// Writes the length of an IPv6 header for `length` bytes of transport behind its extension headers (RFC
+/// 8200, 3). Returns the sum of the addresses.
 fn finish_ipv6(ip: &mut [u8], length: u16) -> Option<Sum> {
     let extensions = u16::try_from(ip.len().checked_sub(40)?).ok()?;
     put(ip, 4, extensions.checked_add(length)?.to_be_bytes())?;

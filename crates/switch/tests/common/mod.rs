@@ -197,7 +197,8 @@ impl Plane {
         }
     }
 
-    /// Waits until the data plane has executed all orders. Forwarding by other workers does not wait for orders.
+    /// Waits until the data plane has executed all orders. Forwarding by other workers does not wait for
+    /// orders.
     pub fn wait_for_orders(&mut self) {
         drop(self.report());
     }

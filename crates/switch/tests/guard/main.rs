@@ -1,5 +1,5 @@
-//! Ports with rules. The tests check each rule both ways: allowed frames arrive byte for byte, other frames are dropped and
-//! counted, and other ports are unaffected.
+//! Ports with rules. The tests check each rule both ways: allowed frames arrive byte for byte, other frames
+//! are dropped and counted, and other ports are unaffected.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

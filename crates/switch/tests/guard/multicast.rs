@@ -297,7 +297,8 @@ fn flooded_multicast_is_limited() {
     assert!(drops.multicast_limit > 0);
 }
 
-/// New rules remove the port's learnt addresses, because they may be in other VLANs; the next frame is learnt again.
+/// New rules remove the port's learnt addresses, because they may be in other VLANs; the next frame is
+/// learnt again.
 #[test]
 fn the_addresses_of_a_port_with_new_rules_are_learnt_again() {
     let mut world = World::new();

@@ -1,5 +1,6 @@
-//! Hostile front-ends against a whole data plane, by class of invalid input: the hostile port is detached for a fault that
-//! names the cause, and two well-behaved VMs exchange frames before, during and after the attack without a drop.
+//! Hostile front-ends against a whole data plane, by class of invalid input: the hostile port is detached
+//! for a fault that names the cause, and two well-behaved VMs exchange frames before, during and after the
+//! attack without a drop.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -31,8 +32,8 @@ use switch::mac::Mac;
 
 const BAD: u16 = 7;
 
-/// Runs `attack` as port 7 while two well-behaved VMs exchange frames; returns the fault for which the hostile port was
-/// detached.
+/// Runs `attack` as port 7 while two well-behaved VMs exchange frames; returns the fault for which the
+/// hostile port was detached.
 fn against(attack: impl FnOnce(&mut Plane)) -> String {
     // Two workers: one removes the port while the other uses it.
     let mut plane = Plane::with_workers(2);

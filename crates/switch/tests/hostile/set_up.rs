@@ -98,8 +98,8 @@ fn have_called(nic: &mut Nic) {
     nic.send(&bytes[..13], Layout::One);
 }
 
-/// A pipe with and without a reader, a socket, memory, and an epoll descriptor (which has no file type, like an eventfd):
-/// writing to, polling or closing these could block.
+/// A pipe with and without a reader, a socket, memory, and an epoll descriptor (which has no file type,
+/// like an eventfd): writing to, polling or closing these could block.
 #[test]
 fn event_descriptors_of_the_wrong_kind() {
     let (read, write) = rustix::pipe::pipe().unwrap();

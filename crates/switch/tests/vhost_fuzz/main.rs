@@ -1,10 +1,10 @@
-//! Malicious front-ends over a long time. They know the protocol and the checks of the back-end, and attack messages,
-//! rings, headers, the memory table, descriptors and the order of tear-down, on several ports at once. Meanwhile,
-//! well-behaved VMs exchange frames, which are verified one by one. Afterwards the process must have as many descriptors,
-//! threads and mappings as before.
+//! Malicious front-ends over a long time. They know the protocol and the checks of the back-end, and attack
+//! messages, rings, headers, the memory table, descriptors and the order of tear-down, on several ports at
+//! once. Meanwhile, well-behaved VMs exchange frames, which are verified one by one. Afterwards the process
+//! must have as many descriptors, threads and mappings as before.
 //!
-//! `VICINITY_FUZZ_SECONDS` sets the duration (default: 20). `VICINITY_FUZZ_SEED`, which the test prints, determines the
-//! steps of every port, but not how they interleave.
+//! `VICINITY_FUZZ_SECONDS` sets the duration (default: 20). `VICINITY_FUZZ_SEED`, which the test prints,
+//! determines the steps of every port, but not how they interleave.
 //!
 //! This is the only test of its binary, because it counts the resources of the process.
 #![allow(
@@ -45,8 +45,8 @@ const ATTACKERS: [u16; 4] = [20, 21, 22, 23];
 /// Ports of well-behaved VMs, in pairs.
 const GOOD: [[u16; 2]; 2] = [[1, 2], [3, 4]];
 
-/// Most frames of a well-behaved VM that may be dropped: while a thread waits for a CPU, the receiver's ring may be full of
-/// attackers' frames, and frames are dropped and counted after `STUCK_TIMEOUT`.
+/// Most frames of a well-behaved VM that may be dropped: while a thread waits for a CPU, the receiver's
+/// ring may be full of attackers' frames, and frames are dropped and counted after `STUCK_TIMEOUT`.
 const LOSS_SHARE: u64 = 100;
 
 #[test]
@@ -140,8 +140,8 @@ fn attack(
     (attacks, faults)
 }
 
-/// Plays the supervisor: requests reports continuously, and passes the reasons of detached ports to the attackers. Returns
-/// the last report after `quiet` is set.
+/// Plays the supervisor: requests reports continuously, and passes the reasons of detached ports to the
+/// attackers. Returns the last report after `quiet` is set.
 fn supervise(plane: &Plane, ends: &[Sender<Reason>], quiet: &AtomicBool) -> Vec<PortReport> {
     loop {
         let last = quiet.load(Ordering::Relaxed);

@@ -84,7 +84,8 @@ pub(crate) fn plausible(random: &mut Random, device: &Device) -> bool {
     }
 }
 
-/// Sends another kick, call or error descriptor, of a valid or invalid kind, or makes the present call descriptor block.
+/// Sends another kick, call or error descriptor, of a valid or invalid kind, or makes the present call
+/// descriptor block.
 fn signal(random: &mut Random, nic: &front_end::Nic, ring: &[u8]) -> bool {
     if random.one_in(4) {
         make_blocking(nic.rx.call_fd());

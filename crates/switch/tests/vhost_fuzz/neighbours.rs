@@ -37,8 +37,8 @@ fn head(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
     frame::numbered(to, from, 0, frame::SHORTEST)[..14].to_vec()
 }
 
-/// A pair of well-behaved VMs. Their addresses are pinned, so their frames reach each other whatever source addresses an
-/// attacker uses.
+/// A pair of well-behaved VMs. Their addresses are pinned, so their frames reach each other whatever source
+/// addresses an attacker uses.
 pub(crate) struct Neighbours {
     ports: [u16; 2],
     nics: [Nic; 2],
@@ -94,8 +94,8 @@ impl Neighbours {
                 front_end::nic::wait(&[a, b]);
             }
         }
-        // Frames stay in order, so when a final frame arrives, all earlier ones have arrived or were dropped. The
-        // final frame may be dropped too, so it is repeated.
+        // Frames stay in order, so when a final frame arrives, all earlier ones have arrived or were
+        // dropped. The final frame may be dropped too, so it is repeated.
         let begin = Instant::now();
         while !self.traffic.iter().all(Traffic::is_complete) {
             assert!(begin.elapsed() < GUARD, "{:?}", self.traffic);
@@ -138,9 +138,9 @@ impl Neighbours {
                 any = true;
                 let traffic = &mut self.traffic[sender];
                 // Attackers send to any address with any source address: a chain may begin in one of their
-                // frames and continue in the middle of another, and the ports have no guard. They do not use the
-                // EtherType of these VMs, however. If the head of a VM's frame is corrupted, the count detects it;
-                // if the body is, the checksum does.
+                // frames and continue in the middle of another, and the ports have no guard. They do not
+                // use the EtherType of these VMs, however. If the head of a VM's frame is corrupted, the
+                // count detects it; if the body is, the checksum does.
                 if !received.frame.starts_with(&head) {
                     traffic.forged += u64::from(received.frame.starts_with(&addresses));
                     continue;

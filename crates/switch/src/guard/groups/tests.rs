@@ -39,7 +39,8 @@ fn listed(egress_ports: EgressPorts) -> Vec<u16> {
 
 const ALL: [u16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// Returns groups with VMs at ports 1 to 4 since second 5, and a general query at 10 whose response time ends at 12.
+/// Returns groups with VMs at ports 1 to 4 since second 5, and a general query at 10 whose response time
+/// ends at 12.
 fn queried() -> Groups {
     let mut groups = Groups::default();
     for port in 1..=4 {
