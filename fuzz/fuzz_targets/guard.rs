@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switch::guard::groups::{Audience, Groups};
+use switch::guard::groups::{EgressPorts, Groups};
 use switch::guard::headers;
 use switch::guard::membership::{self, Change, Family, MAX_PACKET, Message};
 use switch::mac::Mac;
@@ -58,9 +58,9 @@ fn groups(kind: u16, packet: &[u8]) {
     }
     let mut groups = Groups::default();
     let to = Mac::from_octets([1, 0, 0x5e, 1, 1, 1]);
-    let audience = groups.hear(message, family, (0, to), 1, 10);
-    assert!(!audience.has(2), "a report goes to routers alone");
-    assert_eq!(groups.audience(family, 0, to, 10), Audience::All);
+    let egress_ports = groups.handle_message(message, family, (0, to), 1, 10);
+    assert!(!egress_ports.has(2), "a report goes to routers alone");
+    assert_eq!(groups.egress_ports(family, 0, to, 10), EgressPorts::All);
 }
 
 /// Corrects the checksums.

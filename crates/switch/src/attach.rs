@@ -1,4 +1,4 @@
-//! Making a port from the descriptor that came with an order.
+//! Creates a port from the descriptor of an order.
 
 use std::os::fd::OwnedFd;
 
@@ -10,10 +10,10 @@ use crate::limits::MAX_QUEUE_PAIRS;
 use crate::port::{Backend, Guest, Kind};
 use crate::uplink::Uplink;
 
-/// A VM's NIC on a vhost-user socket.
+/// Creates a VM's NIC on a vhost-user socket.
 ///
 /// # Errors
-/// The descriptor is no socket.
+/// The descriptor is not a socket.
 pub(crate) fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
     let backend = Backend::new(socket, MAX_QUEUE_PAIRS).map_err(|fault| match fault {
         Fault::Host(error) => error,
@@ -22,10 +22,10 @@ pub(crate) fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
     Ok(Kind::Guest(Box::new(Guest::new(backend))))
 }
 
-/// An uplink on a tap or another interface.
+/// Creates an uplink on a tap or another interface.
 ///
 /// # Errors
-/// The descriptor is none that frames could be read from.
+/// The descriptor cannot be made non-blocking.
 pub(crate) fn uplink(out: OwnedFd, way: UplinkWay) -> Result<Kind, Errno> {
     Ok(Kind::Uplink(Box::new(Uplink::new(out, way)?)))
 }

@@ -1,98 +1,102 @@
-//! Frames held back because their receiver has no room: the lossless part of the switch.
+//! Backpressure: frames wait when their receiver has no room. This makes the switch lossless between
+//! VMs.
 //!
-//! Chains go back to the driver in the order it made them available, always: so whoever goes on
-//! with a ring after us, be it another process or another host, can go on behind the used index.
-//! A frame for a full receiver
-//! - **stays in the ring** while nothing at hand behind it goes elsewhere: no copy, and the
-//!   sender feels the receiver's pace;
-//! - is **set aside** ([`Deferred`]) when something does.
+//! The switch always returns chains in the order in which the driver made them available. So another
+//! process, or another host after a migration, can resume a ring at the used index. A frame for a full
+//! receiver
+//! - **stays in the ring** while no frame behind it in the burst has another receiver. This needs no
+//!   copy, and slows the sender to the receiver's rate;
+//! - is **deferred** ([`Deferred`]) when it blocks a frame for another receiver.
 //!
-//! What keeps one slow receiver from stopping everybody:
-//! - **share**: what is set aside is bounded; past that the ring stalls, and a stall is bounded;
-//! - **time**: a receiver that takes nothing for [`HOLD`] is stuck; frames to it are dropped until
-//!   it takes buffers again. A ring that stalls for [`HOLD`] drops what is in the way instead,
-//!   until half of what is set aside has gone: so even a receiver that takes one buffer now and
-//!   then slows a sender for a moment only.
+//! Two limits keep one slow receiver from stopping other ports:
+//! - **Space.** Deferred frames are bounded in number and bytes. When a ring reaches the limit, it
+//!   stalls, and the time of a stall is bounded.
+//! - **Time.** A receiver that takes no frame for [`STUCK_TIMEOUT`] is stuck; frames to it are dropped until
+//!   it posts buffers again. A ring that stalls for [`STUCK_TIMEOUT`] drops the frames that block others,
+//!   until half of its deferred frames are delivered. So even a receiver that posts one buffer now and
+//!   then slows a sender only for a moment.
 
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
 
 use crate::deferred::Deferred;
-use crate::limits::{BURST, HOLD};
+use crate::limits::{BURST, STUCK_TIMEOUT};
 
 /// The receivers that had no room in a burst.
 pub type Full = ArrayVec<u16, { BURST as usize }>;
 
-/// Frames that wait in the ring.
+/// The frames that wait in the transmit ring.
 #[derive(Debug)]
 pub struct InRing {
-    /// How many were looked at.
+    /// The number of frames that wait.
     pub frames: u16,
-    /// Since when the first one waits.
+    /// Since when the first frame waits.
     pub since: Instant,
-    /// Receivers that had no room.
+    /// The receivers that had no room.
     pub full: Full,
-    /// Chains seen, if a frame behind them could go elsewhere; else none is worth a look.
+    /// The number of chains seen, if the ring should be tried again when the driver adds a chain. `None`
+    /// if a new frame would not be reached.
     pub seen: Option<u16>,
-    /// The first one is being cut: its receiver, and how many segments that has.
+    /// If the first frame is segmented: its receiver, and the number of delivered segments.
     pub cut: Option<(u16, u16)>,
 }
 
 impl InRing {
-    /// How many frames are known to wait: each of them counts as held once.
+    /// Returns the number of frames that wait; each is counted as held once.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.frames)
     }
 }
 
-/// What one transmit ring holds back.
+/// The frames of one transmit ring that wait for their receivers.
 #[derive(Debug, Default)]
-pub struct Held {
-    /// Frames set aside.
+pub struct Backlog {
+    /// The deferred frames.
     pub deferred: Deferred,
-    /// Frames that wait in the ring, if any do.
+    /// The frames that wait in the ring, if any do.
     pub in_ring: Option<InRing>,
+    /// Since when the ring has been stalled.
     stalled: Option<Instant>,
 }
 
-impl Held {
-    /// The receivers waited for: those of frames set aside, and of frames in the ring if it runs.
+impl Backlog {
+    /// Returns the receivers of deferred frames, and of frames in the ring if it runs.
     pub fn receivers(&self, runs: bool) -> impl Iterator<Item = u16> + '_ {
         let in_ring = self.in_ring.as_ref().filter(|_| runs);
         let full = in_ring.map(|in_ring| in_ring.full.iter().copied());
         self.deferred.receivers().chain(full.into_iter().flatten())
     }
 
-    /// A frame finds no room to be set aside in. Whether it has been so for too long: then it is
-    /// dropped, else it stays in the ring.
+    /// Records that a frame could not be deferred. Returns true when the ring has been stalled for too
+    /// long: then the frame is dropped, otherwise it stays in the ring.
     pub fn stall(&mut self, now: Instant) -> bool {
         self.stalled.get_or_insert(now);
         self.is_overdue(now)
     }
 
-    /// The ring has stalled for too long.
+    /// Returns whether the ring has been stalled for longer than [`STUCK_TIMEOUT`].
     #[must_use]
     pub fn is_overdue(&self, now: Instant) -> bool {
         self.stalled
-            .is_some_and(|since| now.duration_since(since) > HOLD)
+            .is_some_and(|since| now.duration_since(since) > STUCK_TIMEOUT)
     }
 
-    /// The ring has stalled: a look behind what waits in it is no use.
+    /// Returns whether the ring is stalled; then frames behind those that wait cannot be forwarded.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.stalled.is_some()
     }
 
-    /// After frames set aside have gone: a stall ends once there is room for half as many again.
-    pub fn settle(&mut self) {
+    /// Ends a stall once half of the space for deferred frames is free; called after deliveries.
+    pub fn update_stall(&mut self) {
         if self.deferred.is_half_empty() {
             self.stalled = None;
         }
     }
 
-    /// The ring was stopped or started anew: what waited in it is another's business.
+    /// Drops the record of frames that wait in the ring, because the ring was stopped or restarted.
     pub fn forget_ring(&mut self) {
         self.in_ring = None;
     }
@@ -105,11 +109,11 @@ mod tests {
     use super::*;
     use crate::frame::{Head, Rest};
     use crate::guard::Checked;
-    use crate::limits::ASIDE_FRAMES;
+    use crate::limits::DEFERRED_FRAMES;
 
-    fn push(held: &mut Held, to: u16) -> bool {
+    fn push(backlog: &mut Backlog, to: u16) -> bool {
         let (head, rest) = Head::of_private(NetHeader::default(), &[0; 60]).unwrap();
-        held.deferred.push(
+        backlog.deferred.push(
             to,
             &head,
             Rest::Private(rest),
@@ -120,26 +124,26 @@ mod tests {
     }
 
     #[test]
-    fn a_full_store_stalls_the_ring_then_drops() {
-        let (mut held, start) = (Held::default(), Instant::now());
-        while push(&mut held, 1) {}
-        assert!(!held.stall(start));
-        assert!(!held.stall(start + HOLD));
-        assert!(held.stall(start + HOLD * 2));
+    fn a_ring_that_cannot_defer_stalls_and_then_drops() {
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        while push(&mut backlog, 1) {}
+        assert!(!backlog.stall(start));
+        assert!(!backlog.stall(start + STUCK_TIMEOUT));
+        assert!(backlog.stall(start + STUCK_TIMEOUT * 2));
     }
 
     #[test]
     fn a_trickle_does_not_end_a_stall() {
-        let (mut held, start) = (Held::default(), Instant::now());
-        assert!(push(&mut held, 2));
-        while push(&mut held, 1) {}
-        assert!(!held.stall(start));
-        assert_eq!(held.deferred.forget(2), 1);
-        held.settle();
-        assert!(push(&mut held, 1));
-        assert!(held.stall(start + HOLD * 2));
-        assert_eq!(held.deferred.forget(1), ASIDE_FRAMES);
-        held.settle();
-        assert!(!held.stall(start + HOLD * 2));
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        assert!(push(&mut backlog, 2));
+        while push(&mut backlog, 1) {}
+        assert!(!backlog.stall(start));
+        assert_eq!(backlog.deferred.forget(2), 1);
+        backlog.update_stall();
+        assert!(push(&mut backlog, 1));
+        assert!(backlog.stall(start + STUCK_TIMEOUT * 2));
+        assert_eq!(backlog.deferred.forget(1), DEFERRED_FRAMES);
+        backlog.update_stall();
+        assert!(!backlog.stall(start + STUCK_TIMEOUT * 2));
     }
 }

@@ -1,19 +1,19 @@
-//! One frame of a burst, from where it is found to where it goes.
+//! One frame of a burst, from its chain to its target.
 
 use vhost::copy::Cursor;
 
 use crate::backpressure::InRing;
 use crate::control::Loss;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest, Simple};
 use crate::guard::{Checked, Guard, Snapshot};
 
-/// Where a frame goes.
+/// The target of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Port(u16),
     Flood,
-    /// It is lost.
+    /// The frame is dropped for this reason.
     Nowhere(Loss),
 }
 
@@ -24,16 +24,16 @@ pub(crate) struct BatchEntry<'a, 'm> {
     pub(crate) head: Head,
     pub(crate) rest: Cursor<'a, 'm>,
     pub(crate) target: Target,
-    /// Why it goes nowhere, if that is known before its destination is looked up.
+    /// Why the frame is dropped, if that is known before the FDB look-up.
     pub(crate) refused: Option<Loss>,
-    /// What the sender's guard has seen of it, if the sender has one.
+    /// The first bytes as the sender's guard has checked them, if the sender has a guard.
     pub(crate) snapshot: Option<&'a Snapshot>,
-    /// Segments delivered already, if it is being cut.
+    /// Segments that were delivered already, if the frame is segmented.
     pub(crate) segments: u16,
 }
 
 impl<'a, 'm> BatchEntry<'a, 'm> {
-    /// The frame as a simple one, if it is.
+    /// Returns the frame as a [`Simple`] frame, if it is one.
     #[inline(always)]
     pub(crate) fn simple(&self) -> Option<Simple<'m>> {
         match self.snapshot {
@@ -42,7 +42,7 @@ impl<'a, 'm> BatchEntry<'a, 'm> {
         }
     }
 
-    /// The bytes behind the head.
+    /// Returns the bytes behind the head.
     #[inline(always)]
     pub(crate) fn rest(&self) -> Rest<'a, 'm> {
         match self.snapshot {
@@ -51,7 +51,7 @@ impl<'a, 'm> BatchEntry<'a, 'm> {
         }
     }
 
-    /// What guards know of it.
+    /// Returns what the sender's guard has determined: VLAN, priority and role.
     #[inline(always)]
     pub(crate) fn checked(&self) -> Checked {
         self.snapshot
@@ -59,25 +59,25 @@ impl<'a, 'm> BatchEntry<'a, 'm> {
             .unwrap_or_default()
     }
 
-    /// As it is shown to whoever watches.
-    pub(crate) fn shown(&self) -> (&Head, Rest<'_, 'm>, Checked) {
+    /// Returns the frame as captures and mirrors see it.
+    pub(crate) fn observed_frame(&self) -> (&Head, Rest<'_, 'm>, Checked) {
         (&self.head, self.rest(), self.checked())
     }
 
-    /// Whom it is for.
+    /// Returns the destination as a key of the FDB.
     #[inline(always)]
-    pub(crate) fn destination(&self) -> Resident {
-        Resident::new(self.head.destination(), self.checked().tci.vlan())
+    pub(crate) fn destination(&self) -> FdbKey {
+        FdbKey::new(self.head.destination(), self.checked().tci.vlan())
     }
 
-    /// Have its sender's guard look at it.
+    /// Applies the guard of the sender to the frame.
     pub(crate) fn admit(
         &mut self,
         guard: &Guard,
         room: Option<&'a mut Snapshot>,
     ) -> Result<(), Loss> {
         let Some(room) = room else {
-            // A burst has no more frames than there are rooms.
+            // Never taken: there is one snapshot for each frame of a burst.
             return Err(Loss::BadLength);
         };
         let rest = &mut self.rest;
@@ -86,9 +86,9 @@ impl<'a, 'm> BatchEntry<'a, 'm> {
         Ok(())
     }
 
-    /// Go on cutting where an earlier attempt ended, if the receiver is still the same.
+    /// Resumes segmentation where an earlier attempt ended, if the receiver is still the same.
     #[cold]
-    pub(crate) fn go_on(&mut self, in_ring: &InRing) {
+    pub(crate) fn resume_segmentation(&mut self, in_ring: &InRing) {
         match in_ring.cut {
             Some((to, segments)) if self.target == Target::Port(to) => self.segments = segments,
             _ => {}

@@ -1,15 +1,16 @@
-//! Frames of a port shown to somebody who watches: what it sends and what it is delivered.
+//! Captures: copies of the frames that a port sends and receives, for a reader such as a packet capture
+//! tool.
 //!
-//! Who captures has one end of a socket of datagrams, and the data plane the other. What a worker shows
-//! before it next asks the kernel for news is a datagram or a few. Where the reader is slow they find no
-//! room, and where the worker is busy it may show only so much ([`CaptureBudget`](crate::capture_budget)): what is
-//! left out is counted as missed, and nobody waits. A port that nobody captures costs one look a run of
-//! frames.
+//! The reader has one end of a datagram socket and the data plane the other. A worker collects frames in a
+//! datagram, and sends it when it is full and before the worker waits for events. A capture never delays
+//! forwarding. If the reader is slow, the socket has no room; if the worker is busy, its
+//! [`CaptureBudget`](crate::capture_budget) limits how many frames it copies. Frames that are left out are
+//! counted as missed. A port without captures costs one test for each run of frames.
 //!
-//! A datagram is the number of frames missed so far (8 bytes), then frames, each behind its
-//! description: time (8), length (4), bytes that follow (4), direction (4); all little endian. The
-//! time is in nanoseconds since 1970. A frame is as the port's VM sees it, with its VLAN tag if it
-//! has one, and before it is cut or summed for the receiver.
+//! A datagram has the number of frames missed so far (8 bytes), and then frames. In front of each frame is
+//! its description: time (8), length (4), bytes that follow (4), direction (4). All numbers are little
+//! endian. The time is in nanoseconds since 1970. A frame is as the port's VM sees it: with its VLAN tag if
+//! it has one, and before segmentation and checksums for the receiver.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -20,38 +21,39 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Bytes of a description.
+/// Bytes of the description in front of a frame.
 const DESCRIPTION: usize = 20;
 
-/// A datagram that would grow longer is sent first; one frame always fits.
+/// A datagram is sent before it grows longer than this; one frame always fits.
 const FULL: usize = 64 << 10;
 
-/// Longest datagram: a frame of the greatest length after others.
+/// Longest datagram: a frame of the greatest length behind others.
 pub const MAX_DATAGRAM: usize = 2 * FULL + 4096;
 
-/// Which way a frame went.
+/// The direction of a captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The port sent it.
+    /// The port sent the frame.
     Sent,
-    /// It was delivered to the port.
+    /// The frame was delivered to the port.
     Received,
 }
 
-/// A frame that somebody watched.
+/// A captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'b> {
     /// Nanoseconds since 1970.
     pub time: u64,
-    /// Which way it went.
+    /// Whether the port sent or received it.
     pub direction: Direction,
-    /// Its length in bytes.
+    /// The frame's length in bytes.
     pub length: u32,
-    /// Its first bytes.
+    /// The first bytes of the frame.
     pub bytes: &'b [u8],
 }
 
-/// The frames of a datagram, and how many were missed so far; frames end where nothing makes sense.
+/// Reads a datagram: returns the number of frames missed so far, and the frames. The iterator ends at the
+/// first invalid description.
 #[must_use]
 pub fn read(datagram: &[u8]) -> Option<(u64, impl Iterator<Item = Captured<'_>>)> {
     let (missed, mut rest) = datagram.split_first_chunk()?;
@@ -76,17 +78,17 @@ pub fn read(datagram: &[u8]) -> Option<(u64, impl Iterator<Item = Captured<'_>>)
     Some((u64::from_le_bytes(*missed), frames))
 }
 
-/// One who watches a port.
+/// One capture of a port.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(crate) number: u32,
     socket: OwnedFd,
-    /// Bytes of a frame that are shown, at most.
+    /// Most bytes to copy of each frame.
     most: u32,
     batch: Mutex<Batch>,
 }
 
-/// Frames on their way to the reader.
+/// The datagram that is being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
@@ -95,13 +97,14 @@ pub(crate) struct Batch {
 }
 
 impl Capture {
-    /// Known by this number, to be shown so many bytes of each frame by a non-blocking socket.
+    /// Creates the capture with this number, which sends up to `most` bytes of each frame to a
+    /// non-blocking socket.
     pub(crate) fn new(number: u32, socket: OwnedFd, most: u32) -> Self {
         Self {
             number,
             socket,
             most,
-            // It never grows: not every way to get memory is open here.
+            // Allocated once: the sandbox does not allow every system call that allocates memory.
             batch: Mutex::new(Batch {
                 bytes: Vec::with_capacity(MAX_DATAGRAM),
                 ..Batch::default()
@@ -113,7 +116,8 @@ impl Capture {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Put a frame with the others, or as many bytes of it as are wanted: so many.
+    /// Adds a frame to the datagram, up to the capture's number of bytes; returns the number of bytes
+    /// copied.
     pub(crate) fn note(
         &self,
         time: u64,
@@ -128,7 +132,7 @@ impl Capture {
             self.send(&mut batch);
         }
         if batch.bytes.is_empty() {
-            // How many were missed is written when it is sent.
+            // `send` writes the number of missed frames here.
             batch.bytes.extend([0; 8]);
         }
         let direction: u32 = match direction {
@@ -157,7 +161,7 @@ impl Capture {
         }
     }
 
-    /// Send what there is, or miss it.
+    /// Sends the datagram, or counts its frames as missed.
     fn send(&self, batch: &mut Batch) {
         let Batch {
             bytes,
@@ -185,7 +189,8 @@ mod tests {
 
     use super::*;
 
-    /// Of a good datagram with up to three frames, with up to three bytes changed, and perhaps cut.
+    /// The input is a valid datagram with up to three frames, of which up to three bytes are changed and
+    /// which may be truncated.
     #[test]
     fn any_datagram_is_read_to_its_end() {
         use std::cell::Cell;

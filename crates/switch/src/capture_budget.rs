@@ -1,29 +1,30 @@
-//! What captures may cost a worker: all the time in which there is nothing else to do, and a small part of
-//! that in which there is. So a capture slows nobody: where a worker has its hands full, what it is not
-//! allowed to show is missed.
+//! The CPU time that a worker may use for captures: a token bucket.
 //!
-//! What a frame costs is not measured but reckoned: looking at the clock would cost as much as the frame, and
-//! would charge it with whatever else the CPU was given to meanwhile.
+//! A worker copies frames for captures only while it is idle, plus 1/[`CAPTURE_SHARE`] of its busy time. So
+//! captures do not slow forwarding: a busy worker counts frames that exceed the budget as missed.
+//!
+//! The cost of a frame is estimated, not measured. Reading the clock would cost as much as copying the
+//! frame, and would include time in which other threads had the CPU.
 
 use std::time::Duration;
 
 use crate::limits::{CAPTURE_BURST, CAPTURE_SHARE};
 
-/// Nanoseconds that a frame costs, however short.
+/// Fixed cost of a frame in nanoseconds.
 const FRAME: i64 = 80;
 
-/// Bytes that are copied twice in a nanosecond: once to be shown, once by the kernel.
+/// Bytes of a frame that can be copied twice in one nanosecond: once by the worker, once by the kernel.
 const BYTES: i64 = 5;
 
-/// The time there is.
+/// The remaining budget.
 #[derive(Debug)]
 pub(crate) struct CaptureBudget {
-    /// Of [`CAPTURE_SHARE`]s of a nanosecond so many, up to [`MOST`]; below zero after a run of frames
-    /// that cost more.
+    /// In units of 1/[`CAPTURE_SHARE`] nanosecond, up to [`MOST`]. Negative after a run of frames that cost
+    /// more than was left.
     left: i64,
 }
 
-/// [`CAPTURE_BURST`].
+/// [`CAPTURE_BURST`] in units of the budget.
 const MOST: i64 = CAPTURE_BURST.subsec_nanos() as i64 * CAPTURE_SHARE;
 
 impl Default for CaptureBudget {
@@ -33,7 +34,7 @@ impl Default for CaptureBudget {
 }
 
 impl CaptureBudget {
-    /// So much time has passed; in it, there was nothing to do, or there was.
+    /// Adds the budget of the time that has passed, in which the worker was idle or busy.
     #[inline]
     pub(crate) fn earn(&mut self, time: Duration, idle: bool) {
         let nanoseconds = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
@@ -42,12 +43,12 @@ impl CaptureBudget {
         self.left = self.left.saturating_add(earned).min(MOST);
     }
 
-    /// Whether frames may be shown.
-    pub(crate) fn is_left(&self) -> bool {
+    /// Returns whether frames may be copied.
+    pub(crate) fn is_available(&self) -> bool {
         self.left > 0
     }
 
-    /// So many bytes of a frame were shown.
+    /// Subtracts the cost of a frame of which `bytes` bytes were copied.
     pub(crate) fn spend(&mut self, bytes: u32) {
         let cost = FRAME + i64::from(bytes) / BYTES;
         self.left = self.left.saturating_sub(cost * CAPTURE_SHARE);
@@ -59,25 +60,25 @@ mod tests {
     use super::*;
 
     fn spent() -> CaptureBudget {
-        let mut capture_budget = CaptureBudget::default();
-        while capture_budget.is_left() {
-            capture_budget.spend(1500);
+        let mut budget = CaptureBudget::default();
+        while budget.is_available() {
+            budget.spend(1500);
         }
-        capture_budget
+        budget
     }
 
-    /// Frames of 60 bytes that may be shown now.
-    fn frames(mut capture_budget: CaptureBudget) -> i64 {
+    /// Returns how many frames of 60 bytes may be copied now.
+    fn frames(mut budget: CaptureBudget) -> i64 {
         let mut frames: i64 = 0;
-        while capture_budget.is_left() {
-            capture_budget.spend(60);
+        while budget.is_available() {
+            budget.spend(60);
             frames += 1;
         }
         frames
     }
 
     #[test]
-    fn a_busy_worker_shows_a_few_frames_and_an_idle_one_all() {
+    fn a_busy_worker_copies_few_frames_and_an_idle_one_all() {
         let (mut busy, mut idle) = (spent(), spent());
         for _ in 0..1000 {
             busy.earn(Duration::from_micros(1), false);
@@ -93,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_long_sleep_earns_is_limited() {
-        let mut capture_budget = spent();
+    fn the_budget_that_a_long_sleep_adds_is_limited() {
+        let mut budget = spent();
         for seconds in [3600, 0, 1, u64::MAX] {
-            capture_budget.earn(Duration::from_secs(seconds), false);
+            budget.earn(Duration::from_secs(seconds), false);
         }
-        assert_eq!(capture_budget.left, MOST);
-        assert_eq!(frames(capture_budget), frames(CaptureBudget::default()));
+        assert_eq!(budget.left, MOST);
+        assert_eq!(frames(budget), frames(CaptureBudget::default()));
     }
 }

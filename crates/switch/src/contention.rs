@@ -1,9 +1,8 @@
-//! Whether the worker has to fight for a CPU.
+//! Detects whether CPUs are contended.
 //!
-//! The scheduler counts how long a thread ran and how long it waited for a CPU while it could
-//! have run (`schedstat`). On a host with CPUs enough the wait is the time a wake-up takes. When
-//! it is longer than the worker ran at all, guests use every CPU, and each wake-up and each call
-//! takes one from them.
+//! The scheduler counts how long a thread ran, and how long it was runnable and waited for a CPU
+//! (`schedstat`). On a host with enough CPUs, the wait is the latency of wake-ups. When a worker waits for
+//! longer than it runs, guests use every CPU, and each wake-up and each call takes a CPU from a guest.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,28 +11,28 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Time between two looks: long enough for the sums to mean something.
+/// Time between two samples: long enough for the differences to be meaningful.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// The answer, and the last look.
+/// The result, and the last sample.
 #[derive(Debug)]
 pub(crate) struct Contention {
-    /// The thread's figures; none where the kernel does not keep them.
+    /// The thread's `schedstat`; `None` where the kernel does not provide it.
     schedstat: Option<File>,
-    looked: Instant,
-    last: Share,
-    short: bool,
+    sampled: Instant,
+    last: SchedStat,
+    contended: bool,
 }
 
-/// Nanoseconds a thread ran and waited, since its start.
+/// Nanoseconds that a thread has run and waited since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Share {
+struct SchedStat {
     ran: u64,
     waited: u64,
 }
 
-impl Share {
-    /// From the text of `schedstat`: ran, waited, time slices.
+impl SchedStat {
+    /// Parses the text of `schedstat`: ran, waited, time slices.
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let mut fields = text.split_ascii_whitespace();
@@ -44,14 +43,14 @@ impl Share {
         })
     }
 
-    /// It waited for longer than it ran.
-    fn is_short_since(self, before: Self) -> bool {
+    /// Returns whether the thread waited for longer than it ran, since the sample `before`.
+    fn waited_longer_since(self, before: Self) -> bool {
         self.waited.saturating_sub(before.waited) > self.ran.saturating_sub(before.ran)
     }
 }
 
 impl Contention {
-    /// Of the calling thread, whose figures are below `/proc`, which is open.
+    /// Creates the detector of the calling thread; `processes` is an open descriptor of `/proc`.
     pub(crate) fn of_this_thread(processes: Option<OwnedFd>) -> Self {
         let schedstat = processes.and_then(|processes| {
             let path = "thread-self/schedstat";
@@ -59,33 +58,33 @@ impl Contention {
         });
         Self {
             schedstat: schedstat.map(File::from),
-            looked: Instant::now(),
-            last: Share::default(),
-            short: false,
+            sampled: Instant::now(),
+            last: SchedStat::default(),
+            contended: false,
         }
     }
 
-    /// CPUs were short when last looked.
-    pub(crate) fn is_short(&self) -> bool {
-        self.short
+    /// Returns whether CPUs were contended at the last sample.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended
     }
 
-    /// Look again, if it is time.
+    /// Takes a sample, if one is due.
     #[inline]
-    pub(crate) fn look(&mut self, now: Instant) {
-        if now.duration_since(self.looked) >= WINDOW {
-            self.looked = now;
-            self.judge();
+    pub(crate) fn update(&mut self, now: Instant) {
+        if now.duration_since(self.sampled) >= WINDOW {
+            self.sampled = now;
+            self.sample();
         }
     }
 
-    fn judge(&mut self) {
+    fn sample(&mut self) {
         let mut text = [0; 64];
         // syscalls: pread64
         let read = |file: &File| file.read_at(&mut text, 0).ok();
         let length = self.schedstat.as_ref().and_then(read).unwrap_or(0);
-        let now = Share::parse(text.get(..length).unwrap_or_default()).unwrap_or_default();
-        self.short = now.is_short_since(self.last);
+        let now = SchedStat::parse(text.get(..length).unwrap_or_default()).unwrap_or_default();
+        self.contended = now.waited_longer_since(self.last);
         self.last = now;
     }
 
@@ -93,10 +92,10 @@ impl Contention {
     pub(crate) fn always() -> Self {
         Self {
             schedstat: None,
-            // No look is ever due.
-            looked: Instant::now() + Duration::from_secs(1_000_000),
-            last: Share::default(),
-            short: true,
+            // No sample is ever due.
+            sampled: Instant::now() + Duration::from_secs(1_000_000),
+            last: SchedStat::default(),
+            contended: true,
         }
     }
 }
@@ -106,30 +105,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_short_when_it_waited_for_longer_than_it_ran() {
-        let share = |ran, waited| Share { ran, waited };
-        let before = Share::parse(b"5000 100 7\n").unwrap();
-        assert_eq!(before, share(5000, 100));
-        assert!(share(6000, 1101).is_short_since(before));
-        assert!(!share(6000, 1100).is_short_since(before));
-        assert!(!before.is_short_since(before));
+    fn cpus_are_contended_when_the_thread_waited_for_longer_than_it_ran() {
+        let stat = |ran, waited| SchedStat { ran, waited };
+        let before = SchedStat::parse(b"5000 100 7\n").unwrap();
+        assert_eq!(before, stat(5000, 100));
+        assert!(stat(6000, 1101).waited_longer_since(before));
+        assert!(!stat(6000, 1100).waited_longer_since(before));
+        assert!(!before.waited_longer_since(before));
     }
 
     #[test]
-    fn what_cannot_be_read_is_never_short() {
-        assert_eq!(Share::parse(b""), None);
+    fn without_schedstat_cpus_are_never_contended() {
+        assert_eq!(SchedStat::parse(b""), None);
         let mut contention = Contention::of_this_thread(None);
-        contention.judge();
-        assert!(!contention.is_short());
+        contention.sample();
+        assert!(!contention.is_contended());
     }
 
     #[test]
-    fn the_kernel_keeps_the_figures() {
+    fn the_kernel_provides_schedstat() {
         let processes = File::open("/proc").unwrap();
         let mut contention = Contention::of_this_thread(Some(processes.into()));
-        // They are brought up to date when a thread is switched.
+        // The kernel updates the figures at a context switch.
         std::thread::sleep(Duration::from_millis(1));
-        contention.judge();
+        contention.sample();
         assert!(contention.last.ran > 0);
     }
 }

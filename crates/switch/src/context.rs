@@ -1,4 +1,4 @@
-//! What a worker has for itself while it forwards: its time, and memory to work in.
+//! The state of one worker: its clock and its scratch memory.
 
 use std::time::Instant;
 
@@ -11,31 +11,32 @@ use crate::steering::WakeSet;
 use crate::translate::Scratch;
 use crate::uplink::BUFFER;
 
-/// A worker's own things.
+/// The state of one worker, which no other thread accesses (VPP: per-thread data).
 #[derive(Debug)]
 pub struct WorkerContext {
     /// The worker's number.
     pub worker: usize,
-    /// The time of this round.
+    /// The time at the start of this round.
     pub now: Instant,
-    /// Seconds since the start, for ageing.
+    /// Seconds since the network started, for ageing.
     pub seconds: u32,
-    /// What captures may cost.
+    /// The CPU time that captures may use.
     pub(crate) capture_budget: CaptureBudget,
-    /// Workers to be woken: their receivers have been taken in hand.
+    /// Workers to wake at the end of the round: they had enabled kicks on receive rings that this
+    /// worker has filled and whose kicks it has disabled.
     pub(crate) wakes: WakeSet,
-    /// Ports found at fault.
+    /// Ports to end, and their faults.
     pub(crate) faults: Vec<(u16, Fault)>,
-    /// What guards have seen of the frames of a burst.
+    /// The first bytes of the frames of a burst, as guards have checked them.
     pub(crate) snapshots: Box<[Snapshot]>,
     pub(crate) scratch: Scratch,
     pub(crate) buffer: Box<[u8]>,
-    /// Receivers that a port waits for, and by which pair.
+    /// Scratch list of the receivers that a port waits for, with the sender's pair.
     pub(crate) receivers: Vec<(u16, usize)>,
 }
 
 impl WorkerContext {
-    /// For the worker with this number.
+    /// Creates the context of the worker with this number.
     #[must_use]
     pub fn new(worker: usize) -> Self {
         Self {

@@ -1,10 +1,9 @@
-//! What the supervisor and a data plane say to each other.
+//! The protocol between the supervisor and a data plane.
 //!
-//! The data plane of a network reaches for nothing itself: every socket, tap and event
-//! descriptor it uses comes to it as an [`Order`] with a descriptor attached, and everything
-//! the supervisor knows about it came back as an [`Event`]. Both travel as JSON datagrams over
-//! one `SOCK_SEQPACKET` socket pair ([`ControlSocket`]), so a data plane is a sandboxed process
-//! for users and a thread for tests without either side noticing.
+//! The data plane of a network opens nothing itself: every socket, tap and eventfd that it uses arrives
+//! as a descriptor with an [`Order`]. The data plane reports to the supervisor with an [`Event`]. Both are
+//! JSON datagrams on one `SOCK_SEQPACKET` socket pair ([`ControlSocket`]). So the same code runs as a
+//! sandboxed process for users and as a thread in tests.
 
 mod counters;
 mod row;
@@ -21,228 +20,225 @@ pub use socket::{ControlSocket, MAX_DATAGRAM};
 /// Longest port or network name, in bytes.
 pub const MAX_NAME: usize = 64;
 
-/// A port's number inside its network. The supervisor chooses it and never reuses one that is
-/// still attached.
+/// A port's number in its network. The supervisor chooses the number, and does not reuse it while the
+/// port is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PortId(pub u16);
 
-/// Supervisor to data plane.
+/// A message from the supervisor to the data plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Start serving a VM's NIC. Carries one descriptor: the connected vhost-user socket.
-    /// Answered by [`Event::Detached`] at once when the network is full.
+    /// Attaches a VM's NIC. Carries one descriptor: the connected vhost-user socket. If the network is
+    /// full, the data plane replies with [`Event::Detached`] at once.
     Attach {
-        /// The number the port will be known by.
+        /// The number of the new port.
         port: PortId,
-        /// Name for log lines, at most [`MAX_NAME`] bytes.
+        /// Name in log messages, at most [`MAX_NAME`] bytes.
         name: String,
     },
-    /// Start serving an uplink. Carries one descriptor: where its frames go out and come in, or the
-    /// first of its queues.
+    /// Attaches an uplink. Carries one descriptor: its tap or socket, or the first of its queues.
     AttachUplink {
-        /// The number the uplink will be known by.
+        /// The number of the new port.
         port: PortId,
-        /// Name for log lines, at most [`MAX_NAME`] bytes.
+        /// Name in log messages, at most [`MAX_NAME`] bytes.
         name: String,
-        /// What the descriptor is.
+        /// The kind of the descriptor.
         way: UplinkWay,
     },
-    /// Serve one more queue of an uplink. Carries one descriptor, of the same kind as the first; for a
-    /// socket of AF_XDP, its memory of frames.
+    /// Adds a queue to an uplink. Carries one descriptor, of the same kind as the first. For an AF_XDP
+    /// socket, the descriptor is the memory of its frames (UMEM).
     AddUplinkQueue {
-        /// Which one.
+        /// The uplink.
         port: PortId,
     },
-    /// Stop serving a port or uplink; answered by [`Event::Detached`].
+    /// Detaches a port or uplink; the data plane replies with [`Event::Detached`].
     Detach {
-        /// Which one.
+        /// The port.
         port: PortId,
     },
-    /// What a port may send and receive, in place of what was said before. In force at once;
-    /// kept for the number, whether it is attached or not.
+    /// Replaces the rules of a port, at once. The rules belong to the number, whether a port is attached
+    /// or not.
     SetRules {
-        /// Which one.
+        /// The port.
         port: PortId,
         /// Its rules.
         rules: Box<Rules>,
     },
-    /// Pin a MAC address to a port: it is never learnt elsewhere and never ages.
-    /// An entry for a port that is not attached is kept and used once it is.
+    /// Pins a MAC address to a port (a static FDB entry): the FDB never learns it at another port, and the
+    /// entry does not age. The port need not be attached.
     SetResidency {
-        /// The resident's address.
+        /// The address.
         mac: Mac,
-        /// In which VLAN; 0 where there are none.
+        /// The VLAN; 0 in networks without VLANs.
         #[serde(default)]
         vlan: u16,
-        /// Where it lives.
+        /// The port to which the address is pinned.
         port: PortId,
     },
-    /// Undo [`Order::SetResidency`].
+    /// Removes an entry of [`Order::SetResidency`].
     ClearResidency {
-        /// The resident's address.
+        /// The address.
         mac: Mac,
-        /// In which VLAN; 0 where there are none.
+        /// The VLAN; 0 in networks without VLANs.
         #[serde(default)]
         vlan: u16,
     },
-    /// Whether frames of multicast groups go to those alone who asked for them; they do not unless
-    /// it is said.
+    /// Turns IGMP and MLD snooping on or off: whether frames of multicast groups go to their members
+    /// only. The default is off.
     SetSnooping {
-        /// They do.
+        /// Snooping is on.
         on: bool,
     },
-    /// How long the frames of a stream may gather, in place of
+    /// Sets how long the frames of a stream may gather. The default is
     /// [`GATHER`](crate::limits::GATHER).
     SetGather {
-        /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 for never.
+        /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 disables gathering.
         micros: u32,
     },
-    /// How often each frame's destination is looked up: a measuring aid.
+    /// Sets how often each frame's destination is looked up: a measuring aid.
     SetLookUps {
-        /// Times, at most [`MAX_LOOK_UPS`](crate::limits::MAX_LOOK_UPS); 0 for once for frames in a
-        /// row with the same destination, as it is unless it is said.
+        /// Look-ups, at most [`MAX_LOOK_UPS`](crate::limits::MAX_LOOK_UPS). With 0, the default,
+        /// consecutive frames with the same destination share one look-up.
         times: u32,
     },
-    /// Show a port's frames, whether it is attached or comes later, until it is ended. Carries one
-    /// descriptor: a non-blocking socket of datagrams ([`capture`](crate::capture)).
+    /// Captures a port's frames until [`Order::EndCapture`]; the port need not be attached. Carries one
+    /// descriptor: a non-blocking datagram socket ([`capture`](crate::capture)).
     Capture {
-        /// Which one.
+        /// The port.
         port: PortId,
-        /// The number the capture will be known by.
+        /// The number of the new capture.
         capture: u32,
-        /// Bytes to show of each frame, at most.
+        /// Most bytes to copy of each frame.
         most: u32,
     },
-    /// Undo [`Order::Capture`].
+    /// Ends a capture.
     EndCapture {
-        /// Of which port.
+        /// The port.
         port: PortId,
-        /// Which one.
+        /// The capture.
         capture: u32,
     },
-    /// Copy a port's frames to these ports, and to no others; kept for the number, whether it is
-    /// attached or not.
+    /// Replaces the mirror ports of a port. They belong to the number, whether a port is attached or not.
     Mirror {
-        /// Whose frames.
+        /// The mirrored port.
         port: PortId,
-        /// The mirror ports, at most [`MAX_MIRRORS`](crate::limits::MAX_MIRRORS). None of them is
-        /// mirrored itself.
+        /// The mirror ports, at most [`MAX_MIRRORS`](crate::limits::MAX_MIRRORS). A mirror port must not
+        /// be mirrored itself.
         to: Vec<PortId>,
     },
-    /// Ask for [`Event::Report`]s of all attached ports, then [`Event::ReportEnd`].
+    /// Requests [`Event::Report`]s of all attached ports, followed by [`Event::ReportEnd`].
     Report,
-    /// Detach everything and return.
+    /// Detaches all ports and ends the data plane.
     Stop,
 }
 
-/// What an uplink's frames go out by.
+/// The kind of an uplink's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UplinkWay {
     /// A tap opened with `IFF_VNET_HDR`.
     Tap,
     /// A packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`, bound to an interface.
     Packet,
-    /// A new socket of AF_XDP, bound to an interface. Its memory of frames comes next, by
+    /// A new AF_XDP socket, bound to an interface. The supervisor sends its UMEM next, with
     /// [`Order::AddUplinkQueue`].
     Xdp(XdpLayout),
 }
 
-/// Entries of each ring of a socket of AF_XDP.
+/// Entries of each ring of an AF_XDP socket.
 pub const XDP_ENTRIES: u32 = 1024;
 
-/// Bytes of a chunk of its memory of frames, and how many there are.
+/// Bytes of a chunk of an AF_XDP socket's UMEM.
 pub const XDP_CHUNK: u32 = 4096;
-/// See [`XDP_CHUNK`].
+/// Chunks of an AF_XDP socket's UMEM.
 pub const XDP_CHUNKS: u32 = 2 * XDP_ENTRIES;
 
-/// How the kernel lays out the rings of a socket of AF_XDP.
+/// The kernel's layout of the rings of an AF_XDP socket (`XDP_MMAP_OFFSETS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpLayout {
-    /// Frames that came in.
+    /// The ring of received frames.
     pub rx: XdpRing,
-    /// Frames that go out.
+    /// The ring of frames to send.
     pub tx: XdpRing,
-    /// Chunks for frames to come in.
+    /// The ring of chunks for frames to receive.
     pub fill: XdpRing,
-    /// Chunks of frames that have gone out.
+    /// The ring of chunks whose frames were sent.
     pub completion: XdpRing,
 }
 
-/// Where a ring has its producer's index, its consumer's index and its entries, in bytes from its start.
+/// Offsets of a ring's producer index, consumer index and entries, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpRing(pub [u32; 3]);
 
-/// Why a port is no longer served.
+/// Why a port was detached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// The supervisor asked for it.
+    /// The supervisor requested it.
     Asked,
     /// The front-end closed its socket: the VM stopped or is restarting.
     Gone,
-    /// The guest or its front-end broke the rules; the text says which and how. The port must
-    /// be quarantined before another connection is accepted for it.
+    /// The guest or its front-end broke the protocol; the text names the rule. The port must be
+    /// quarantined before another connection is accepted for it.
     Fault(String),
-    /// The host could not serve it (out of memory or descriptors, network full).
+    /// The host could not serve the port (out of memory or descriptors, network full).
     Host(String),
 }
 
-/// Data plane to supervisor.
+/// A message from the data plane to the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// The guest's driver has started both rings of the first queue pair.
     Running {
-        /// Which port.
+        /// The port.
         port: PortId,
     },
-    /// The port is no longer served; its descriptors are closed and its memory unmapped.
+    /// The port was detached. No worker uses its descriptors or its memory any more.
     Detached {
-        /// Which port.
+        /// The port.
         port: PortId,
-        /// Why.
+        /// Why it was detached.
         reason: Reason,
-        /// Its counters at the end.
+        /// Its final counters.
         counters: Box<Counters>,
     },
-    /// The state of some ports, in answer to [`Order::Report`]: not more than [`MAX_REPORTS`] have
-    /// room.
+    /// The state of some ports, in reply to [`Order::Report`]; at most [`MAX_REPORTS`] bytes.
     Report(Vec<PortReport>),
-    /// The end of a report, with the figures that belong to no port.
+    /// The end of a report, with the figures of the workers.
     ReportEnd(WorkerReport),
 }
 
 /// A port's state as the data plane sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortReport {
-    /// Number of the port.
+    /// The port's number.
     pub port: u16,
     /// Both rings of the first queue pair are running.
     pub running: bool,
-    /// Writes into the guest's memory are logged: it migrates.
+    /// Writes into the guest's memory are logged, because the VM migrates.
     pub logging: bool,
-    /// Virtio features the guest negotiated, as the spec numbers them; 0 for an uplink.
+    /// Virtio features that the guest negotiated, as bits of the specification; 0 for an uplink.
     pub features: u64,
-    /// MTU announced by the front-end, 0 when it announced none.
+    /// MTU that the front-end announced, or 0.
     pub mtu: u16,
-    /// MAC addresses learnt on this port or pinned to it.
+    /// FDB entries of this port, learnt or pinned.
     pub residents: u32,
-    /// It goes on sending more to everybody than it may.
+    /// The port is in a storm: it keeps exceeding a flood limit.
     pub storm: bool,
     /// Running totals since the port was attached.
     #[serde(with = "row")]
     pub counters: Counters,
-    /// Addresses that it uses and another port does, too.
+    /// MAC addresses that this port and another one use.
     #[serde(default)]
     pub duplicates: Vec<DuplicateMac>,
-    /// Whom it sent to, at most [`MAX_PEERS`](crate::limits::MAX_PEERS) ports.
+    /// Totals sent to other ports, at most [`MAX_PEERS`](crate::limits::MAX_PEERS) ports.
     #[serde(default)]
     pub peers: Vec<Peer>,
 }
 
-/// Bytes of the reports of one message, at most, as [`PortReport::most_bytes`] counts them.
+/// Most bytes of the reports of one message, as [`PortReport::most_bytes`] counts them.
 pub const MAX_REPORTS: usize = MAX_DATAGRAM - 64;
 
 impl PortReport {
-    /// How long it can be on the control socket, whatever it counts.
+    /// Returns an upper bound of the report's length on the control socket, in bytes.
     pub(crate) fn most_bytes(&self) -> usize {
         const COUNTERS: usize = 1700;
         const LINE: usize = 90;
@@ -250,20 +246,20 @@ impl PortReport {
     }
 }
 
-/// An address that a port uses and another one, too: each loses the other's frames.
+/// A MAC address that a port and another one use, so that each loses frames to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateMac {
     /// The address.
     pub mac: Mac,
-    /// In which VLAN; 0 where there are none.
+    /// The VLAN; 0 in networks without VLANs.
     pub vlan: u16,
     /// Number of the other port.
     pub port: u16,
-    /// Times it has moved from one to the other.
+    /// Number of moves between the two ports.
     pub moves: u64,
 }
 
-/// What a port sent to another since it was attached.
+/// Totals that a port has sent to another port since it was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// Number of the other port.
@@ -274,18 +270,18 @@ pub struct Peer {
     pub bytes: u64,
 }
 
-/// Figures of the worker itself.
+/// Figures of the workers, as sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
-    /// Times the worker came back from sleep.
+    /// Number of wake-ups.
     pub wakeups: u64,
-    /// Time-stamp counter ticks spent in rounds that moved at least one frame. Zero on
-    /// machines without a time-stamp counter.
+    /// Time-stamp counter ticks spent in rounds that forwarded at least one frame. Zero on machines
+    /// without a time-stamp counter.
     pub busy_ticks: u64,
-    /// Frames moved in those rounds (each frame once, at its sender).
+    /// Frames forwarded in those rounds (each frame is counted once, at its sender).
     pub busy_frames: u64,
-    /// Time-stamp counter ticks since the worker started.
+    /// Time-stamp counter ticks since the network started.
     pub elapsed_ticks: u64,
-    /// Entries in the residency table.
+    /// Entries of the FDB.
     pub residents: u32,
 }

@@ -1,9 +1,9 @@
-//! Frames set aside: copied into private memory because they stood in the way of others.
+//! Deferred frames: copied into private memory because they blocked frames behind them in the transmit
+//! ring (head-of-line blocking, IEEE 802.1).
 //!
-//! Their chains are handed back already, so the sender need not be there any more: they are
-//! delivered when their receiver has room, whatever becomes of the ring they came from. A line
-//! for each receiver keeps its frames in order. The memory is bounded, taken a frame at a time
-//! and given back with it.
+//! Their chains are returned already, so deferred frames do not depend on the ring that they came from:
+//! they are delivered when their receiver has room, even if that ring has stopped. A queue for each
+//! receiver keeps its frames in order. The memory is bounded; it is allocated and freed frame by frame.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -11,84 +11,84 @@ use std::time::Instant;
 use crate::control::Loss;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Guard, Outgoing, passage};
-use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
+use crate::limits::{DEFERRED_BYTES, DEFERRED_FRAMES};
 
-/// A frame in private memory.
+/// One deferred frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) head: Head,
-    /// What follows the head.
-    rest: Vec<u8>,
-    /// What guards know of it.
-    checked: Checked,
-    /// Segments delivered already, if it is being cut.
+    /// The bytes behind the head.
+    pub(crate) rest: Vec<u8>,
+    /// What the sender's guard has determined.
+    pub(crate) checked: Checked,
+    /// Segments that were delivered already, if the frame is segmented.
     pub(crate) segments: u16,
-    /// When it was set aside.
-    since: Instant,
+    /// When the frame was deferred.
+    pub(crate) since: Instant,
 }
 
 impl Frame {
-    /// As it is shown to whoever watches.
-    pub(crate) fn shown(&self) -> (&Head, Rest<'_, 'static>, Checked) {
+    /// Returns the frame as captures and mirrors see it.
+    pub(crate) fn observed_frame(&self) -> (&Head, Rest<'_, 'static>, Checked) {
         (&self.head, Rest::Private(&self.rest), self.checked)
     }
 
-    /// As it leaves the port with this guard.
+    /// Returns the frame in the form in which it leaves a port with this guard.
     pub(crate) fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
-        let way = passage(guard, self.checked)?;
+        let tagging = passage(guard, self.checked)?;
         let rest = Rest::Private(&self.rest);
-        Outgoing::new(way, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
+        Outgoing::new(tagging, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
     }
 }
 
-/// The frames set aside for one receiver, in order.
+/// The deferred frames of one receiver, in order.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ReceiverQueue {
     pub(crate) to: u16,
     pub(crate) frames: VecDeque<Frame>,
 }
 
-/// The frames of one transmit ring that are set aside.
+/// The deferred frames of one transmit ring.
 #[derive(Debug, Default)]
 pub struct Deferred {
-    pub(crate) lines: Vec<Line>,
-    frames: usize,
-    bytes: usize,
+    pub(crate) queues: Vec<ReceiverQueue>,
+    pub(crate) frames: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Deferred {
-    /// Nothing is set aside.
+    /// Returns whether no frame is deferred.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.queues.is_empty()
     }
 
-    /// Frames set aside.
+    /// Returns the number of deferred frames.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frames
     }
 
-    /// Whether at most half of what may be set aside is.
+    /// Returns whether both frames and bytes are at most half of their limits.
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
-        self.frames <= ASIDE_FRAMES / 2 && self.bytes <= ASIDE_BYTES / 2
+        self.frames <= DEFERRED_FRAMES / 2 && self.bytes <= DEFERRED_BYTES / 2
     }
 
-    /// The receivers waited for.
+    /// Returns the receivers that have deferred frames.
     pub fn receivers(&self) -> impl Iterator<Item = u16> + '_ {
-        self.lines.iter().map(|line| line.to)
+        self.queues.iter().map(|queue| queue.to)
     }
 
-    /// Whether a frame for this receiver is set aside: then a newer one must wait behind it.
+    /// Returns whether this receiver has deferred frames; then a newer frame must wait behind them.
     #[inline]
     #[must_use]
     pub fn waits_for(&self, port: u16) -> bool {
         self.receivers().any(|to| to == port)
     }
 
-    /// Set a frame aside, of which so many segments are delivered; false when there is no room.
+    /// Defers a frame, of which `segments` segments are delivered; returns false when a limit is reached.
     #[must_use]
     pub fn push(
         &mut self,
@@ -100,7 +100,7 @@ impl Deferred {
         now: Instant,
     ) -> bool {
         let length = head.length.saturating_sub(ETHERNET) as usize;
-        if self.frames >= ASIDE_FRAMES || self.bytes + length > ASIDE_BYTES {
+        if self.frames >= DEFERRED_FRAMES || self.bytes + length > DEFERRED_BYTES {
             return false;
         }
         let mut bytes = Vec::new();
@@ -118,9 +118,9 @@ impl Deferred {
             segments,
             since: now,
         };
-        match self.lines.iter_mut().find(|line| line.to == to) {
-            Some(line) => line.frames.push_back(frame),
-            None => self.lines.push(Line {
+        match self.queues.iter_mut().find(|queue| queue.to == to) {
+            Some(queue) => queue.frames.push_back(frame),
+            None => self.queues.push(ReceiverQueue {
                 to,
                 frames: VecDeque::from([frame]),
             }),
@@ -128,24 +128,24 @@ impl Deferred {
         true
     }
 
-    /// When the first of its frames was set aside.
+    /// Returns when the oldest frame was deferred.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        let firsts = self.lines.iter().filter_map(|line| line.frames.front());
+        let firsts = self.queues.iter().filter_map(|queue| queue.frames.front());
         firsts.map(|frame| frame.since).min()
     }
 
-    /// Forget the frames for a receiver that is gone; how many they were.
+    /// Removes the frames of a receiver that is gone; returns their number.
     pub fn forget(&mut self, port: u16) -> usize {
         let before = self.frames;
-        self.lines.retain(|line| line.to != port);
-        self.settle();
+        self.queues.retain(|queue| queue.to != port);
+        self.recount();
         before - self.frames
     }
 
-    /// After some frames have left: give back what is empty, and count anew.
-    pub(crate) fn settle(&mut self) {
-        self.lines.retain(|line| !line.frames.is_empty());
-        let frames = || self.lines.iter().flat_map(|line| &line.frames);
+    /// Removes empty queues and updates the counts, after frames have left.
+    pub(crate) fn recount(&mut self) {
+        self.queues.retain(|queue| !queue.frames.is_empty());
+        let frames = || self.queues.iter().flat_map(|queue| &queue.frames);
         (self.frames, self.bytes) = (
             frames().count(),
             frames().map(|frame| frame.rest.len()).sum(),
@@ -173,18 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_bounded_in_frames_and_in_bytes() {
+    fn deferred_frames_are_bounded_in_number_and_bytes() {
         for length in [60, 65_000] {
             let mut deferred = Deferred::default();
             while push(&mut deferred, 1, length) {}
-            let all = (ASIDE_BYTES / (length - ETHERNET as usize)).min(ASIDE_FRAMES);
+            let all = (DEFERRED_BYTES / (length - ETHERNET as usize)).min(DEFERRED_FRAMES);
             assert_eq!(deferred.len(), all);
             assert!(!deferred.is_half_empty());
         }
     }
 
     #[test]
-    fn what_a_receiver_leaves_behind_is_forgotten() {
+    fn the_frames_of_a_receiver_that_is_gone_are_removed() {
         let mut deferred = Deferred::default();
         for to in [1, 2, 1] {
             assert!(push(&mut deferred, to, 100));

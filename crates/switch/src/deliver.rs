@@ -1,7 +1,7 @@
-//! Into a port: the frame as it is, or made into what the receiver has negotiated.
+//! Delivers frames to a port, unchanged or translated to what the receiver has negotiated.
 
 use rustix::io::Errno;
-use vhost::backend::at;
+use vhost::backend::ring_fault;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
@@ -10,7 +10,7 @@ use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Cost, Outgoing, Rates, Way, passage};
+use crate::guard::{Checked, Cost, Outgoing, Rates, Tagging, passage};
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, Port, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
@@ -20,33 +20,33 @@ use crate::steering::WakeSet;
 use crate::switch::Switch;
 use crate::translate::{Scratch, plan_for};
 
-/// What became of a frame.
+/// The result for one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Delivered,
     Dropped(Loss),
-    /// No room; so many segments of it went out before.
+    /// The receiver has no room. The number of segments that were delivered before.
     NoRoom(u16),
 }
 
-/// How an attempt to deliver frames to a guest ended.
+/// The result of an attempt to deliver a run of frames to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// All are done with.
+    /// All frames are completed.
     Done,
-    /// Its receive ring does not run.
+    /// The guest's receive ring does not run.
     Down,
-    /// It has no room now.
+    /// The guest has no room now.
     NoRoom,
-    /// It has had no room for so long that nobody waits any more.
+    /// The guest has had no room for longer than [`STUCK_TIMEOUT`](crate::limits::STUCK_TIMEOUT).
     Stuck,
 }
 
 impl Switch {
-    /// Deliver one frame, which came by this pair, that is dropped where there is no room for it.
+    /// Delivers one frame of this sender's pair; drops the frame if the port has no room.
     ///
     /// # Errors
-    /// The port may not have it.
+    /// The rules do not let the port receive the frame.
     pub(crate) fn deliver_one(
         &self,
         context: &mut WorkerContext,
@@ -59,23 +59,24 @@ impl Switch {
         let Some(port) = self.port(number) else {
             return Ok(());
         };
-        let way = passage(port.guard.as_deref(), checked)?;
-        let shown = (head, *rest, checked);
-        let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
-        let delivered = self.hand_out(context, (number, pair), port, &out.head, &out.rest());
-        if delivered && port.watched {
-            self.show(
+        let tagging = passage(port.guard.as_deref(), checked)?;
+        let observed = (head, *rest, checked);
+        let out = Outgoing::new(tagging, checked, head, rest).ok_or(Loss::Untranslatable)?;
+        let delivered = self.send_to_port(context, (number, pair), port, &out.head, &out.rest());
+        if delivered && port.observed {
+            self.observe(
                 context,
                 (number, pair),
                 Direction::Received,
-                std::iter::once(shown),
+                std::iter::once(observed),
             );
         }
         Ok(())
     }
 
-    /// Deliver one frame as it leaves the switch; where it is lost, it is counted. Whether it is not.
-    pub(crate) fn hand_out(
+    /// Sends one frame, in the form in which it leaves the switch, to a port. Counts the frame if it is
+    /// dropped; returns whether it was delivered.
+    pub(crate) fn send_to_port(
         &self,
         context: &mut WorkerContext,
         (number, pair): (u16, usize),
@@ -93,7 +94,7 @@ impl Switch {
                 let queue = uplink.queue(pair);
                 let sent = queue.send(head, rest);
                 queue.flush();
-                count_sent(sent, head, &mut queue.sent_out());
+                count_sent(sent, head, &mut queue.egress());
                 true
             }
             Kind::Guest(guest) => {
@@ -107,16 +108,17 @@ impl Switch {
     }
 }
 
-/// Deliver one frame of a sender's pair to a guest; count it there if it is lost. Whether it is not.
+/// Delivers one frame of a sender's pair to a guest. Counts the frame at the guest if it is dropped;
+/// returns whether it was delivered.
 fn deliver_if_room(
     guest: &Guest,
-    senders: usize,
+    sender_pair: usize,
     context: &mut WorkerContext,
     head: &Head,
     rest: Rest<'_, '_>,
     rates: Option<&Rates>,
 ) -> Result<bool, Fault> {
-    let number = receive_ring(guest.receiving_pair(senders));
+    let number = receive_ring(guest.receiving_pair(sender_pair));
     let Some(mut vring) = guest.backend.vring(number) else {
         return Ok(false);
     };
@@ -141,14 +143,14 @@ fn deliver_if_room(
     Ok(outcome == Some(Outcome::Delivered))
 }
 
-/// Deliver a run of frames to a guest; says how many are done with. A fault is the receiving
-/// guest's.
+/// Delivers a run of frames to a guest; returns the number of completed frames. A fault belongs to the
+/// receiving guest.
 pub(crate) fn to_guest(
     guest: &Guest,
     context: &mut WorkerContext,
     sender: &mut Sender<'_>,
     run: &mut [BatchEntry<'_, '_>],
-    way: Way,
+    tagging: Tagging,
 ) -> (usize, Result<End, Fault>) {
     let (frames, pair) = (run.len(), sender.pair);
     let act = |receiver: &mut Receiver<'_, '_>,
@@ -156,7 +158,7 @@ pub(crate) fn to_guest(
                counters: &mut Counters,
                scratch: &mut Scratch,
                done: &mut usize| {
-        if way == Way::Untagged {
+        if tagging == Tagging::Untagged {
             *done = receiver.deliver_simple(run.iter().map(BatchEntry::simple));
         }
         let (simple, others) = run.split_at_mut((*done).min(run.len()));
@@ -165,10 +167,10 @@ pub(crate) fn to_guest(
         for entry in others {
             let from = entry.segments;
             let out;
-            let (head, rest) = match way {
-                Way::Untagged => (&entry.head, entry.rest()),
-                Way::Tagged => {
-                    out = Outgoing::new(way, entry.checked(), &entry.head, &entry.rest());
+            let (head, rest) = match tagging {
+                Tagging::Untagged => (&entry.head, entry.rest()),
+                Tagging::Tagged => {
+                    out = Outgoing::new(tagging, entry.checked(), &entry.head, &entry.rest());
                     let Some(out) = &out else {
                         sender.lose(entry.chain, entry.head.length, Loss::Untranslatable);
                         *done += 1;
@@ -192,11 +194,11 @@ pub(crate) fn to_guest(
     attempt(guest, pair, context, frames, act)
 }
 
-/// Have `act` deliver about `frames` frames of a sender's pair to a guest. It counts those done with in its last
-/// argument and returns whether that is all of them, or the next has no room.
+/// Calls `act` to deliver about `frames` frames of a sender's pair to a guest. `act` counts completed frames
+/// in its last argument, and returns whether it has completed all or the next one has no room.
 pub(crate) fn attempt(
     guest: &Guest,
-    senders: usize,
+    sender_pair: usize,
     context: &mut WorkerContext,
     frames: usize,
     act: impl FnOnce(
@@ -207,7 +209,7 @@ pub(crate) fn attempt(
         &mut usize,
     ) -> Result<bool, RingFault>,
 ) -> (usize, Result<End, Fault>) {
-    let number = receive_ring(guest.receiving_pair(senders));
+    let number = receive_ring(guest.receiving_pair(sender_pair));
     let Some(mut vring) = guest.backend.vring(number) else {
         return (0, Ok(End::Down));
     };
@@ -223,33 +225,33 @@ pub(crate) fn attempt(
         )?;
         Ok((!all).then(|| receiver.seen()))
     };
-    let short = match with_receiver(guest, &mut vring, number, frames, wakes, act) {
-        Ok(Some(short)) => short,
+    let shortage = match with_receiver(guest, &mut vring, number, frames, wakes, act) {
+        Ok(Some(shortage)) => shortage,
         Ok(None) => return (0, Ok(End::Down)),
         Err(fault) => return (done, Err(fault)),
     };
     let ring_state = &mut vring.state;
-    if done > 0 || short.is_none() {
-        ring_state.short = None;
+    if done > 0 || shortage.is_none() {
+        ring_state.shortage = None;
     }
-    let end = match short {
+    let end = match shortage {
         None => End::Done,
-        Some(seen) if ring_state.note_short(seen, now).is_stuck(now) => End::Stuck,
+        Some(seen) if ring_state.note_shortage(seen, now).is_stuck(now) => End::Stuck,
         Some(_) => End::NoRoom,
     };
     (done, Ok(end))
 }
 
-fn count_delivered(jobs: &[BatchEntry<'_, '_>], counters: &mut Counters) {
-    counters.rx_frames += jobs.len() as u64;
-    counters.rx_bytes += jobs
+fn count_delivered(entries: &[BatchEntry<'_, '_>], counters: &mut Counters) {
+    counters.rx_frames += entries.len() as u64;
+    counters.rx_bytes += entries
         .iter()
         .map(|entry| u64::from(entry.head.length))
         .sum::<u64>();
 }
 
-/// Take a guest's receive ring in hand and do something with it, then publish what came of it.
-/// `Ok(None)` when the ring does not run. Who has asked for its kick is to be woken.
+/// Calls `act` with a guest's receive ring and then publishes the used chains. Returns `Ok(None)` when the
+/// ring does not run. Disables kicks, so it adds the workers that had enabled them to `wakes`.
 fn with_receiver<T>(
     guest: &Guest,
     vring: &mut Vring,
@@ -264,16 +266,16 @@ fn with_receiver<T>(
         return Ok(None);
     };
     wakes.join(std::mem::take(&mut ring_state.wake_set));
-    ring.suppress_kicks();
+    ring.disable_kicks();
     let mut batch = Batch::new();
     let result = Receiver::new(ring, memory, features, &mut batch, frames)
         .and_then(|mut receiver| act(&mut receiver, features, ring_state))
-        .map_err(at(number))?;
-    publish(vring).map_err(at(number))?;
+        .map_err(ring_fault(number))?;
+    publish(vring).map_err(ring_fault(number))?;
     Ok(Some(result))
 }
 
-/// Deliver one frame the way the receiver has negotiated it, from segment `from` on.
+/// Delivers one frame in a form that the receiver has negotiated, from segment `from` on.
 #[inline(always)]
 pub(crate) fn deliver(
     receiver: &mut Receiver<'_, '_>,
@@ -285,20 +287,20 @@ pub(crate) fn deliver(
     from: u16,
 ) -> Result<Outcome, RingFault> {
     if head.start.is_plain() {
-        return whole(receiver, counters, head, &mut rest);
+        return deliver_untranslated(receiver, counters, head, &mut rest);
     }
     let Some((plan, offload)) = plan_for(head, &rest, features) else {
         return Ok(Outcome::Dropped(Loss::Untranslatable));
     };
     if plan == Plan::PassThrough {
-        return whole(receiver, counters, head, &mut rest);
+        return deliver_untranslated(receiver, counters, head, &mut rest);
     }
     let Some(mut translated) = scratch.translate(plan, &offload, head, &mut rest) else {
         return Ok(Outcome::Dropped(Loss::Untranslatable));
     };
     let mut index = from;
     while let Some((piece, bytes)) = translated.piece(index) {
-        match whole(receiver, counters, &piece, &mut Rest::Private(bytes))? {
+        match deliver_untranslated(receiver, counters, &piece, &mut Rest::Private(bytes))? {
             Outcome::Delivered => index += 1,
             Outcome::NoRoom(_) => return Ok(Outcome::NoRoom(index)),
             dropped => return Ok(dropped),
@@ -311,9 +313,9 @@ pub(crate) fn deliver(
     Ok(Outcome::Delivered)
 }
 
-/// Deliver one frame as it is.
+/// Delivers one frame without translation.
 #[inline(always)]
-fn whole(
+fn deliver_untranslated(
     receiver: &mut Receiver<'_, '_>,
     counters: &mut Counters,
     head: &Head,

@@ -1,10 +1,10 @@
 //! Delivers deferred frames when their receivers have room.
 
-use crate::backpressure::Held;
+use crate::backpressure::Backlog;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
-use crate::deferred::{Frame, Line};
+use crate::deferred::{Frame, ReceiverQueue};
 use crate::deliver::{End, Outcome, attempt, deliver};
 use crate::guard::Cost;
 use crate::port::Kind;
@@ -14,64 +14,64 @@ use crate::switch::Switch;
 use crate::translate::Scratch;
 
 impl Switch {
-    /// Deliver what is set aside of a pair, as far as its receivers have room; returns how many
-    /// frames are done with.
-    pub(crate) fn deliver_aside(
+    /// Delivers the deferred frames of a pair, as far as their receivers have room; returns the number
+    /// of completed frames.
+    pub(crate) fn deliver_deferred(
         &self,
         context: &mut WorkerContext,
         pair: usize,
-        held: &mut Held,
+        backlog: &mut Backlog,
         counters: &mut Counters,
         sampler: &mut Sampler,
     ) -> u32 {
-        let before = held.deferred.len();
-        let oldest = held.deferred.oldest();
-        for line in &mut held.deferred.lines {
-            if self.worth_a_try(context, line.to, pair) {
-                self.deliver_line(context, pair, line, counters);
+        let before = backlog.deferred.len();
+        let oldest = backlog.deferred.oldest();
+        for queue in &mut backlog.deferred.queues {
+            if self.should_retry(context, queue.to, pair) {
+                self.deliver_queue(context, pair, queue, counters);
             }
         }
-        held.deferred.settle();
-        held.settle();
-        let gone = u32::try_from(before - held.deferred.len()).unwrap_or(u32::MAX);
+        backlog.deferred.recount();
+        backlog.update_stall();
+        let gone = u32::try_from(before - backlog.deferred.len()).unwrap_or(u32::MAX);
         if gone > 0 {
             counters.count_latency(oldest.filter(|_| sampler.next()));
         }
         gone
     }
 
-    /// Whether a port that had no room for a pair's frames may have some now, or is not to be
-    /// waited for any more.
-    pub(crate) fn worth_a_try(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
+    /// Returns whether a delivery to a port that had no room should be retried: the port may have room
+    /// now, is stuck, or is gone.
+    pub(crate) fn should_retry(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
         match self.port(to).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, context.now),
+            Some(Kind::Guest(guest)) => guest.should_retry(pair, context.now),
             _ => true,
         }
     }
 
-    fn deliver_line(
+    fn deliver_queue(
         &self,
         context: &mut WorkerContext,
         pair: usize,
-        line: &mut Line,
+        queue: &mut ReceiverQueue,
         counters: &mut Counters,
     ) {
-        let Some(port) = self.port(line.to) else {
-            return lose(line, counters, Loss::ReceiverDown);
+        let Some(port) = self.port(queue.to) else {
+            return lose(queue, counters, Loss::ReceiverDown);
         };
         let Kind::Guest(guest) = &port.kind else {
-            return lose(line, counters, Loss::ReceiverDown);
+            return lose(queue, counters, Loss::ReceiverDown);
         };
         let guard = port.guard.as_deref();
         let (rates, now) = (port.limits.receive.as_deref(), context.now);
-        let (number, frames) = (line.to, line.frames.len());
-        let mut shown = Vec::new();
+        let (number, frames) = (queue.to, queue.frames.len());
+        let mut observed = Vec::new();
         let act = |receiver: &mut Receiver<'_, '_>,
                    features,
                    ring_state: &mut Counters,
                    scratch: &mut Scratch,
                    done: &mut usize| {
-            while let Some(frame) = line.frames.front_mut() {
+            while let Some(frame) = queue.frames.front_mut() {
                 let outcome = match frame.leave(guard) {
                     Ok(out) => {
                         let (head, rest, from) = (&out.head, out.rest(), frame.segments);
@@ -80,13 +80,13 @@ impl Switch {
                     Err(loss) => Outcome::Dropped(loss),
                 };
                 match outcome {
-                    // Set aside within the receiver's limit, and paid for now.
+                    // A deferred frame is charged to the receiver's rate when it is delivered.
                     Outcome::Delivered => {
                         if let Some(rates) = rates {
                             rates.charge(now, std::iter::once(Cost::of(&frame.head)));
                         }
-                        let frame = line.frames.pop_front();
-                        shown.extend(frame.filter(|_| port.watched));
+                        let frame = queue.frames.pop_front();
+                        observed.extend(frame.filter(|_| port.observed));
                         *done += 1;
                         continue;
                     }
@@ -96,30 +96,30 @@ impl Switch {
                         return Ok(false);
                     }
                 }
-                line.frames.pop_front();
+                queue.frames.pop_front();
                 *done += 1;
             }
             Ok(true)
         };
         let end = attempt(guest, pair, context, frames, act).1;
-        if !shown.is_empty() {
-            let shown = shown.iter().map(Frame::shown);
-            self.show(context, (number, pair), Direction::Received, shown);
+        if !observed.is_empty() {
+            let observed = observed.iter().map(Frame::observed_frame);
+            self.observe(context, (number, pair), Direction::Received, observed);
         }
         match end {
             Ok(End::Done | End::NoRoom) => {}
-            Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
-            Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
+            Ok(End::Stuck) => lose(queue, counters, Loss::ReceiverStuck),
+            Ok(End::Down) => lose(queue, counters, Loss::ReceiverDown),
             Err(fault) => {
-                context.faults.push((line.to, fault));
-                lose(line, counters, Loss::ReceiverDown);
+                context.faults.push((queue.to, fault));
+                lose(queue, counters, Loss::ReceiverDown);
             }
         }
     }
 }
 
-fn lose(line: &mut Line, counters: &mut Counters, loss: Loss) {
-    for _ in line.frames.drain(..) {
+fn lose(queue: &mut ReceiverQueue, counters: &mut Counters, loss: Loss) {
+    for _ in queue.frames.drain(..) {
         counters.drops.count(loss);
     }
 }

@@ -1,4 +1,4 @@
-//! What an event of the kernel's is about, packed into the 64 bits it carries.
+//! The source of an epoll event, encoded in the event's 64 bits of user data (compare mio's `Token`).
 
 use rustix::event::epoll::EventData;
 
@@ -18,7 +18,7 @@ pub(crate) enum EventKey {
 }
 
 impl EventKey {
-    /// As event data: kind, ring, port.
+    /// Encodes the key as event data: kind, ring, port.
     #[must_use]
     pub(crate) fn data(self) -> EventData {
         let (kind, ring, port) = match self {
@@ -31,7 +31,7 @@ impl EventKey {
         EventData::new_u64(kind << 32 | (ring as u64) << 16 | u64::from(port))
     }
 
-    /// From event data made by [`data`](Self::data).
+    /// Decodes event data that [`data`](Self::data) encoded.
     #[must_use]
     pub(crate) fn from_data(data: EventData) -> Self {
         let [a, b, c, d, kind, ..] = data.u64().to_le_bytes();
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_token_survives_the_kernel() {
-        let tokens = [
+    fn every_key_is_encoded_and_decoded() {
+        let keys = [
             EventKey::Control,
             EventKey::Socket(0),
             EventKey::Kick(1023, 31),
@@ -60,8 +60,8 @@ mod tests {
             EventKey::Tap(7),
             EventKey::Wake,
         ];
-        for token in tokens {
-            assert_eq!(EventKey::from_data(token.data()), token);
+        for key in keys {
+            assert_eq!(EventKey::from_data(key.data()), key);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! Who lives where: the table from MAC address, in its VLAN, to port, asked once per frame.
+//! The forwarding database (FDB, IEEE 802.1Q 8.8): maps a MAC address in a VLAN to a port. A worker looks
+//! every frame's destination up in it.
 //!
-//! Open addressing with linear probing, in one allocation made at the start, at most half full.
-//! The hash is keyed, so a guest cannot aim at one slot. Entries are learnt from the frames a port
-//! sends and forgotten when not heard of for [`AGEING`](crate::limits::AGEING) seconds, or pinned by the supervisor and
-//! kept.
+//! The FDB is a hash table with open addressing and linear probing, in one allocation, at most half full.
+//! The hash is keyed, so a guest cannot choose addresses that collide. The FDB learns entries from the
+//! frames that a port sends, and removes them after [`AGEING`](crate::limits::AGEING) seconds without a
+//! frame. Entries that the supervisor pins (static entries) stay.
 //!
-//! Workers look things up without a lock. Those that change the table take turns, and say by a
-//! version that residents change places (a sequence lock); who looks things up meanwhile waits for
-//! a turn too. A resident that moves to another port, or is heard of again, keeps its place: that
-//! is one word, and disturbs nobody.
+//! Workers read the table without a lock. Writers take a lock, and a sequence lock tells readers that
+//! entries change slots; a reader that finds a change in progress takes the writers' lock. An entry that
+//! moves to another port, or is refreshed, keeps its slot: the change is one word, and readers are not
+//! disturbed.
 
 mod chain;
 mod duplicates;
@@ -18,60 +19,61 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use crate::limits::{MAX_PORTS, MAX_RESIDENTS};
+use crate::limits::{MAX_FDB_ENTRIES, MAX_PORTS};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, fence};
 
 pub use duplicates::Duplicate;
 use duplicates::Duplicates;
-pub use entry::Resident;
+pub use entry::FdbKey;
 use entry::{Entry, Slot};
 
-/// Slots; twice the residents, rounded up to a power of two. Models have few, and know no chance.
+/// Number of slots: twice the entries, rounded up to a power of two. Loom models have few slots and a
+/// constant hash key.
 const SLOTS: usize = if cfg!(loom) {
     8
 } else {
-    (2 * MAX_RESIDENTS).next_power_of_two()
+    (2 * MAX_FDB_ENTRIES).next_power_of_two()
 };
 const SHIFT: u32 = 64 - SLOTS.trailing_zeros();
 
-/// Residents whose entries stay in a processor's nearest caches, a line each.
+/// Number of entries that fit into a core's nearest caches, at one cache line each.
 const CACHED: u32 = 256;
 
-/// The residency table of a network. Any thread may use it; those that change it take turns.
+/// The FDB of a network. Any thread may use it; writers exclude each other.
 #[derive(Debug)]
 pub struct Fdb {
     slots: Box<[Slot]>,
     key: u64,
-    /// Odd while residents change places; so whoever finds it even, and the same afterwards, has
-    /// looked at a table that stood still.
+    /// The sequence lock: odd while entries change slots. A reader that finds the same even value before
+    /// and after a look-up has read a consistent table.
     version: AtomicU64,
-    /// How often a resident has moved from one port to another.
+    /// Number of times that an address has moved from one port to another.
     moves: AtomicU32,
-    /// How many addresses are known.
-    residents: AtomicU32,
-    ring_state: Mutex<RingState>,
+    /// Number of entries.
+    entry_count: AtomicU32,
+    bookkeeping: Mutex<Bookkeeping>,
 }
 
-/// What only those that change the table need.
+/// The data that only writers need, under their lock.
 #[derive(Debug)]
-struct RingState {
-    /// Addresses of each port.
+struct Bookkeeping {
+    /// Number of entries of each port.
     counts: Box<[u32]>,
-    /// Next slot that ageing looks at.
+    /// The next slot that ageing inspects.
     sweep: usize,
     duplicates: Duplicates,
 }
 
-/// What came of [`Fdb::learn`].
+/// The result of [`Fdb::learn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learnt {
-    /// The address is new here.
+    /// The address is new.
     New,
-    /// It was known, possibly at the port given.
+    /// The address is known at this port already.
     Known,
-    /// It moved here from that port.
+    /// The address moved to this port from that one.
     Moved(u16),
-    /// It is pinned to another port, or the table is full: nothing changed.
+    /// The address is pinned to another port, is not a station's, or a limit is reached: nothing changed.
     Refused,
 }
 
@@ -82,16 +84,16 @@ impl Default for Fdb {
 }
 
 impl Fdb {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub fn new() -> Self {
         let mut slots = Vec::with_capacity(SLOTS);
-        // Before it is touched for the first time.
+        // Advise huge pages before the first access.
         vhost::prefer_huge_pages(slots.spare_capacity_mut());
         slots.resize_with(SLOTS, Slot::default);
         Self {
             slots: slots.into_boxed_slice(),
-            // Odd, so that multiplying by it loses nothing.
+            // Odd, so that the multiplication is a bijection.
             key: if cfg!(loom) {
                 1
             } else {
@@ -99,8 +101,8 @@ impl Fdb {
             },
             version: AtomicU64::new(0),
             moves: AtomicU32::new(0),
-            residents: AtomicU32::new(0),
-            ring_state: Mutex::new(RingState {
+            entry_count: AtomicU32::new(0),
+            bookkeeping: Mutex::new(Bookkeeping {
                 counts: vec![0; MAX_PORTS].into_boxed_slice(),
                 sweep: 0,
                 duplicates: Duplicates::default(),
@@ -108,36 +110,37 @@ impl Fdb {
         }
     }
 
-    fn ring_state(&self) -> MutexGuard<'_, RingState> {
-        self.ring_state
+    fn bookkeeping(&self) -> MutexGuard<'_, Bookkeeping> {
+        self.bookkeeping
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many addresses are known.
+    /// Returns the number of entries.
     #[must_use]
-    pub fn residents(&self) -> u32 {
-        self.residents.load(Ordering::Relaxed)
+    pub fn entries(&self) -> u32 {
+        self.entry_count.load(Ordering::Relaxed)
     }
 
-    /// Whether looking somebody up is likely to have to wait for memory.
+    /// Returns whether the table is too large for the nearest caches, so that prefetching pays.
     #[inline(always)]
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.residents() > CACHED
+        self.entries() > CACHED
     }
 
     fn is_full(&self) -> bool {
-        self.residents() as usize >= MAX_RESIDENTS
+        self.entries() as usize >= MAX_FDB_ENTRIES
     }
 
-    /// Addresses at a port, pinned or learnt.
+    /// Returns the number of entries of a port, pinned or learnt.
     #[must_use]
     pub fn count(&self, port: u16) -> u32 {
-        self.ring_state().count(port)
+        self.bookkeeping().count(port)
     }
 
-    /// How often a resident has moved: whoever remembers where one was compares.
+    /// Returns the number of moves. A cached result of a look-up is valid while this number does not
+    /// change.
     #[inline]
     #[must_use]
     pub fn moves(&self) -> u32 {
@@ -146,7 +149,7 @@ impl Fdb {
 
     #[inline]
     fn home(&self, mac: u64) -> usize {
-        // Below SLOTS, which fits.
+        // Below SLOTS, which fits into a usize.
         (mac.wrapping_mul(self.key) >> SHIFT) as usize
     }
 
@@ -155,12 +158,12 @@ impl Fdb {
         self.slots.get(slot).map_or_else(Entry::default, Slot::get)
     }
 
-    /// The slot of an address, or the free one where it would go. While the table changes the
-    /// answer may be any: see [`read`](Self::read).
+    /// Returns the slot of a key, or the free slot in which it would be stored. The result may be wrong
+    /// while the table changes: see [`read`](Self::read).
     #[inline]
     fn find(&self, mac: u64) -> Option<(usize, Entry)> {
         let home = self.home(mac);
-        // There is a free slot always, but it may change its place while we look.
+        // There always is a free slot, but the search may miss it while the table changes.
         for step in 0..SLOTS {
             let slot = (home + step) % SLOTS;
             let entry = self.slots.get(slot)?.get();
@@ -171,39 +174,39 @@ impl Fdb {
         None
     }
 
-    /// What is known of an address.
+    /// Returns the entry of a key.
     #[inline(always)]
     fn read(&self, mac: u64) -> Option<Entry> {
         let before = self.version.load(Ordering::Acquire);
         let found = self.find(mac);
-        // What was read is read before the version is read again.
+        // The entry is read before the version is read again.
         fence(Ordering::Acquire);
         if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
             return known(found);
         }
-        self.read_in_turn(mac)
+        self.read_locked(mac)
     }
 
-    /// The same when somebody changes the table.
+    /// Returns the entry of a key while another thread changes the table: waits for the lock.
     #[cold]
-    fn read_in_turn(&self, mac: u64) -> Option<Entry> {
-        let _turn = self.ring_state();
+    fn read_locked(&self, mac: u64) -> Option<Entry> {
+        let _turn = self.bookkeeping();
         known(self.find(mac))
     }
 
-    /// Have the place fetched where an address is looked for first.
+    /// Prefetches the slot at which the search for a key begins.
     #[inline(always)]
-    pub fn prefetch(&self, who: Resident) {
-        if let Some(slot) = self.slots.get(self.home(who.bits())) {
+    pub fn prefetch(&self, key: FdbKey) {
+        if let Some(slot) = self.slots.get(self.home(key.bits())) {
             vhost::prefetch(slot);
         }
     }
 
-    /// The port an address lives at, if that is known.
+    /// Returns the port of an address, if the FDB has an entry that has not aged out.
     #[inline(always)]
     #[must_use]
-    pub fn lookup(&self, who: impl Into<Resident>, now: u32) -> Option<u16> {
-        self.port(who.into().bits(), now)
+    pub fn lookup(&self, key: impl Into<FdbKey>, now: u32) -> Option<u16> {
+        self.port(key.into().bits(), now)
     }
 
     #[inline(always)]
@@ -212,166 +215,165 @@ impl Fdb {
         (!entry.expired(now)).then_some(entry.port)
     }
 
-    /// Note that an address sent something from a port, which may have at most `limit`
-    /// addresses.
+    /// Learns that an address sent a frame from a port, which may have up to `limit` entries.
     #[inline]
-    pub fn learn(&self, who: impl Into<Resident>, port: u16, now: u32, limit: u32) -> Learnt {
-        let who = who.into();
-        if who.mac().is_group() || who.mac().bits() == 0 {
+    pub fn learn(&self, key: impl Into<FdbKey>, port: u16, now: u32, limit: u32) -> Learnt {
+        let key = key.into();
+        if key.mac().is_group() || key.mac().bits() == 0 {
             return Learnt::Refused;
         }
-        // Most are known, and need no turn.
-        match self.read(who.bits()) {
+        // Most addresses are known and need no lock.
+        match self.read(key.bits()) {
             Some(entry) if entry.port == port && (entry.pinned || entry.seen == now) => {
                 Learnt::Known
             }
             Some(entry) if entry.port != port && entry.pinned => {
-                self.ring_state()
+                self.bookkeeping()
                     .duplicates
-                    .note(who, entry.port, port, now);
+                    .note(key, entry.port, port, now);
                 Learnt::Refused
             }
-            _ => self.learn_in_turn(who, port, now, limit),
+            _ => self.learn_locked(key, port, now, limit),
         }
     }
 
-    fn learn_in_turn(&self, who: Resident, port: u16, now: u32, limit: u32) -> Learnt {
-        let mut ring_state = self.ring_state();
-        let Some((slot, entry)) = self.find(who.bits()) else {
+    fn learn_locked(&self, key: FdbKey, port: u16, now: u32, limit: u32) -> Learnt {
+        let mut bookkeeping = self.bookkeeping();
+        let Some((slot, entry)) = self.find(key.bits()) else {
             return Learnt::Refused;
         };
         let known = entry.mac != 0;
         if known && entry.port == port {
             if !entry.pinned {
-                self.put(&mut ring_state, slot, Entry { seen: now, ..entry });
+                self.put(&mut bookkeeping, slot, Entry { seen: now, ..entry });
             }
             return Learnt::Known;
         }
         let full = !known && self.is_full();
-        if entry.pinned || full || ring_state.count(port) >= limit {
+        if entry.pinned || full || bookkeeping.count(port) >= limit {
             return Learnt::Refused;
         }
         let there = Entry {
-            mac: who.bits(),
+            mac: key.bits(),
             seen: now,
             port,
             pinned: false,
         };
-        self.put(&mut ring_state, slot, there);
+        self.put(&mut bookkeeping, slot, there);
         if known {
-            ring_state.duplicates.note(who, entry.port, port, now);
+            bookkeeping.duplicates.note(key, entry.port, port, now);
             Learnt::Moved(entry.port)
         } else {
             Learnt::New
         }
     }
 
-    /// Pin an address to a port; false when the table is full.
-    pub fn pin(&self, who: impl Into<Resident>, port: u16) -> bool {
-        let who = who.into();
-        let mut ring_state = self.ring_state();
-        let Some((slot, entry)) = self.find(who.bits()) else {
+    /// Pins an address to a port; returns false when the table is full.
+    pub fn pin(&self, key: impl Into<FdbKey>, port: u16) -> bool {
+        let key = key.into();
+        let mut bookkeeping = self.bookkeeping();
+        let Some((slot, entry)) = self.find(key.bits()) else {
             return false;
         };
-        if who.mac().bits() == 0 || (entry.mac == 0 && self.is_full()) {
+        if key.mac().bits() == 0 || (entry.mac == 0 && self.is_full()) {
             return false;
         }
         let pinned = Entry {
-            mac: who.bits(),
+            mac: key.bits(),
             seen: 0,
             port,
             pinned: true,
         };
-        self.put(&mut ring_state, slot, pinned);
+        self.put(&mut bookkeeping, slot, pinned);
         true
     }
 
-    /// Forget an address, pinned or not.
-    pub fn forget(&self, who: impl Into<Resident>) {
-        let mut ring_state = self.ring_state();
-        if let Some((slot, entry)) = self.find(who.into().bits()) {
+    /// Removes an address, pinned or not.
+    pub fn forget(&self, key: impl Into<FdbKey>) {
+        let mut bookkeeping = self.bookkeeping();
+        if let Some((slot, entry)) = self.find(key.into().bits()) {
             if entry.mac != 0 {
-                self.free(&mut ring_state, slot);
+                self.free(&mut bookkeeping, slot);
             }
         }
     }
 
-    /// Forget what was learnt at a port; pinned addresses stay.
+    /// Removes the learnt entries of a port; pinned entries stay.
     pub fn forget_port(&self, port: u16) {
-        let mut ring_state = self.ring_state();
-        ring_state.duplicates.forget_port(port);
-        if ring_state.count(port) == 0 {
+        let mut bookkeeping = self.bookkeeping();
+        bookkeeping.duplicates.forget_port(port);
+        if bookkeeping.count(port) == 0 {
             return;
         }
-        self.forget_where(&mut ring_state, 0, SLOTS, |entry| {
+        self.forget_where(&mut bookkeeping, 0, SLOTS, |entry| {
             entry.port == port && !entry.pinned
         });
     }
 
-    /// The addresses that two ports use at the same time.
+    /// Returns the addresses that two ports use at the same time.
     #[must_use]
     pub fn duplicates(&self, now: u32) -> Vec<Duplicate> {
-        self.ring_state().duplicates.all(now).collect()
+        self.bookkeeping().duplicates.all(now).collect()
     }
 
-    /// One of them that this has not returned before.
+    /// Returns a duplicate that this method has not returned before.
     pub fn new_duplicate(&self) -> Option<Duplicate> {
-        self.ring_state().duplicates.news()
+        self.bookkeeping().duplicates.next_unreported()
     }
 
-    /// Look at the next few slots and forget what is too old there. Called now and then, it keeps
-    /// the table clean without ever stalling a frame.
+    /// Removes aged entries from the next 1024 slots. Regular calls keep the table clean without a long
+    /// pause in forwarding.
     pub fn age(&self, now: u32) {
         const STEP: usize = 1024;
-        let mut ring_state = self.ring_state();
-        let from = ring_state.sweep;
-        ring_state.sweep = (from + STEP) % SLOTS;
-        self.forget_where(&mut ring_state, from, STEP, |entry| entry.expired(now));
+        let mut bookkeeping = self.bookkeeping();
+        let from = bookkeeping.sweep;
+        bookkeeping.sweep = (from + STEP) % SLOTS;
+        self.forget_where(&mut bookkeeping, from, STEP, |entry| entry.expired(now));
     }
 
     fn forget_where(
         &self,
-        ring_state: &mut RingState,
+        bookkeeping: &mut Bookkeeping,
         from: usize,
         count: usize,
         condition: impl Fn(&Entry) -> bool,
     ) {
         let mut slot = from;
         for _ in 0..count {
-            // Freeing pulls a later entry into this slot: look again before going on.
+            // Removing an entry can move a later one into this slot, so the slot is inspected again.
             loop {
                 let entry = self.entry(slot);
                 if entry.mac == 0 || !condition(&entry) {
                     break;
                 }
-                self.free(ring_state, slot);
+                self.free(bookkeeping, slot);
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
-    /// Put an entry into the slot that was found for it, and keep the books.
-    fn put(&self, ring_state: &mut RingState, slot: usize, entry: Entry) {
+    /// Stores an entry in the slot that `find` returned, and updates the counts.
+    fn put(&self, bookkeeping: &mut Bookkeeping, slot: usize, entry: Entry) {
         let Some(place) = self.slots.get(slot) else {
             return;
         };
         let before = place.get();
         if before.mac == entry.mac {
-            // One word changes: whoever reads it finds the old one or the new one.
+            // One word changes: a reader finds the old word or the new one.
             place.rest.store(entry.rest(), Ordering::Relaxed);
             if before.port != entry.port {
-                // Whoever sees the count sees the move.
+                // Release: a reader that sees the new count also sees the move.
                 self.moves.fetch_add(1, Ordering::Release);
             }
         } else {
             self.change(|| place.set(entry));
         }
-        self.replace(ring_state, before, entry);
+        self.replace(bookkeeping, before, entry);
     }
 
-    /// Free a slot and close the gap, so that every entry stays reachable from its home.
-    fn free(&self, ring_state: &mut RingState, slot: usize) {
-        self.replace(ring_state, self.entry(slot), Entry::default());
+    /// Frees a slot and moves later entries into the gap, so that the search still finds every entry.
+    fn free(&self, bookkeeping: &mut Bookkeeping, slot: usize) {
+        self.replace(bookkeeping, self.entry(slot), Entry::default());
         self.change(|| {
             let mut gap = slot;
             let mut next = (slot + 1) % SLOTS;
@@ -380,7 +382,8 @@ impl Fdb {
                 if entry.mac == 0 {
                     break;
                 }
-                // The entry may move into the gap if its home is not between the two.
+                // The entry may move into the gap unless its home slot lies between the gap and its
+                // present slot.
                 let distance = |to: usize| (to + SLOTS - self.home(entry.mac)) % SLOTS;
                 if distance(gap) <= distance(next) {
                     self.set(gap, entry);
@@ -392,17 +395,17 @@ impl Fdb {
         });
     }
 
-    /// Count one entry out and another in.
-    fn replace(&self, ring_state: &mut RingState, before: Entry, after: Entry) {
+    /// Updates the counts when `after` replaces `before`.
+    fn replace(&self, bookkeeping: &mut Bookkeeping, before: Entry, after: Entry) {
         if before.mac != 0 {
-            self.residents.fetch_sub(1, Ordering::Relaxed);
-            if let Some(count) = ring_state.counts.get_mut(usize::from(before.port)) {
+            self.entry_count.fetch_sub(1, Ordering::Relaxed);
+            if let Some(count) = bookkeeping.counts.get_mut(usize::from(before.port)) {
                 *count = count.saturating_sub(1);
             }
         }
         if after.mac != 0 {
-            self.residents.fetch_add(1, Ordering::Relaxed);
-            if let Some(count) = ring_state.counts.get_mut(usize::from(after.port)) {
+            self.entry_count.fetch_add(1, Ordering::Relaxed);
+            if let Some(count) = bookkeeping.counts.get_mut(usize::from(after.port)) {
                 *count += 1;
             }
         }
@@ -414,12 +417,13 @@ impl Fdb {
         }
     }
 
-    /// Change who is in which slot. Only for whoever has the books.
+    /// Calls `act`, which changes the contents of slots, under the sequence lock. The caller must have the
+    /// writers' lock.
     fn change(&self, act: impl FnOnce()) {
-        // Nobody else writes it. In one step because loom does not try what happens before a write
-        // that follows a read of one's own.
+        // Only the owner of the writers' lock changes the version. One atomic step, because loom does not
+        // explore what happens between a thread's own read and its following write.
         let before = self.version.fetch_add(1, Ordering::Relaxed);
-        // Nobody sees a change and not that there is one.
+        // A reader that sees a change also sees the odd version.
         fence(Ordering::Release);
         act();
         self.version
@@ -427,13 +431,13 @@ impl Fdb {
     }
 }
 
-/// Only what is known.
+/// Returns the entry, unless the slot is free.
 #[inline]
 fn known(found: Option<(usize, Entry)>) -> Option<Entry> {
     found.map(|(_, entry)| entry).filter(|entry| entry.mac != 0)
 }
 
-impl RingState {
+impl Bookkeeping {
     fn count(&self, port: u16) -> u32 {
         self.counts.get(usize::from(port)).copied().unwrap_or(0)
     }

@@ -1,9 +1,9 @@
-//! A frame on its way: what was read of it, and where the rest is.
+//! A frame while it is forwarded: its head in private memory, and a reference to the rest.
 
 use vhost::Span;
 use vhost::copy::Cursor;
 use vhost::fault::RingFault;
-use vhost::features::headers_mean_something;
+use vhost::features::tx_offloads_negotiated;
 use vhost::frame_start::FrameStart;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::NetHeader;
@@ -15,16 +15,16 @@ pub const ETHERNET: u32 = 14;
 
 const _: () = assert!(ETHERNET as usize == FrameStart::ETHERNET);
 
-/// The beginning of a frame, in private memory: nothing the guest writes later changes it.
+/// The beginning of a frame in private memory, which the guest cannot change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
-    /// Network header, checked, and Ethernet header.
+    /// The checked network header, and the Ethernet header.
     pub start: FrameStart,
-    /// Length of the frame in bytes, from the Ethernet header on.
+    /// Length of the frame in bytes, including the Ethernet header.
     pub length: u32,
 }
 
-/// A frame that asks for nothing and lies in one piece: nearly every small one.
+/// A frame without offloads whose bytes are contiguous. Nearly every small frame is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Simple<'m> {
     start: FrameStart,
@@ -32,7 +32,7 @@ pub struct Simple<'m> {
 }
 
 impl<'m> Simple<'m> {
-    /// The frame of this head and rest, if it is simple.
+    /// Returns the frame of this head and rest, if it is simple.
     #[inline(always)]
     #[must_use]
     pub fn new(head: &Head, rest: &Cursor<'_, 'm>) -> Option<Self> {
@@ -44,14 +44,14 @@ impl<'m> Simple<'m> {
         })
     }
 
-    /// Bytes it takes in a receive buffer, network header included.
+    /// Returns the length in a receive buffer, including the network header.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self) -> u32 {
         FrameStart::BYTES + self.body.length()
     }
 
-    /// Copy it into one receive buffer; false when that is too short.
+    /// Copies the frame into one receive buffer; returns false when the buffer is too short.
     #[inline(always)]
     #[must_use]
     pub fn copy_to(&self, to: &Span<'_>) -> bool {
@@ -67,23 +67,23 @@ impl<'m> Simple<'m> {
     }
 }
 
-/// Bytes of a frame behind its [`Head`].
+/// The bytes of a frame behind its [`Head`].
 #[derive(Clone, Copy, Debug)]
 pub enum Rest<'a, 'm> {
     /// In the sender's memory.
     Guest(Cursor<'a, 'm>),
-    /// In ours.
+    /// In private memory.
     Private(&'a [u8]),
-    /// First in ours, in two parts, then in the sender's.
+    /// First in private memory, in two parts, then in the sender's memory.
     Parts([&'a [u8]; 2], Cursor<'a, 'm>),
 }
 
 impl Head {
-    /// Read the beginning of a transmitted chain; the cursor is left behind it. `Ok(None)` when
-    /// the frame's length is none a frame can have.
+    /// Reads the beginning of a transmitted chain and advances the cursor behind it. Returns `Ok(None)`
+    /// when the frame is too short or too long.
     ///
     /// # Errors
-    /// The chain is too short for a header, or the header is wrong: the sender's fault.
+    /// The chain is too short for a network header, or the header is invalid: the sender's fault.
     #[inline(always)]
     pub fn read(
         cursor: &mut Cursor<'_, '_>,
@@ -98,13 +98,13 @@ impl Head {
         }
         let start = if header_size as usize != NetHeader::SIZE {
             read_legacy(cursor)
-        } else if headers_mean_something(features) {
+        } else if tx_offloads_negotiated(features) {
             cursor.read_start()
         } else {
             cursor.read_ethernet()
         };
         let start = start.ok_or(no_header)?;
-        let header = if start.is_plain() || !headers_mean_something(features) {
+        let header = if start.is_plain() || !tx_offloads_negotiated(features) {
             NetHeader::NONE
         } else {
             start.header().checked(length, features)?
@@ -115,8 +115,8 @@ impl Head {
         }))
     }
 
-    /// The beginning of a frame that lies in private memory; `None` when its length is none a
-    /// frame can have.
+    /// Returns the head and the rest of a frame in private memory; `None` when the frame is too short or
+    /// too long.
     #[must_use]
     pub fn of_private(header: NetHeader, frame: &[u8]) -> Option<(Self, &[u8])> {
         let (ethernet, rest) = frame.split_first_chunk::<{ FrameStart::ETHERNET }>()?;
@@ -131,41 +131,41 @@ impl Head {
         Some((Self { start, length }, rest))
     }
 
-    /// The network header.
+    /// Returns the network header.
     #[inline]
     #[must_use]
     pub fn header(&self) -> NetHeader {
         self.start.header()
     }
 
-    /// The Ethernet header's bytes.
+    /// Returns the bytes of the Ethernet header.
     #[must_use]
     pub fn ethernet(&self) -> [u8; FrameStart::ETHERNET] {
         let bytes = self.start.to_bytes();
         bytes.last_chunk().copied().unwrap_or_default()
     }
 
-    /// The EtherType, or the length of an IEEE 802.3 frame.
+    /// Returns the EtherType, or the length of an IEEE 802.3 frame.
     #[inline]
     #[must_use]
     pub fn ether_type(&self) -> u16 {
         self.start.tail.swap_bytes()
     }
 
-    /// Replace the EtherType.
+    /// Replaces the EtherType.
     #[inline]
     pub fn set_ether_type(&mut self, kind: u16) {
         self.start.tail = kind.swap_bytes();
     }
 
-    /// Where the frame goes.
+    /// Returns the destination address.
     #[inline]
     #[must_use]
     pub fn destination(&self) -> Mac {
         Mac::from_bits(self.start.destination())
     }
 
-    /// Where the frame comes from.
+    /// Returns the source address.
     #[inline]
     #[must_use]
     pub fn source(&self) -> Mac {
@@ -173,7 +173,7 @@ impl Head {
     }
 }
 
-/// The start of a legacy driver's frame, whose header has no `num_buffers` (5.1.6).
+/// Reads the start of a legacy driver's frame, whose network header has no `num_buffers` (5.1.6).
 #[cold]
 fn read_legacy(cursor: &mut Cursor<'_, '_>) -> Option<FrameStart> {
     let mut bytes = [0; FrameStart::SIZE];
@@ -184,7 +184,7 @@ fn read_legacy(cursor: &mut Cursor<'_, '_>) -> Option<FrameStart> {
 }
 
 impl<'a, 'm> Rest<'a, 'm> {
-    /// The same behind these bytes.
+    /// Returns the same bytes with `first` in front of them.
     #[must_use]
     pub fn behind<'t>(self, first: &'t [u8]) -> Rest<'t, 'm>
     where
@@ -193,13 +193,13 @@ impl<'a, 'm> Rest<'a, 'm> {
         match self {
             Rest::Guest(cursor) => Rest::Parts([first, &[]], cursor),
             Rest::Private(bytes) => Rest::Parts([first, bytes], Cursor::new(&[])),
-            // The second part is empty: behind a tag come a snapshot and the sender's memory, or
-            // private memory, and nothing has two tags.
+            // The second part is empty here: the only parts are a tag in front of a snapshot and the
+            // sender's memory, or in front of private memory, and a frame has one tag at most.
             Rest::Parts([bytes, _], cursor) => Rest::Parts([first, bytes], cursor),
         }
     }
 
-    /// Copy up to `most` bytes to a place in guest memory; returns how many.
+    /// Copies up to `most` bytes to guest memory; returns the count.
     #[inline(always)]
     pub fn copy_to(&mut self, to: &mut Cursor<'_, '_>, most: u32) -> u32 {
         match self {
@@ -218,7 +218,7 @@ impl<'a, 'm> Rest<'a, 'm> {
         }
     }
 
-    /// Copy bytes to private memory; returns how many.
+    /// Copies bytes to private memory; returns the count.
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         match self {
             Rest::Guest(cursor) => cursor.read(to),
@@ -232,7 +232,7 @@ impl<'a, 'm> Rest<'a, 'm> {
     }
 }
 
-/// Copy up to `most` private bytes to a place in guest memory; returns how many.
+/// Copies up to `most` private bytes to guest memory; returns the count.
 #[inline(always)]
 fn write(bytes: &mut &[u8], to: &mut Cursor<'_, '_>, most: u32) -> u32 {
     let written = to.write(bytes.get(..most as usize).unwrap_or(bytes));
@@ -241,7 +241,7 @@ fn write(bytes: &mut &[u8], to: &mut Cursor<'_, '_>, most: u32) -> u32 {
     u32::try_from(written).unwrap_or(most)
 }
 
-/// Copy private bytes out until `to` is full or they end; returns how many.
+/// Copies private bytes to `to` until it is full or the bytes end; returns the count.
 fn take(bytes: &mut &[u8], to: &mut [u8]) -> usize {
     let count = bytes.len().min(to.len());
     let (now, later) = bytes.split_at(count);

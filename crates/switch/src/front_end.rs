@@ -1,8 +1,8 @@
-//! What front-ends ask of a network.
+//! Handles the vhost-user messages of front-ends.
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use vhost::backend::{Change, at};
+use vhost::backend::{Change, ring_fault};
 use vhost::fault::{Fault, RingFault};
 use vhost::vring::Notifier;
 
@@ -15,7 +15,7 @@ use crate::manager::Manager;
 use crate::port::{Guest, Kind};
 use crate::switch::Switch;
 
-/// The VM's NIC at a port.
+/// Returns the VM's NIC at a port.
 pub(crate) fn guest(switch: &mut Switch, number: u16) -> Option<&mut Guest> {
     match switch.port_mut(number).map(|port| &mut port.kind) {
         Some(Kind::Guest(guest)) => Some(guest),
@@ -24,8 +24,8 @@ pub(crate) fn guest(switch: &mut Switch, number: u16) -> Option<&mut Guest> {
 }
 
 impl Manager {
-    /// Handle what a front-end has sent, some messages at a time. What is left makes the socket
-    /// readable again at the next look.
+    /// Handles some messages of a front-end. If more are left, the next wait reports the socket as
+    /// readable again.
     pub(crate) fn take_messages(
         &mut self,
         switch: &mut Switch,
@@ -41,7 +41,7 @@ impl Manager {
         }
     }
 
-    /// Handle one message; false when there is none.
+    /// Handles one message; returns false when there is none.
     fn take_message(
         &mut self,
         switch: &mut Switch,
@@ -75,25 +75,25 @@ impl Manager {
         Ok(true)
     }
 
-    /// Tell the supervisor once when a guest's rings run.
+    /// Updates a guest after a change of its rings, and notifies the supervisor when they start to run.
     fn rings_changed(&mut self, switch: &mut Switch, number: u16) {
         let Some(guest) = guest(switch, number) else {
             return;
         };
         let running = guest.is_running();
-        let news = running && !guest.announced;
+        let has_started = running && !guest.announced;
         guest.announced = running;
         guest.rings_changed();
-        if news {
-            switch.greet(number);
+        if has_started {
+            switch.note_new_vm(number);
             self.outbox.send(Event::Running {
                 port: PortId(number),
             });
         }
     }
 
-    /// Watch a ring's kick descriptor, or stop watching it before it is closed: the front-end
-    /// keeps a copy, so closing ours would not end the watch.
+    /// Adds a ring's kick descriptor to the epoll sets, or removes it before it is closed. The front-end
+    /// has a copy of the descriptor, so closing this one would not remove it from the epoll sets.
     pub(crate) fn watch_kick(
         &self,
         switch: &Switch,
@@ -111,25 +111,25 @@ impl Manager {
             return Ok(());
         };
         let data = EventKey::Kick(number, ring).data();
-        // Edge triggered: each kick is one event, and the counter need not be read back.
+        // Edge triggered: each kick is one event, and the counter need not be read.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        // A transmit ring is read by one worker; for a receive ring any may wait.
-        let reader = (ring % 2 == 1).then(|| switch.readers.worker(number, ring / 2));
-        for (worker, post) in self.shared.posts.iter().enumerate() {
+        // One worker reads a transmit ring; any worker may wait for a receive ring.
+        let reader = (ring % 2 == 1).then(|| switch.steering.worker(number, ring / 2));
+        for (worker, slot) in self.shared.slots.iter().enumerate() {
             if reader.is_some_and(|reader| reader != worker) {
                 continue;
             }
             // syscalls: epoll_ctl
             let done = if on {
-                epoll::add(&post.poll, kick, data, edge)
+                epoll::add(&slot.poll, kick, data, edge)
             } else {
-                epoll::delete(&post.poll, kick)
+                epoll::delete(&slot.poll, kick)
             };
             match done {
-                // One descriptor for two rings is odd but harmless: one watch tells of both.
+                // A front-end may use one descriptor for two rings: one watch covers both.
                 Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
-                // Nothing that events can be waited for on.
-                Err(Errno::PERM) => return Err(at(ring)(RingFault::Notifier("kick"))),
+                // The descriptor does not support epoll.
+                Err(Errno::PERM) => return Err(ring_fault(ring)(RingFault::Notifier("kick"))),
                 Err(error) => return Err(Fault::Host(error)),
             }
         }

@@ -1,19 +1,19 @@
-//! How large, and how often: counts by powers of two.
+//! Histograms with buckets at powers of two.
 
 use serde::{Deserialize, Serialize};
 
-/// Frames of a burst: up to 1, 2, 4, … 64, and more.
+/// Frames in a burst, with buckets up to 1, 2, 4, … 64, and above.
 pub type Bursts = Histogram<0, 8>;
 
-/// Nanoseconds: up to 2^8 (256 ns), 2^9, … 2^27 (134 ms), and longer.
+/// Nanoseconds, with buckets up to 2^8 (256 ns), 2^9, … 2^27 (134 ms), and above.
 pub type Delays = Histogram<8, 21>;
 
-/// Counts of values. Place `i` has those up to 2^(FIRST + i) and above the place before; the last
-/// has all that are larger, too.
+/// Counts of values. Bucket `i` counts values up to 2^(FIRST + i) that are above the bucket before. The last
+/// bucket also counts all larger values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound = "[u64; N]: Serialize + for<'d> Deserialize<'d>")]
 pub struct Histogram<const FIRST: u32, const N: usize> {
-    /// How many values are in each place.
+    /// The number of values in each bucket.
     pub counts: [u64; N],
     /// The sum of all values.
     pub sum: u64,
@@ -29,18 +29,18 @@ impl<const FIRST: u32, const N: usize> Default for Histogram<FIRST, N> {
 }
 
 impl<const FIRST: u32, const N: usize> Histogram<FIRST, N> {
-    /// Count a value.
+    /// Counts a value.
     #[inline]
     pub fn note(&mut self, value: u64) {
         let bits = u64::BITS - value.saturating_sub(1).leading_zeros();
-        let place = bits.saturating_sub(FIRST) as usize;
-        if let Some(count) = self.counts.get_mut(place.min(N - 1)) {
+        let bucket = bits.saturating_sub(FIRST) as usize;
+        if let Some(count) = self.counts.get_mut(bucket.min(N - 1)) {
             *count += 1;
         }
         self.sum = self.sum.saturating_add(value);
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts
@@ -48,18 +48,18 @@ impl<const FIRST: u32, const N: usize> Histogram<FIRST, N> {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Each bound, and how many values are not above it.
+    /// Returns each bound, with the number of values that are not above it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let bounds = (FIRST..).map(|power| 1_u64.checked_shl(power).unwrap_or(u64::MAX));
         let sums = self.counts.iter().scan(0_u64, |sum, count| {
             *sum = sum.saturating_add(*count);
             Some(*sum)
         });
-        // What is in the last place is above all bounds.
+        // The last bucket is above all bounds.
         bounds.zip(sums).take(N - 1)
     }
 
-    /// The counts of both together.
+    /// Returns the sum of both histograms.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut sum = *self;
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_counts_where_the_first_bound_is_not_below_it() {
+    fn a_value_is_counted_in_the_first_bucket_whose_bound_is_not_below_it() {
         for (value, place) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (64, 6)] {
             let mut bursts = Bursts::default();
             bursts.note(value);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_and_sums_go_up() {
+    fn cumulative_counts_increase_with_the_bounds() {
         let mut bursts = Bursts::default();
         [1, 1, 3, 64]
             .into_iter()

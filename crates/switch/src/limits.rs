@@ -8,119 +8,124 @@ pub const MAX_PORTS: usize = 1024;
 /// Queue pairs one port may have.
 pub const MAX_QUEUE_PAIRS: usize = vhost::limits::MAX_QUEUE_PAIRS;
 
-/// Frames taken from one ring before the next port has its turn.
+/// Frames that a worker takes from one ring before it serves the next ring.
 pub const BURST: u16 = 64;
 
-/// How long a neighbour may take no buffers before frames to it are dropped instead of held.
+/// How long a receiver may post no buffers before frames to it are dropped instead of held back.
 ///
-/// Long enough for a VM that waits for a CPU, short enough that nobody notices a dead one.
-pub const HOLD: Duration = Duration::from_millis(100);
+/// 100 ms is long enough for a VM that waits for a CPU, and short enough that a VM that hangs does not
+/// disturb its senders noticeably.
+pub const STUCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Captures of one port at a time: each costs a copy of its frames.
+/// Captures of one port at a time. Each copies the port's frames.
 pub const MAX_CAPTURES: usize = 4;
 
-/// Of the time in which a worker has frames to move, captures may cost one part in so many.
+/// Captures may use 1/512 of the time in which a worker is busy.
 pub const CAPTURE_SHARE: i64 = 512;
 
-/// What captures may cost at a time, where a worker had time for them before.
+/// The most CPU time that the capture budget accumulates.
 pub const CAPTURE_BURST: Duration = Duration::from_millis(2);
 
-/// Ports that one port's frames are mirrored to.
+/// Mirror ports of one port.
 pub const MAX_MIRRORS: usize = 4;
 
-/// Frames of one transmit ring that may be set aside for slow receivers.
-pub const ASIDE_FRAMES: usize = 256;
+/// Frames of one transmit ring that may be deferred for slow receivers.
+pub const DEFERRED_FRAMES: usize = 256;
 
-/// Their bytes: sixteen of the largest frames.
-pub const ASIDE_BYTES: usize = 1 << 20;
+/// Bytes of the deferred frames of one transmit ring: sixteen of the largest frames.
+pub const DEFERRED_BYTES: usize = 1 << 20;
 
-/// Longest time that calling a guest may take: its front-end may have made the call descriptor
-/// block, and is at fault then. Much shorter than [`HOLD`]: nobody else may be taken for stuck
-/// because of it.
-pub const CALL: Duration = Duration::from_millis(20);
+/// How long a call of a guest may block. A front-end can make the call descriptor block, which is a
+/// fault. Much shorter than [`STUCK_TIMEOUT`], so that other receivers do not appear stuck meanwhile.
+pub const CALL_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Of so many bursts of a ring, the latency of one is measured: reading the clock costs as much as a
-/// small frame.
+/// The latency of one in eight bursts of a ring is measured: reading the clock costs as much as
+/// forwarding a small frame.
 pub const LATENCY_SAMPLE: u32 = 8;
 
-/// Ports to which what one sends is counted apart: fields of its row in the traffic matrix.
+/// Entries of one port's row in the traffic matrix: destination ports with counters of their own.
 pub const MAX_PEERS: usize = 64;
 
-/// Addresses a network can know.
-pub const MAX_RESIDENTS: usize = 100_000;
+/// Entries of a network's FDB.
+pub const MAX_FDB_ENTRIES: usize = 100_000;
 
-/// Addresses one VM's port may teach the table, so that no guest can fill it.
+/// Addresses that the FDB learns from one VM's port, so that no guest can fill the table.
 pub const MAX_LEARNT_PER_PORT: u32 = 1024;
 
-/// Seconds after which an address that was not heard of is forgotten (IEEE 802.1Q, 8.8.3).
+/// Ageing time in seconds: a learnt entry is removed when its address sends nothing for this long
+/// (IEEE 802.1Q, 8.8.3).
 pub const AGEING: u32 = 300;
 
-/// An address that moves so often within [`DUPLICATE_SECONDS`] is used by two ports (RFC 7432, 15.1).
+/// An address that moves this often within [`DUPLICATE_SECONDS`] is a duplicate: two ports use it
+/// (RFC 7432, 15.1).
 pub const DUPLICATE_MOVES: u32 = 5;
 
-/// Seconds within which moves count, and after which an address that no longer moves has one owner.
+/// Seconds within which moves count, and after which an address without moves is no longer a duplicate.
 pub const DUPLICATE_SECONDS: u32 = 180;
 
-/// Addresses of a network that are watched as they move.
+/// Moving addresses that a network tracks.
 pub const MAX_DUPLICATES: usize = 64;
 
-/// Seconds on end for which a port is over a limit on its floods before that counts as a storm.
+/// A port is in a storm after it exceeds a flood limit in this many consecutive seconds.
 pub const STORM: u32 = 5;
 
-/// Seconds without any excess that end a storm. The supervisor looks every 15, so it misses none.
+/// Seconds without excess that end a storm. The supervisor requests a report every 15 s, so it sees
+/// every storm.
 pub const CALM: u32 = 20;
 
-/// Multicast groups one port may be in before it gets the frames of all.
+/// Multicast groups of one port. A port in more groups gets the frames of all groups.
 pub const MAX_GROUPS_PER_PORT: usize = 256;
 
-/// Memberships of all ports of a network that are remembered.
+/// Group memberships of all ports of a network.
 pub const MAX_MEMBERSHIPS: usize = 16_384;
 
-/// Seconds for which a report of a group counts (RFC 3376, 8.4).
+/// Seconds after which a membership expires without another report (RFC 3376, 8.4).
 pub const MEMBERSHIP: u32 = 260;
 
-/// Seconds for which a question of a router counts (RFC 3376, 8.5).
+/// Seconds after which a querier expires without another query (RFC 3376, 8.5).
 pub const QUERIER: u32 = 255;
 
-/// Seconds that hosts have left to say that they are in a group which one has left (RFC 3376, 8.8).
+/// Seconds for which a port stays in a group after a host has left it, so that other hosts behind the
+/// port can report their membership (RFC 3376, 8.8).
 pub const LEAVE: u32 = 2;
 
-/// Seconds between two looks for what is over.
+/// Seconds between two removals of expired memberships.
 pub const SWEEP: u32 = 16;
 
-/// Messages handled for one front-end before the others have their turn.
+/// Messages of one front-end that the first worker handles before those of the next one.
 pub const MESSAGES_PER_TURN: usize = 16;
 
-/// Busy rounds between two looks at the event queue.
+/// Busy rounds between two reads of the epoll set.
 pub const ROUNDS_PER_POLL: u32 = 8;
 
-/// How often rings without a kick descriptor are looked at while the worker sleeps.
+/// How often a sleeping worker polls rings without a kick descriptor.
 pub const POLL: Duration = Duration::from_millis(1);
 
-/// Longest time to look for more work before sleeping.
+/// Longest time that a worker busy-polls before it sleeps.
 pub const SPIN: Duration = Duration::from_micros(20);
 
-/// How long frames of a thin stream gather, where looking for them would burn a core: 8,000
-/// wake-ups a second, as network cards do for streams.
-pub const THIN: Duration = Duration::from_micros(125);
+/// How long a worker sleeps while it moderates a stream with a low rate, which would otherwise keep it
+/// polling: 8,000 wake-ups a second, like the interrupt moderation of network cards.
+pub const MODERATION_SLEEP: Duration = Duration::from_micros(125);
 
-/// How long frames of a stream gather before the worker looks, while CPUs are short, unless the
-/// network is told otherwise.
+/// How long frames of a stream gather before the worker polls, while CPUs are contended. The default of
+/// [`Order::SetGather`](crate::control::Order::SetGather).
 pub const GATHER: Duration = Duration::from_micros(GATHER_US as u64);
 
 /// The same in microseconds.
 pub const GATHER_US: u32 = 200;
 
-/// The most it can be told. Longer than that, and TCP takes it for congestion.
+/// The longest gathering time that can be configured, in microseconds. TCP takes a longer delay for
+/// congestion.
 pub const MAX_GATHER_US: u32 = 10_000;
 
-/// Look-ups of each frame that a network can be told to make.
+/// The highest number of FDB look-ups per frame that can be configured (a measuring aid).
 pub const MAX_LOOK_UPS: u32 = 1000;
 
-/// Frames a ring must have brought since the worker last slept to count as a stream. Fewer may be
-/// requests that somebody waits for.
+/// Frames that a ring must have sent since the worker last slept to count as a stream. Fewer frames may
+/// be requests whose sender waits for the answer.
 pub const STREAM: u32 = 4;
 
-/// Above this share of a ring since the worker last slept, frames come so fast that they gather
-/// by themselves, and waiting could fill the ring: a quarter.
+/// If a ring has sent more than a quarter of its size since the worker last slept, its frames arrive so
+/// fast that they gather without a delay, and a delay could fill the ring.
 pub const GATHER_SHARE: u32 = 4;

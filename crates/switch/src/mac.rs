@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A 48-bit MAC address, in the low bits, first octet on the wire highest.
+/// A 48-bit MAC address in the low bits of a number; the octet that is first on the wire is the most
+/// significant one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mac(u64);
@@ -16,36 +17,37 @@ pub struct Mac(u64);
 pub struct MacError;
 
 impl Mac {
-    /// Everybody's.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self(0xffff_ffff_ffff);
 
-    /// The address as a number below 2^48.
+    /// Returns the address as a number below 2^48.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// From a number; only its low 48 bits count.
+    /// Converts from a number; ignores all but the low 48 bits.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits & 0xffff_ffff_ffff)
     }
 
-    /// From the octets as they stand on the wire.
+    /// Converts from the octets in the order of the wire.
     #[must_use]
     pub const fn from_octets(octets: [u8; 6]) -> Self {
         let [a, b, c, d, e, f] = octets;
         Self(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
-    /// The octets as they stand on the wire.
+    /// Returns the octets in the order of the wire.
     #[must_use]
     pub const fn octets(self) -> [u8; 6] {
         let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
         [a, b, c, d, e, f]
     }
 
-    /// A group address: broadcast or multicast (IEEE 802, the individual/group bit).
+    /// Returns whether this is a group address: broadcast or multicast (IEEE 802, the individual/group
+    /// bit).
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0 & (1 << 40) != 0

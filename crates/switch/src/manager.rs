@@ -1,5 +1,5 @@
-//! The first worker's other duty: what the supervisor and the front-ends say, and whatever else
-//! changes the network. All of it has the network to itself.
+//! The control work of the first worker: orders of the supervisor, messages of front-ends, and faults of
+//! ports. All of it has the network locked for writing.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::raw::ticks;
 use crate::shared::{FIRST, Shared};
 use crate::switch::Switch;
 
-/// What it takes to manage a network.
+/// The state of the control work of a network.
 #[derive(Debug)]
 pub(crate) struct Manager {
     pub(crate) shared: Arc<Shared>,
@@ -27,22 +27,22 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Of the network whose supervisor is at the other end of `control`.
+    /// Creates the manager of the network whose supervisor has the other end of `control`.
     pub(crate) fn new(shared: Arc<Shared>, control: ControlSocket) -> Self {
         Self {
             shared,
             outbox: Outbox::new(control),
             started: ticks::now(),
-            truncations: sigbus::hits(),
+            truncations: sigbus::truncations(),
             stopping: false,
         }
     }
 
-    /// Act on events that are not about frames.
+    /// Handles events of the control socket and of front-ends' sockets.
     pub(crate) fn act(&mut self, context: &mut WorkerContext, events: &[epoll::Event]) {
         let ours = |event: &&epoll::Event| {
-            let token = EventKey::from_data(event.data);
-            matches!(token, EventKey::Control | EventKey::Socket(_))
+            let key = EventKey::from_data(event.data);
+            matches!(key, EventKey::Control | EventKey::Socket(_))
         };
         let mut ours = events.iter().filter(ours).peekable();
         if ours.peek().is_none() {
@@ -64,30 +64,30 @@ impl Manager {
             }
         }
         self.watch_outbox();
-        // They may wait for what has changed.
+        // The change may concern ports that other workers serve.
         shared.wake_others();
     }
 
     fn watch_outbox(&mut self) {
-        if let Some(post) = self.shared.posts.get(FIRST) {
-            self.outbox.watch(&post.poll);
+        if let Some(slot) = self.shared.slots.get(FIRST) {
+            self.outbox.watch(&slot.poll);
         }
     }
 
-    /// End the ports that the data path found at fault, if there are any.
+    /// Ends the ports that the data path found at fault, if there are any.
     pub(crate) fn drop_faulty(&mut self) {
-        let hits = sigbus::hits();
-        if hits == self.truncations && !self.shared.read().is_faulty() {
+        let truncations = sigbus::truncations();
+        if truncations == self.truncations && !self.shared.read().is_faulty() {
             return;
         }
         let shared = Arc::clone(&self.shared);
         let switch = &mut *shared.write();
-        if hits != self.truncations {
-            self.truncations = hits;
+        if truncations != self.truncations {
+            self.truncations = truncations;
             self.drop_truncated(switch);
         }
         while let Some((port, fault)) = switch.take_fault() {
-            // A flood finds the same fault once a frame.
+            // A flood can record the same fault once for each frame.
             if switch.port(port).is_some() {
                 self.fail(switch, port, &fault);
             }
@@ -96,8 +96,8 @@ impl Manager {
         shared.wake_others();
     }
 
-    /// A truncated memory reads as zeroes, which break other rules: it is looked for first, to be
-    /// named as what it is.
+    /// Ends the ports whose memory was truncated. Truncated memory reads as zeroes, which cause other
+    /// faults too, so this comes first and reports the real cause.
     fn drop_truncated(&mut self, switch: &mut Switch) {
         let truncated = switch
             .ports()
@@ -119,20 +119,20 @@ impl Manager {
         self.detach(switch, number, reason);
     }
 
-    /// Have all who read rings of a port look at it.
+    /// Adds a port to the lists of active ports of all workers that read its rings.
     pub(crate) fn activate(&self, switch: &Switch, number: u16) {
         let pairs = match switch.port(number).map(|port| &port.kind) {
             Some(Kind::Guest(guest)) => guest.backend.pairs(),
             Some(Kind::Uplink(uplink)) => uplink.queues().count(),
             None => 0,
         };
-        for pair in 0..pairs.min(switch.readers.workers()) {
+        for pair in 0..pairs.min(switch.steering.workers()) {
             self.shared
-                .tell(switch.readers.worker(number, pair), number);
+                .queue_port(switch.steering.worker(number, pair), number);
         }
     }
 
-    /// Detach all ports.
+    /// Detaches all ports.
     pub(crate) fn close(&mut self) {
         let shared = Arc::clone(&self.shared);
         let switch = &mut *shared.write();

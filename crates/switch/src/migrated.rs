@@ -1,7 +1,8 @@
-//! Frames for a pinned address whose VM is not here: it may have moved to another host.
+//! Forwards frames for a pinned address whose VM is not attached, because it may have migrated to another
+//! host.
 //!
-//! A pinned address is not learnt elsewhere, so nothing would ever say that it lives behind an
-//! uplink now. Neighbours are none of its business: they do not get such frames.
+//! The FDB does not learn a pinned address at another port, so it cannot learn that the address is behind
+//! an uplink now. Such frames go to the uplinks only, not to other VMs.
 
 use crate::batch_entry::BatchEntry;
 use crate::context::WorkerContext;
@@ -11,8 +12,8 @@ use crate::sender::Sender;
 use crate::switch::Switch;
 
 impl Switch {
-    /// Send frames out by every uplink that may have them; returns how many are done with, which
-    /// is all.
+    /// Sends frames to every uplink that the rules allow; returns the number of completed frames, which
+    /// is all of them.
     #[cold]
     pub(crate) fn send_migrated(
         &self,

@@ -1,8 +1,8 @@
-//! Mirror ports: what some ports send and are sent is copied to another one.
+//! Port mirroring: copies the frames that a port sends and receives to mirror ports.
 //!
-//! A copy is what the mirrored port's VM sees, with its tag if it has one; no rule of the mirror
-//! port on VLANs or roles applies to it. Nobody waits for a mirror port: a copy that finds no room
-//! there is lost, and counted there.
+//! A copy is the frame that the mirrored port's VM sees, with its tag if it has one. The mirror port's rules
+//! on VLANs and roles do not apply to it. A mirror port never delays forwarding: a copy without room is
+//! dropped, and counted at the mirror port.
 
 use crate::context::WorkerContext;
 use crate::control::PortId;
@@ -11,17 +11,17 @@ use crate::limits::MAX_MIRRORS;
 use crate::switch::Switch;
 
 impl Switch {
-    /// Copy a port's frames to these ports, whether they are there or come later, and to no others.
+    /// Sets the mirror ports of a port; each may be attached or not.
     pub(crate) fn set_mirrors(&mut self, number: u16, to: &[PortId]) {
         let to: Vec<u16> = to.iter().map(|port| port.0).take(MAX_MIRRORS).collect();
         self.mirrors.remove(&number);
         if !to.is_empty() {
             self.mirrors.insert(number, to);
         }
-        self.note_watched(number);
+        self.update_observed(number);
     }
 
-    /// Copy a frame to a mirror port; false when it is lost there.
+    /// Copies a frame to a mirror port; returns false when the frame is dropped there.
     pub(crate) fn mirror(
         &self,
         context: &mut WorkerContext,
@@ -29,6 +29,8 @@ impl Switch {
         out: &Outgoing<'_, '_>,
     ) -> bool {
         let port = self.port(to);
-        port.is_some_and(|port| self.hand_out(context, (to, pair), port, &out.head, &out.rest()))
+        port.is_some_and(|port| {
+            self.send_to_port(context, (to, pair), port, &out.head, &out.rest())
+        })
     }
 }

@@ -1,15 +1,16 @@
-//! Tear-down against the data path, checked by loom: every order in which workers can come by the
-//! network, its rings and its table.
+//! Loom models of the tear-down of ports while workers forward: every interleaving of workers with changes
+//! of the network, its rings and its FDB.
 //!
-//! The code is the workers' own, with loom's locks, on real rings in real memory, which is unmapped
-//! when its port goes: whoever still looks at it then ends the process. The first worker stands in
-//! for the supervisor and the guests as well. What loom does not know is the kernel, so a worker
-//! sleeps on [`Post::bell`](crate::shared::Post::bell) instead, which rings when the kernel would
-//! have woken it. It sleeps without a limit: where a wake-up is lost, loom finds nobody left to run.
+//! The models run the workers' own code, with loom's locks, on real rings in real memory. The memory is
+//! unmapped when its port is removed, so a worker that still accesses it ends the process. The first worker
+//! also plays the supervisor and the guests. Loom has no model of the kernel, so a worker sleeps on
+//! [`WorkerSlot::loom_wake`](crate::shared::WorkerSlot::loom_wake) instead, which the model notifies when
+//! the kernel would wake the worker. The sleep has no timeout: if a wake-up is lost, loom finds that no
+//! thread can run.
 //!
-//! Guests work on a ring with its lock in hand. They have no such lock, but loom tells by it that the
-//! order of theirs and a worker's doings matters. What may happen between two instructions on a
-//! ring is for the model of the handshake, in the crate `vhost`.
+//! Guests access a ring with its lock held. A real guest has no such lock, but it shows loom that the order
+//! of the guest's and a worker's accesses matters. Interleavings of single instructions on a ring are
+//! checked by the handshake model in the crate `vhost`.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,13 +28,13 @@ use crate::shared::Shared;
 use crate::worker::Worker;
 use crate::workers::Workers;
 
-/// Room for a burst; loom's own threads have less.
+/// Stack size of the threads: a burst does not fit into loom's default.
 const STACK: usize = 1 << 20;
 
-/// How often a worker may be interrupted where it would have gone on.
+/// Most preemptions in an interleaving.
 const PREEMPTIONS: usize = 2;
 
-/// Check a model whose set-up is not of interest: it says [`loom::explore`] when it is.
+/// Checks a model. Its set-up is not explored: the model calls [`loom::explore`] after it.
 fn check(model: fn()) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS);
@@ -56,7 +57,7 @@ fn spawn<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> JoinHan
 struct World {
     first: Worker,
     supervisor: ControlSocket,
-    news: Vec<Event>,
+    events: Vec<Event>,
 }
 
 impl World {
@@ -65,7 +66,7 @@ impl World {
         Self {
             first: Workers::new(control, workers).unwrap().first,
             supervisor,
-            news: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -73,20 +74,20 @@ impl World {
         Arc::clone(&self.first.shared)
     }
 
-    /// Have the first worker act on what has come.
+    /// Has the first worker handle pending events.
     fn act(&mut self) {
         self.first.wait(Some(Duration::ZERO)).unwrap();
         while let Ok(Some((event, _))) = self.supervisor.receive() {
-            self.news.push(event);
+            self.events.push(event);
         }
     }
 
-    /// A VM comes to a port.
+    /// Attaches a VM to a port.
     fn join(&mut self, port: u16, options: Options) -> Nic {
         self.join_after(port, options, |_| {})
     }
 
-    /// The same, when its guest has done something to the rings before they start.
+    /// Attaches a VM to a port, after its guest has changed the rings.
     fn join_after(&mut self, port: u16, options: Options, act: impl FnOnce(&mut Nic)) -> Nic {
         let (wire, theirs) = Wire::pair();
         let order = Order::Attach {
@@ -107,9 +108,9 @@ impl World {
         self.act();
     }
 
-    /// Why a port was detached, and its counters, once it was.
+    /// Returns why a port was detached, and its counters, if it was.
     fn detached(&self, number: u16) -> Option<(Reason, Counters)> {
-        self.news.iter().find_map(|event| match event {
+        self.events.iter().find_map(|event| match event {
             Event::Detached {
                 port,
                 reason,
@@ -119,7 +120,7 @@ impl World {
         })
     }
 
-    /// Pin the address of each station to the port of the same number.
+    /// Pins the address of each station to the port with the same number.
     fn pin(&self, stations: &[u16]) {
         let switch = self.first.shared.write();
         for station in stations {
@@ -132,7 +133,7 @@ fn mac(station: u16) -> Mac {
     Mac::from_octets(frame::mac(station))
 }
 
-/// Small rings.
+/// Options with small rings.
 fn small() -> Options {
     Options {
         size: 16,
@@ -140,7 +141,7 @@ fn small() -> Options {
     }
 }
 
-/// Do something to a ring of a port as its guest, and let the kernel wake whom it concerns.
+/// Calls `act` with a ring's lock held, as its guest, and then wakes the workers that the kernel would wake.
 fn on_ring(shared: &Shared, port: u16, ring: usize, act: impl FnOnce()) {
     {
         let switch = shared.read();
@@ -152,19 +153,19 @@ fn on_ring(shared: &Shared, port: u16, ring: usize, act: impl FnOnce()) {
         act();
         drop(vring);
     }
-    for post in &shared.posts {
-        let mut fds = [PollFd::new(&post.poll, PollFlags::IN)];
+    for slot in &shared.slots {
+        let mut fds = [PollFd::new(&slot.poll, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
         if poll(&mut fds, Some(&now)).unwrap() > 0 {
-            post.bell.notify();
+            slot.loom_wake.notify();
         }
     }
 }
 
-/// Send a frame from a station at the port of this number.
+/// Sends a frame from a station at the port with this number.
 fn send(shared: &Shared, port: u16, nic: &Mutex<Nic>, from: u16, to: u16) {
     let bytes = frame::numbered(frame::mac(to), frame::mac(from), 0, 64);
     on_ring(shared, port, transmit_ring(0), || {
@@ -172,16 +173,16 @@ fn send(shared: &Shared, port: u16, nic: &Mutex<Nic>, from: u16, to: u16) {
     });
 }
 
-/// Let a worker sleep if there is nothing to do, and hear what has come.
-fn rest(worker: &mut Worker, moved: bool) {
-    if !moved && worker.may_sleep() {
+/// Lets a worker sleep if it has no work, and then handles events.
+fn sleep_if_idle(worker: &mut Worker, moved: bool) {
+    if !moved && worker.prepare_to_sleep() {
         let shared = Arc::clone(&worker.shared);
-        shared.posts[worker.context.worker].bell.wait();
+        shared.slots[worker.context.worker].loom_wake.wait();
     }
     worker.wait(Some(Duration::ZERO)).unwrap();
 }
 
-/// Have a worker serve until `done`.
+/// Runs a worker until `done` returns true.
 fn serve(
     shared: &Arc<Shared>,
     number: usize,
@@ -192,25 +193,25 @@ fn serve(
         let mut worker = Worker::new(shared, number, None).unwrap();
         while !done() {
             let moved = worker.round();
-            rest(&mut worker, moved);
+            sleep_if_idle(&mut worker, moved);
         }
     })
 }
 
-/// The stations that frames came from, in order.
+/// Returns the stations that sent the received frames, in order.
 fn got(nic: &Mutex<Nic>) -> Vec<u16> {
     let mut nic = nic.lock().unwrap();
     let frames = std::iter::from_fn(|| nic.receive());
-    let senders = frames.map(|received| u16::from(received.frame[11]));
-    senders.collect()
+    let stations = frames.map(|received| u16::from(received.frame[11]));
+    stations.collect()
 }
 
 fn sent(nic: &Mutex<Nic>) -> u16 {
     nic.lock().unwrap().tx.used_index()
 }
 
-/// A VM goes while its frame is forwarded by another worker. One with another address comes to its
-/// port, as to a data plane that has just started: a frame is in its ring, and nobody kicks for it.
+/// A VM is detached while another worker forwards its frame. Another VM is attached to its port, as to a
+/// data plane that has just started: a frame is in its ring already, and no kick follows.
 #[test]
 fn a_sender_is_replaced() {
     check(|| {
@@ -249,7 +250,7 @@ fn a_sender_is_replaced() {
     });
 }
 
-/// A VM goes while another worker delivers to it, and another one comes to its port.
+/// A VM is detached while another worker delivers to it, and another VM is attached to its port.
 #[test]
 fn a_receiver_is_replaced() {
     check(|| {
@@ -278,7 +279,7 @@ fn a_receiver_is_replaced() {
     });
 }
 
-/// A worker finds a receiver at fault while the first one sleeps.
+/// A worker detects a fault of a receiver while the first worker sleeps.
 #[test]
 fn a_port_at_fault_is_ended() {
     check(|| {
@@ -300,7 +301,7 @@ fn a_port_at_fault_is_ended() {
             if world.detached(2).is_some() {
                 break;
             }
-            rest(&mut world.first, moved);
+            sleep_if_idle(&mut world.first, moved);
         }
         worker.join().unwrap();
         let (reason, _) = world.detached(2).unwrap();
@@ -309,7 +310,8 @@ fn a_port_at_fault_is_ended() {
     });
 }
 
-/// Two workers wait for buffers of one receiver, who posts one after the other: nobody is forgotten.
+/// Two workers wait for buffers of one receiver, which posts two buffers one by one. Neither worker misses
+/// its wake-up.
 #[test]
 fn two_workers_wait_for_one_receiver() {
     check(|| {

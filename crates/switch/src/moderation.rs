@@ -1,46 +1,46 @@
-//! Whether the frames of a thin stream may gather.
+//! Interrupt moderation for streams with a low rate (compare `ethtool -c`, and DIM in Linux).
 //!
-//! A stream whose frames come some ten microseconds apart keeps a worker awake: looking for the
-//! next frame is cheaper than sleeping until it comes. That burns a core for next to nothing. So
-//! where looking for frames is most of what it does, the worker tries to sleep for [`THIN`] at a
-//! time instead, and takes what has gathered, as network cards do that moderate their interrupts.
-//! Somebody may wait for each frame before sending the next: then the trial slows them down, which
-//! their rate shows within one window, and the worker looks on, not to try again for a while.
+//! A stream whose frames arrive some ten microseconds apart keeps a worker awake, because polling for the
+//! next frame is cheaper than sleeping until it arrives. That uses a whole core for few frames. So when a
+//! worker mostly polls, it tries to sleep for [`MODERATION_SLEEP`] at a time instead, and then forwards the
+//! frames that have gathered, like a network card that moderates its interrupts. If the sender waits for an
+//! answer to each frame before it sends the next one, the trial slows the sender down. Its rate shows this
+//! within one window; the worker then polls again, and waits for a while before the next trial.
 
 use std::time::{Duration, Instant};
 
-use crate::limits::THIN;
+use crate::limits::MODERATION_SLEEP;
 
-/// Time over which frames are counted.
+/// The window over which frames are counted.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// Frames of a window below which sleeping and being woken for each costs little.
+/// Below this number of frames in a window, a sleep and a wake-up for each frame cost little.
 const FEW: u64 = 2 * SLEEPS;
 
-/// Frames of a window above which they gather by themselves: 64 a sleep, a burst.
+/// Above this number of frames in a window, frames gather without moderation: 64 a sleep, which is a burst.
 const MANY: u64 = 64 * SLEEPS;
 
 /// Sleeps in a window.
 #[allow(clippy::cast_possible_truncation, reason = "a few dozen")]
-const SLEEPS: u64 = (WINDOW.as_nanos() / THIN.as_nanos()) as u64;
+const SLEEPS: u64 = (WINDOW.as_nanos() / MODERATION_SLEEP.as_nanos()) as u64;
 
-/// Pause after a trial that slowed somebody down: at first, and at most.
+/// Pause after a trial that reduced the rate: the first pause and, after doubling, the longest.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The decision, and what it rests on.
+/// The decision, and the measurements that it is based on.
 #[derive(Debug)]
 pub(crate) struct Moderation {
     gathers: bool,
     began: Instant,
-    /// Frames that had moved by then.
+    /// Frames that had been forwarded by the beginning of the window.
     frames: u64,
-    /// How often it slept until woken in this window.
+    /// Number of sleeps in this window that ended with a wake-up.
     slept: u64,
-    /// Frames of the window before.
+    /// Frames in the window before.
     before: u64,
     pause: Duration,
-    /// Not to be tried before.
+    /// The next trial starts no earlier.
     not_before: Instant,
 }
 
@@ -57,25 +57,26 @@ impl Moderation {
         }
     }
 
-    /// It slept until it was woken: there is no need.
+    /// Records that the worker slept until it was woken, so that moderation is less useful.
     #[inline]
     pub(crate) fn slept(&mut self) {
         self.slept += 1;
     }
 
-    /// There is nothing to do now, and `frames` have moved so far: whether to sleep for [`THIN`].
+    /// Returns whether an idle worker, which has forwarded `frames` frames so far, should sleep for
+    /// [`MODERATION_SLEEP`].
     #[inline]
     pub(crate) fn gathers(&mut self, now: Instant, frames: u64) -> bool {
         let length = now.saturating_duration_since(self.began);
         if length >= WINDOW {
-            self.judge(now, frames, length);
+            self.decide(now, frames, length);
         }
         self.gathers
     }
 
-    /// A window is over.
+    /// Decides at the end of a window.
     #[cold]
-    fn judge(&mut self, now: Instant, frames: u64, length: Duration) {
+    fn decide(&mut self, now: Instant, frames: u64, length: Duration) {
         let moved = frames.saturating_sub(self.frames);
         let windows = length.as_secs_f64() / WINDOW.as_secs_f64();
         #[allow(
@@ -85,15 +86,15 @@ impl Moderation {
             reason = "far below 2^52, and positive"
         )]
         let moved = (moved as f64 / windows) as u64;
-        let moderation = (FEW..=MANY).contains(&moved);
+        let in_range = (FEW..=MANY).contains(&moved);
         if !self.gathers {
-            self.gathers = moderation && self.slept < moved / 2 && now >= self.not_before;
+            self.gathers = in_range && self.slept < moved / 2 && now >= self.not_before;
         } else if moved < self.before - self.before / 4 {
             self.gathers = false;
             self.not_before = now + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         } else {
-            self.gathers = moderation;
+            self.gathers = in_range;
             self.pause = PAUSE;
         }
         self.before = moved;
@@ -107,7 +108,7 @@ impl Moderation {
 mod tests {
     use super::*;
 
-    /// A worker's time, and the frames it has moved.
+    /// A simulated clock, and the number of frames forwarded.
     struct World {
         moderation: Moderation,
         now: Instant,
@@ -124,7 +125,7 @@ mod tests {
             }
         }
 
-        /// One window with so many frames; whether it gathers from then on.
+        /// Simulates a window with `frames` frames; returns whether frames gather from then on.
         fn window(&mut self, frames: u64) -> bool {
             self.now += WINDOW;
             self.frames += frames;
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thin_stream_gathers_as_long_as_it_keeps_its_pace() {
+    fn a_slow_stream_gathers_as_long_as_its_rate_does_not_drop() {
         let mut world = World::new();
         assert!(world.window(10 * SLEEPS));
         assert!(world.window(10 * SLEEPS));
@@ -145,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_each_frame_is_left_alone_for_longer_each_time() {
+    fn trials_that_reduce_the_rate_become_rarer() {
         let mut world = World::new();
         let mut gathered = 0;
         for window in 0..5_000 {
-            // Twice as many where it looks at once.
+            // The rate is twice as high while the worker polls.
             let frames = if world.moderation.gathers { 2 } else { 4 };
             gathered += u32::from(world.window(frames * SLEEPS));
             assert!(window > 0 || world.moderation.gathers);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn few_frames_many_frames_and_sleepers_do_not_gather() {
+    fn few_frames_many_frames_and_frequent_sleeps_do_not_gather() {
         let mut world = World::new();
         assert!(!world.window(FEW - 1));
         assert!(!world.window(MANY + 1));

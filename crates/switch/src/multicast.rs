@@ -1,4 +1,4 @@
-//! Frames that are for many: to everybody, or to a multicast group's members.
+//! Delivers broadcast frames, frames to unknown destinations, and multicast frames.
 
 use std::sync::PoisonError;
 
@@ -6,29 +6,29 @@ use crate::context::WorkerContext;
 use crate::control::Loss;
 use crate::deferred::Deferred;
 use crate::frame::{ETHERNET, Head, Rest};
-use crate::guard::groups::{Audience, Groups, family};
+use crate::guard::groups::{EgressPorts, Groups, family};
 use crate::guard::membership::{self, FIRST, Family, MAX_PACKET, Message};
 use crate::guard::{Checked, Limiter, Role, passage};
 use crate::switch::Switch;
 
-/// Where a frame for many comes from.
+/// The origin of a flooded frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
     pub(crate) port: u16,
     pub(crate) pair: usize,
-    /// What of the port's frames is set aside.
+    /// The deferred frames of the sending ring.
     pub(crate) deferred: &'a Deferred,
     pub(crate) limits: &'a Limiter,
     pub(crate) checked: Checked,
 }
 
 impl Switch {
-    /// Deliver a frame to all that should have it. Nobody is waited for. False when it is for
-    /// members or routers only, and there are none.
+    /// Delivers a frame to all ports that should receive it. Ports without room lose the frame. Returns
+    /// false when the frame is for group members or routers only, and there are none.
     ///
     /// # Errors
-    /// The port has sent too many of them.
-    pub(crate) fn steering(
+    /// The port exceeds a flood limit.
+    pub(crate) fn flood(
         &self,
         context: &mut WorkerContext,
         origin: Origin<'_>,
@@ -39,26 +39,26 @@ impl Switch {
             .snooping
             .then(|| family(head.destination(), head.ether_type()));
         let Some(family) = family.flatten() else {
-            return self.spread_to_all(context, origin, head, rest);
+            return self.flood_to_all(context, origin, head, rest);
         };
         let mut first = [0; FIRST];
         let mut peek = *rest;
         let count = peek.read(&mut first);
         let first = first.get(..count).unwrap_or_default();
         if membership::concerns_groups(family, first) {
-            return self.spread_membership(context, origin, family, head, rest);
+            return self.flood_membership(context, origin, family, head, rest);
         }
         let (vlan, now) = (origin.checked.tci.vlan(), context.seconds);
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        let audience = groups.audience(family, vlan, head.destination(), now);
+        let egress_ports = groups.egress_ports(family, vlan, head.destination(), now);
         drop(groups);
-        if audience == Audience::All {
-            return self.spread_to_all(context, origin, head, rest);
+        if egress_ports == EgressPorts::All {
+            return self.flood_to_all(context, origin, head, rest);
         }
-        Ok(self.deliver_to(context, audience, origin, head, rest))
+        Ok(self.deliver_to(context, egress_ports, origin, head, rest))
     }
 
-    fn spread_to_all(
+    fn flood_to_all(
         &self,
         context: &mut WorkerContext,
         origin: Origin<'_>,
@@ -67,13 +67,13 @@ impl Switch {
     ) -> Result<bool, Loss> {
         let floods = &origin.limits.floods;
         floods.admit(head, context.now, context.seconds)?;
-        self.deliver_to(context, Audience::All, origin, head, rest);
+        self.deliver_to(context, EgressPorts::All, origin, head, rest);
         Ok(true)
     }
 
-    /// A host or router says something about groups: what is read is what is delivered.
+    /// Floods a group membership message, and learns from it. Delivers the same private copy that it reads.
     #[cold]
-    fn spread_membership(
+    fn flood_membership(
         &self,
         context: &mut WorkerContext,
         origin: Origin<'_>,
@@ -86,45 +86,45 @@ impl Switch {
         let mut packet = [0; MAX_PACKET];
         let length = head.length.saturating_sub(ETHERNET) as usize;
         let Some(packet) = packet.get_mut(..length).filter(|_| head.start.is_plain()) else {
-            // Longer than hosts make them, or unfinished: nothing is learnt from it.
-            self.deliver_to(context, Audience::All, origin, head, rest);
+            // The packet is longer than hosts send, or has offloads: nothing is learnt from it.
+            self.deliver_to(context, EgressPorts::All, origin, head, rest);
             return Ok(true);
         };
         let mut copy = *rest;
         copy.read(packet);
         let message = match membership::read(family, packet) {
-            // Other private ports do not hear it, and would not answer.
+            // Other private ports do not receive this query, so their hosts would not answer it.
             Message::Query(_) if origin.checked.role == Role::Private => Message::Other,
             message => message,
         };
         let place = (origin.checked.tci.vlan(), head.destination());
         let (port, now) = (origin.port, context.seconds);
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        let audience = groups.hear(message, family, place, port, now);
+        let egress_ports = groups.handle_message(message, family, place, port, now);
         drop(groups);
-        Ok(self.deliver_to(context, audience, origin, head, &Rest::Private(packet)))
+        Ok(self.deliver_to(context, egress_ports, origin, head, &Rest::Private(packet)))
     }
 
-    /// Deliver a frame to those ports of an audience that may have it, but not to its own, nor
-    /// to ports for which older frames are set aside: they have no room. True for an audience of
-    /// all, or when somebody is in it.
+    /// Delivers a frame to those egress ports that the rules allow, except its own port and ports for which
+    /// older frames are deferred, which have no room. Returns true if the frame is for all ports or if
+    /// there is at least one egress port.
     fn deliver_to(
         &self,
         context: &mut WorkerContext,
-        audience: Audience,
+        egress_ports: EgressPorts,
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> bool {
         let checked = origin.checked;
-        let mut heard = audience == Audience::All;
+        let mut is_wanted = egress_ports == EgressPorts::All;
         for number in (0..).take(self.ports.len()) {
-            if number == origin.port || !audience.has(number) {
+            if number == origin.port || !egress_ports.has(number) {
                 continue;
             }
-            heard = true;
+            is_wanted = true;
             if !origin.deferred.waits_for(number) {
-                // That one of many may not have it is no loss.
+                // A port that the rules exclude from a flood does not count as a drop.
                 let _ = self.deliver_one(context, number, origin.pair, head, rest, checked);
             } else if let Some(port) = self.port(number) {
                 if passage(port.guard.as_deref(), checked).is_ok() {
@@ -132,10 +132,10 @@ impl Switch {
                 }
             }
         }
-        heard
+        is_wanted
     }
 
-    /// The switch's memory of groups, for a change that is no frame's.
+    /// Returns the group memberships for a change that no frame causes.
     pub(crate) fn groups_mut(&mut self) -> &mut Groups {
         self.groups
             .get_mut()

@@ -1,4 +1,4 @@
-//! What the supervisor asks of a worker.
+//! Executes the orders of the supervisor.
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::control::{
     Counters, Event, MAX_REPORTS, Order, PortId, PortReport, Reason, WorkerReport,
 };
 use crate::event_key::EventKey;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::front_end::guest;
 use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
@@ -26,7 +26,7 @@ impl Manager {
     pub(crate) fn take_orders(&mut self, switch: &mut Switch) {
         loop {
             match self.outbox.receive() {
-                Ok(Some((order, fd))) => self.carry_out(switch, order, fd),
+                Ok(Some((order, fd))) => self.execute(switch, order, fd),
                 Ok(None) => {
                     self.stopping = true;
                     return;
@@ -40,7 +40,7 @@ impl Manager {
         }
     }
 
-    fn carry_out(&mut self, switch: &mut Switch, order: Order, fd: Option<OwnedFd>) {
+    fn execute(&mut self, switch: &mut Switch, order: Order, fd: Option<OwnedFd>) {
         match order {
             Order::Attach { port, name } => {
                 let kind = fd.ok_or(Errno::BADF).and_then(attach::guest);
@@ -56,13 +56,13 @@ impl Manager {
             Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
             Order::SetSnooping { on } => switch.snooping = on,
             Order::SetResidency { mac, vlan, port } => {
-                let resident = Resident::new(mac, vlan);
-                if !switch.table.pin(resident, port.0) {
-                    tracing::warn!(%mac, "the residency table is full: address not pinned");
+                let key = FdbKey::new(mac, vlan);
+                if !switch.table.pin(key, port.0) {
+                    tracing::warn!(%mac, "the forwarding database is full: address not pinned");
                 }
             }
             Order::ClearResidency { mac, vlan } => {
-                switch.table.forget(Resident::new(mac, vlan));
+                switch.table.forget(FdbKey::new(mac, vlan));
             }
             Order::SetGather { micros } => {
                 switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
@@ -112,7 +112,7 @@ impl Manager {
         }
     }
 
-    /// Serve one more queue of an uplink.
+    /// Adds a queue to an uplink.
     fn add_queue(&self, switch: &mut Switch, number: u16, fd: Option<OwnedFd>) {
         let Some(Kind::Uplink(uplink)) = switch.port_mut(number).map(|port| &mut port.kind) else {
             tracing::error!(
@@ -130,10 +130,10 @@ impl Manager {
         self.activate(switch, number);
     }
 
-    /// Have the kernel tell the worker that reads a queue of an uplink of its frames.
+    /// Adds a queue of an uplink to the epoll set of the worker that reads it.
     fn watch_queue(&self, switch: &Switch, number: u16, pair: usize) -> Result<(), Errno> {
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let poll = self.poll_of(switch.readers.worker(number, pair))?;
+        let poll = self.poll_of(switch.steering.worker(number, pair))?;
         let queue = switch.port(number).and_then(|port| match &port.kind {
             Kind::Uplink(uplink) => uplink.queues().nth(pair),
             Kind::Guest(_) => None,
@@ -146,13 +146,13 @@ impl Manager {
         )
     }
 
-    /// Have the kernel tell of what comes from a new port.
+    /// Adds the descriptors of a new port to the epoll sets.
     fn watch(&self, switch: &Switch, number: u16) -> Result<(), Errno> {
         let Some(port) = switch.port(number) else {
             return Err(Errno::NODEV);
         };
         match &port.kind {
-            // Its messages are the first worker's.
+            // The first worker handles the messages of front-ends.
             Kind::Guest(guest) => {
                 let data = EventKey::Socket(number).data();
                 let interest = epoll::EventFlags::IN;
@@ -166,35 +166,36 @@ impl Manager {
         }
     }
 
-    /// Where a worker hears.
+    /// Returns the epoll set of a worker.
     fn poll_of(&self, worker: usize) -> Result<&OwnedFd, Errno> {
-        let post = self.shared.posts.get(worker);
-        post.map(|post| &post.poll).ok_or(Errno::NODEV)
+        let slot = self.shared.slots.get(worker);
+        slot.map(|slot| &slot.poll).ok_or(Errno::NODEV)
     }
 
-    /// The front-end may hold copies of a port's descriptors: nothing is to be heard of them.
+    /// Removes a port's descriptors from the epoll sets. Closing them would not be enough, because the
+    /// front-end may have copies.
     fn unwatch(&self, switch: &Switch, number: u16, port: &Port) {
-        let forget = |worker: usize, fd: BorrowedFd<'_>| {
-            // It goes either way.
+        let remove = |worker: usize, fd: BorrowedFd<'_>| {
+            // An error does not matter: the port is removed in any case.
             let _ = self
                 .poll_of(worker)
                 .and_then(|poll| epoll::delete(poll, fd));
         };
         match &port.kind {
-            Kind::Guest(guest) => forget(FIRST, guest.backend.as_fd()),
+            Kind::Guest(guest) => remove(FIRST, guest.backend.as_fd()),
             Kind::Uplink(uplink) => {
                 for (pair, queue) in uplink.queues().enumerate() {
-                    forget(switch.readers.worker(number, pair), queue.as_fd());
+                    remove(switch.steering.worker(number, pair), queue.as_fd());
                 }
             }
         }
     }
 
-    /// Remove a port, if it is there, and say so.
+    /// Removes a port, if it exists, and notifies the supervisor.
     pub(crate) fn detach(&mut self, switch: &mut Switch, number: u16, reason: Reason) {
         let rings = guest(switch, number).map_or(0, |guest| guest.backend.vring_count());
         for ring in 0..rings {
-            // The port goes either way.
+            // An error does not matter: the port is removed in any case.
             let _ = self.watch_kick(switch, number, ring, false);
         }
         let port = switch.remove(number);
@@ -202,8 +203,8 @@ impl Manager {
             self.unwatch(switch, number, port);
             tracing::debug!(port = port.name, ?reason, "port detached");
         }
-        // No worker uses its descriptors and its memory any more when the supervisor hears of it: they are given
-        // back from then on.
+        // When the supervisor receives this event, no worker uses the port's descriptors and memory any more.
+        // The reclaim threads close and unmap them.
         let counters = port.map_or_else(Counters::default, |mut port| port.counters());
         let id = PortId(number);
         self.outbox.send(Event::Detached {
@@ -246,7 +247,7 @@ impl Manager {
                 duplicates,
                 peers,
             };
-            // One message a port would cost more than all else about it.
+            // Several ports share a message: one message a port would cost more than everything else here.
             bytes += report.most_bytes();
             if bytes > MAX_REPORTS {
                 self.outbox.send(Event::Report(std::mem::take(&mut ready)));
@@ -255,7 +256,7 @@ impl Manager {
             ready.push(report);
         }
         self.outbox.send(Event::Report(ready));
-        let residents = switch.table.residents();
+        let residents = switch.table.entries();
         let elapsed_ticks = ticks::now().wrapping_sub(self.started);
         self.outbox.send(Event::ReportEnd(WorkerReport {
             elapsed_ticks,

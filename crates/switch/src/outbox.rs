@@ -1,4 +1,4 @@
-//! Events on their way to the supervisor. None is lost when it is slow to read.
+//! The queue of events for the supervisor. No event is lost when the supervisor reads slowly.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -9,17 +9,17 @@ use rustix::event::epoll;
 use crate::control::{ControlSocket, Event, Order};
 use crate::event_key::EventKey;
 
-/// The data plane's end of the conversation.
+/// The data plane's end of the control socket, with events that wait.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     control: ControlSocket,
     waiting: VecDeque<Event>,
-    /// The kernel is to tell when the socket takes more.
+    /// The epoll set reports when the socket is writable.
     watched: bool,
 }
 
 impl Outbox {
-    /// Speak with a supervisor.
+    /// Creates an outbox for this control socket.
     #[must_use]
     pub(crate) fn new(control: ControlSocket) -> Self {
         Self {
@@ -29,24 +29,24 @@ impl Outbox {
         }
     }
 
-    /// Tell the supervisor, now or as soon as it reads.
+    /// Sends an event to the supervisor, now or as soon as the socket has room.
     pub(crate) fn send(&mut self, event: Event) {
         self.waiting.push_back(event);
         self.flush();
     }
 
-    /// Send what waits, as far as the socket takes it.
+    /// Sends the events that wait, as far as the socket has room.
     pub(crate) fn flush(&mut self) {
         while let Some(event) = self.waiting.front() {
             match self.control.send(event, None) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // A supervisor that is gone is noticed when orders are read.
+                // Reading orders detects a supervisor that is gone.
                 _ => drop(self.waiting.pop_front()),
             }
         }
     }
 
-    /// Have the kernel tell by `poll` when the socket takes more, for as long as something waits.
+    /// Watches the socket for writability in the epoll set `poll`, while events wait.
     pub(crate) fn watch(&mut self, poll: &OwnedFd) {
         let waits = !self.waiting.is_empty();
         if waits == self.watched {
@@ -61,10 +61,10 @@ impl Outbox {
         }
     }
 
-    /// The next order.
+    /// Returns the next order.
     ///
     /// # Errors
-    /// As [`ControlSocket::receive`].
+    /// See [`ControlSocket::receive`].
     pub(crate) fn receive(&self) -> io::Result<Option<(Order, Option<OwnedFd>)>> {
         self.control.receive()
     }

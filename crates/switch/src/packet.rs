@@ -1,6 +1,6 @@
-//! Frames of a packet socket on an interface (packet(7)), with `PACKET_VNET_HDR` and
-//! `PACKET_AUXDATA`: behind a network header without its last field, and without their VLAN tags,
-//! which the kernel takes off and tells of beside.
+//! Receives frames from a packet socket on an interface (packet(7)), with `PACKET_VNET_HDR` and
+//! `PACKET_AUXDATA`. The kernel puts a network header without its last field in front of each frame, and
+//! moves the VLAN tag from the frame to the auxiliary data.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,14 +12,14 @@ use crate::raw::packet;
 /// Bytes of the header: `struct virtio_net_hdr`.
 pub(crate) const HEADER: usize = 10;
 
-/// Bytes of a VLAN tag, and where it is in a frame.
+/// Bytes of a VLAN tag, and its offset in a frame.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
 
-/// The tag's identifier where the kernel does not say: IEEE 802.1Q.
+/// The tag's protocol identifier if the kernel gives none: IEEE 802.1Q.
 const TPID: u16 = 0x8100;
 
-/// Receive one frame, with its tag. `Ok(None)` when there is none for now.
+/// Receives one frame, including its tag. Returns `Ok(None)` when there is none now.
 ///
 /// # Errors
 /// The interface is gone.
@@ -28,12 +28,12 @@ pub(crate) fn receive<'b>(
     buffer: &'b mut [u8],
 ) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
     let mut header = [0; NetHeader::SIZE];
-    // Room for a tag before the frame.
+    // Leave room for a tag in front of the frame.
     let room = buffer.get_mut(TAG..).ok_or(Errno::NOBUFS)?;
     let (header_bytes, _) = header.split_at_mut(HEADER);
     let (got, tag) = match packet::receive(socket, header_bytes, room) {
         Ok(got) => got,
-        // One that is down may come up again, and is told of by this once.
+        // The socket reports once that the interface is down. It may come up again.
         Err(Errno::AGAIN | Errno::INTR | Errno::NETDOWN) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -54,7 +54,7 @@ pub(crate) fn receive<'b>(
     Ok(Some((shifted(header), frame)))
 }
 
-/// The header of a frame that has got its tag back.
+/// Returns the network header of a frame into which the tag was inserted.
 fn shifted(header: NetHeader) -> NetHeader {
     match header.flags & NEEDS_CSUM {
         0 => header,

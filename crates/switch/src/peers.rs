@@ -1,28 +1,29 @@
-//! Whom a transmit ring's frames went to: a row of the traffic matrix.
+//! The destinations of a transmit ring's frames: a row of the traffic matrix.
 //!
-//! Counted once a run of frames with the same destination, from what the ring's totals grew by: a
-//! frame of a run costs nothing. Bounded in memory and in time: a port has its place by its number,
-//! or one of the next few. Who finds none is missing in the matrix and nowhere else.
+//! Counters are updated once for each run of frames with the same destination, from the growth of the
+//! ring's totals, so single frames cost nothing. Memory and time are bounded: a destination port uses the
+//! slot of its number, or one of the next seven. A port that finds no free slot is missing from the
+//! matrix; other counters are not affected.
 
 use crate::control::Peer;
 use crate::limits::MAX_PEERS;
 
-/// Places that are looked at.
-const REACH: usize = 8;
+/// Slots that are probed for a port.
+const PROBES: usize = 8;
 
 /// Frames and bytes by the port they went to.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    /// None before the first frame: most rings never carry one.
-    places: Vec<Option<Peer>>,
+    /// Empty before the first frame, because most rings never carry one.
+    slots: Vec<Option<Peer>>,
 }
 
 impl Peers {
-    /// Frames went to port `to`.
+    /// Counts frames that were forwarded to port `to`.
     #[inline]
     pub(crate) fn add(&mut self, to: u16, frames: u64, bytes: u64) {
-        let place = usize::from(to) % MAX_PEERS;
-        match self.places.get_mut(place) {
+        let slot = usize::from(to) % MAX_PEERS;
+        match self.slots.get_mut(slot) {
             Some(Some(peer)) if peer.port == to => peer.grow(frames, bytes),
             _ => self.find(to, frames, bytes),
         }
@@ -33,20 +34,20 @@ impl Peers {
         if frames == 0 {
             return;
         }
-        self.places.resize(MAX_PEERS, None);
-        let near = || (0..REACH).map(|step| (usize::from(port) + step) % MAX_PEERS);
-        let at = |place: &usize| self.places.get(*place).copied().flatten();
-        let own = near().find(|place| at(place).is_some_and(|peer| peer.port == port));
-        let place = own.or_else(|| near().find(|place| at(place).is_none()));
-        if let Some(place) = place.and_then(|place| self.places.get_mut(place)) {
-            place.get_or_insert(Peer::new(port)).grow(frames, bytes);
+        self.slots.resize(MAX_PEERS, None);
+        let near = || (0..PROBES).map(|step| (usize::from(port) + step) % MAX_PEERS);
+        let at = |slot: &usize| self.slots.get(*slot).copied().flatten();
+        let own = near().find(|slot| at(slot).is_some_and(|peer| peer.port == port));
+        let slot = own.or_else(|| near().find(|slot| at(slot).is_none()));
+        if let Some(slot) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+            slot.get_or_insert(Peer::new(port)).grow(frames, bytes);
         }
     }
 
-    /// A port is gone; its number may be another's one day.
+    /// Removes the counters of a port that is gone, because its number may be reused.
     pub(crate) fn forget(&mut self, port: u16) {
-        for place in &mut self.places {
-            *place = place.filter(|peer| peer.port != port);
+        for slot in &mut self.slots {
+            *slot = slot.filter(|peer| peer.port != port);
         }
     }
 }
@@ -67,10 +68,10 @@ impl Peer {
     }
 }
 
-/// Those of several rings together; of many, the ones that got most.
+/// Returns the sums over several rings, limited to the [`MAX_PEERS`] ports with the most bytes.
 pub(crate) fn sum<'p>(all: impl Iterator<Item = &'p Peers>) -> Vec<Peer> {
     let mut sum: Vec<Peer> = Vec::new();
-    for peer in all.flat_map(|peers| peers.places.iter().flatten()) {
+    for peer in all.flat_map(|peers| peers.slots.iter().flatten()) {
         match sum.iter_mut().find(|known| known.port == peer.port) {
             Some(known) => known.grow(peer.frames, peer.bytes),
             None => sum.push(*peer),
@@ -111,27 +112,27 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_want_the_same_place_have_one_each_as_far_as_it_goes() {
+    fn ports_with_the_same_slot_use_neighbouring_ones() {
         let mut peers = Peers::default();
-        let rivals = (0..=REACH).map(|n| u16::try_from(3 + n * MAX_PEERS).unwrap());
+        let rivals = (0..=PROBES).map(|n| u16::try_from(3 + n * MAX_PEERS).unwrap());
         for port in rivals.clone().chain(rivals) {
             peers.add(port, 1, port.into());
         }
         let all = sum([&peers].into_iter());
-        assert_eq!(all.len(), REACH, "the last finds none");
+        assert_eq!(all.len(), PROBES, "the last finds no slot");
         assert!(all.iter().all(|peer| peer.frames == 2));
-        // One goes; the others are found where they are.
+        // One port is removed; the others keep their slots.
         peers.forget(3);
         peers.add(u16::try_from(3 + MAX_PEERS).unwrap(), 1, 1);
         let all = sum([&peers].into_iter());
         assert_eq!(all.iter().map(|peer| peer.frames).max(), Some(3));
-        assert_eq!(all.len(), REACH - 1);
+        assert_eq!(all.len(), PROBES - 1);
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut peers = Peers::default();
         (0..1000).for_each(|port| peers.add(port, 1, 64));
-        assert_eq!(peers.places.len(), MAX_PEERS);
+        assert_eq!(peers.slots.len(), MAX_PEERS);
     }
 }

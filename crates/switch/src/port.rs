@@ -1,4 +1,4 @@
-//! A port: a VM's NIC or an uplink.
+//! A port of a network: a VM's NIC or an uplink.
 
 use std::time::Instant;
 
@@ -14,38 +14,38 @@ use crate::peers;
 use crate::ring_state::RingState;
 use crate::uplink::Uplink;
 
-/// A VM's vhost-user device, with books beside each ring.
+/// A VM's vhost-user device, with the switch's state of each ring.
 pub type Backend = vhost::backend::Backend<RingState>;
 
-/// One of its rings.
+/// A ring of such a device.
 pub type Vring = vhost::vring::Vring<RingState>;
 
-/// What is behind a port.
+/// The kind of a port.
 #[derive(Debug)]
 pub enum Kind {
     /// A VM's NIC.
     Guest(Box<Guest>),
-    /// The way out.
+    /// An interface of the host.
     Uplink(Box<Uplink>),
 }
 
 /// A port of a network.
 #[derive(Debug)]
 pub struct Port {
-    /// For log lines.
+    /// The name in log messages.
     pub name: String,
-    /// What is behind it.
+    /// A VM's NIC or an uplink.
     pub kind: Kind,
-    /// Its rules at work, if it has any.
+    /// Enforces the port's rules, if it has any.
     pub guard: Option<Box<Guard>>,
-    /// How much it may send and receive.
+    /// Enforces the port's rate limits.
     pub limits: Limiter,
-    /// Its frames are shown to somebody, or mirrored.
-    pub(crate) watched: bool,
+    /// The port is captured or mirrored.
+    pub(crate) observed: bool,
 }
 
 impl Port {
-    /// A port without rules.
+    /// Creates a port without rules.
     #[must_use]
     pub fn new(name: String, kind: Kind) -> Self {
         Self {
@@ -53,86 +53,90 @@ impl Port {
             kind,
             guard: None,
             limits: Limiter::default(),
-            watched: false,
+            observed: false,
         }
     }
 
-    /// Running totals.
+    /// Returns the running totals.
     #[must_use]
     pub fn counters(&mut self) -> Counters {
         match &mut self.kind {
-            Kind::Guest(guest) => guest
-                .books_mut()
-                .fold(Counters::default(), |sum, ring_state| {
-                    // A ring that never ran has nothing.
-                    sum.plus(&ring_state.counters)
-                }),
+            Kind::Guest(guest) => {
+                guest
+                    .ring_states_mut()
+                    .fold(Counters::default(), |sum, ring_state| {
+                        // A ring that never ran has zeroes.
+                        sum.plus(&ring_state.counters)
+                    })
+            }
             Kind::Uplink(uplink) => uplink.counters(),
         }
     }
 
-    /// What it sent to each other port; of many, to the ones that got most.
+    /// Returns the totals sent to each other port, limited to the ports with the most bytes.
     #[must_use]
     pub fn peers(&mut self) -> Vec<Peer> {
         match &mut self.kind {
-            Kind::Guest(guest) => peers::sum(guest.books_mut().map(|ring_state| &ring_state.peers)),
+            Kind::Guest(guest) => {
+                peers::sum(guest.ring_states_mut().map(|ring_state| &ring_state.peers))
+            }
             Kind::Uplink(uplink) => uplink.peers(),
         }
     }
 
-    /// Count frames for this port, which came by a sender's pair, that are lost.
-    pub(crate) fn lose(&self, senders: usize, loss: Loss, count: usize) {
+    /// Counts dropped frames for this port, which came from this sender's pair.
+    pub(crate) fn lose(&self, sender_pair: usize, loss: Loss, count: usize) {
         let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(loss));
         match &self.kind {
             Kind::Guest(guest) => {
-                let number = receive_ring(guest.receiving_pair(senders));
+                let number = receive_ring(guest.receiving_pair(sender_pair));
                 if let Some(mut vring) = guest.backend.vring(number) {
                     each(&mut vring.state.counters);
                 }
             }
-            Kind::Uplink(uplink) => each(&mut uplink.queue(senders).sent_out()),
+            Kind::Uplink(uplink) => each(&mut uplink.queue(sender_pair).egress()),
         }
     }
 
-    /// Frames it has sent that are set aside.
+    /// Returns the number of deferred frames that the port has sent.
     #[must_use]
-    pub fn set_aside(&mut self) -> u64 {
+    pub fn deferred_frames(&mut self) -> u64 {
         match &mut self.kind {
             Kind::Guest(guest) => {
-                let ring_state = guest.books_mut();
+                let ring_state = guest.ring_states_mut();
                 ring_state
-                    .map(|ring_state| ring_state.held.deferred.len() as u64)
+                    .map(|ring_state| ring_state.backlog.deferred.len() as u64)
                     .sum()
             }
             Kind::Uplink(_) => 0,
         }
     }
 
-    /// Lose the frames it has set aside: it is gone.
-    pub fn lose_aside(&mut self) {
+    /// Counts the deferred frames of a port that is gone as dropped.
+    pub fn drop_deferred(&mut self) {
         if let Kind::Guest(guest) = &mut self.kind {
-            for ring_state in guest.books_mut() {
-                ring_state.counters.drops.sender_gone += ring_state.held.deferred.len() as u64;
+            for ring_state in guest.ring_states_mut() {
+                ring_state.counters.drops.sender_gone += ring_state.backlog.deferred.len() as u64;
             }
         }
     }
 
-    /// Have it teach the residency table anew what it has taught this second.
-    pub fn forget_teaching(&mut self) {
+    /// Clears the learn caches, so that the FDB learns the port's addresses again.
+    pub fn clear_learn_caches(&mut self) {
         if let Kind::Guest(guest) = &mut self.kind {
             guest
-                .books_mut()
-                .for_each(|ring_state| ring_state.teacher.forget());
+                .ring_states_mut()
+                .for_each(|ring_state| ring_state.learn_cache.forget());
         }
     }
 
-    /// A receiver is gone: lose the frames set aside for it, and what was counted for it.
+    /// Drops the frames that are deferred for a receiver that is gone, and the counters for it.
     pub fn forget(&mut self, receiver: u16) {
         match &mut self.kind {
             Kind::Guest(guest) => {
-                for ring_state in guest.books_mut() {
+                for ring_state in guest.ring_states_mut() {
                     ring_state.peers.forget(receiver);
-                    let lost = ring_state.held.deferred.forget(receiver);
+                    let lost = ring_state.backlog.deferred.forget(receiver);
                     ring_state.counters.drops.receiver_down += lost as u64;
                 }
             }
@@ -143,33 +147,33 @@ impl Port {
 
 /// A VM's NIC.
 ///
-/// All but the rings changes only when the network is locked for writing.
+/// Everything except the rings changes only while the network is locked for writing.
 #[derive(Debug)]
 pub struct Guest {
-    /// Its vhost-user device.
+    /// The vhost-user device.
     pub backend: Backend,
-    /// For each pair of a sender: the pair whose receive ring its frames go to.
+    /// For each pair of a sender: the pair whose receive ring takes its frames.
     steering: [usize; MAX_QUEUE_PAIRS],
-    /// A ring that runs has no kick descriptor: it must be looked at unasked.
+    /// A running ring has no kick descriptor, so a worker must poll it.
     polled: bool,
-    /// Its rings have been reported as running.
+    /// The supervisor knows that the rings run.
     pub announced: bool,
 }
 
-/// The vhost-user number of a pair's receive ring.
+/// Returns the vhost-user number of a pair's receive ring.
 #[must_use]
 pub const fn receive_ring(pair: usize) -> usize {
     2 * pair
 }
 
-/// The vhost-user number of a pair's transmit ring.
+/// Returns the vhost-user number of a pair's transmit ring.
 #[must_use]
 pub const fn transmit_ring(pair: usize) -> usize {
     2 * pair + 1
 }
 
 impl Guest {
-    /// A NIC whose driver has not started.
+    /// Creates a NIC whose driver has not started.
     #[must_use]
     pub fn new(backend: Backend) -> Self {
         Self {
@@ -180,18 +184,18 @@ impl Guest {
         }
     }
 
-    /// The books of all rings.
-    fn books_mut(&mut self) -> impl Iterator<Item = &mut RingState> {
+    /// Returns the states of all rings.
+    fn ring_states_mut(&mut self) -> impl Iterator<Item = &mut RingState> {
         self.backend.vrings_mut().map(|vring| &mut vring.state)
     }
 
-    /// Whether a ring carries traffic.
+    /// Returns whether a ring carries traffic.
     fn is_active(&mut self, ring: usize) -> bool {
         let vring = self.backend.vring_mut(ring);
         vring.is_some_and(|vring| vring.active().is_some())
     }
 
-    /// Whether both rings of the first pair carry traffic.
+    /// Returns whether both rings of the first pair carry traffic.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         [receive_ring(0), transmit_ring(0)]
@@ -199,58 +203,58 @@ impl Guest {
             .all(|ring| self.is_active(*ring))
     }
 
-    /// Whether a ring that runs has no kick descriptor: it must be looked at unasked.
+    /// Returns whether a running ring has no kick descriptor, so that a worker must poll it.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         self.polled
     }
 
-    /// After rings have started, stopped, or been enabled or disabled: what was known of them is
-    /// no more, and senders' pairs are spread over the receive rings that run now.
+    /// Resets the states of the rings, and distributes senders' pairs over the running receive rings.
+    /// Called after rings were started, stopped, enabled or disabled.
     pub fn rings_changed(&mut self) {
-        self.books_mut().for_each(RingState::ring_changed);
+        self.ring_states_mut().for_each(RingState::ring_changed);
         let polled =
             |vring: &Vring| vring.active().is_some() && matches!(vring.kick(), Notifier::Polling);
         self.polled = self.backend.vrings_mut().any(|vring| polled(vring));
         let running: ArrayVec<usize, MAX_QUEUE_PAIRS> = (0..MAX_QUEUE_PAIRS)
             .filter(|pair| self.is_active(receive_ring(*pair)))
             .collect();
-        // Without any, frames find the first ring not running.
+        // If none runs, frames are steered to the first ring, and are dropped because it is down.
         let steering = running.iter().copied().cycle().chain(std::iter::repeat(0));
         for (place, pair) in self.steering.iter_mut().zip(steering) {
             *place = pair;
         }
     }
 
-    /// The pair whose receive ring takes the frames of a sender's pair.
+    /// Returns the pair whose receive ring takes the frames of a sender's pair.
     #[inline]
     #[must_use]
-    pub fn receiving_pair(&self, senders: usize) -> usize {
-        self.steering.get(senders).copied().unwrap_or(0)
+    pub fn receiving_pair(&self, sender_pair: usize) -> usize {
+        self.steering.get(sender_pair).copied().unwrap_or(0)
     }
 
-    /// Whether a frame of a sender's pair that did not fit before may fit now, or is to be given
-    /// up.
+    /// Returns whether a delivery that failed for lack of buffers should be retried: the ring has other
+    /// buffers now, is stuck, or does not run.
     #[must_use]
-    pub fn worth_a_try(&self, senders: usize, now: Instant) -> bool {
-        let number = receive_ring(self.receiving_pair(senders));
+    pub fn should_retry(&self, sender_pair: usize, now: Instant) -> bool {
+        let number = receive_ring(self.receiving_pair(sender_pair));
         let Some(vring) = self.backend.vring(number) else {
             return true;
         };
-        let Some(short) = vring.state.short else {
+        let Some(shortage) = vring.state.shortage else {
             return true;
         };
-        short.is_stuck(now)
+        shortage.is_stuck(now)
             || vring
                 .active()
-                .is_none_or(|ring| ring.available().is_ok_and(|count| count != short.seen))
+                .is_none_or(|ring| ring.available().is_ok_and(|count| count != shortage.seen))
     }
 }
 
-/// Publish what was handed back on a ring, and call the driver if it wants to be.
+/// Publishes the chains that were returned on a ring, and calls the driver if it wants a call.
 ///
 /// # Errors
-/// The call descriptor is none.
+/// The call descriptor cannot be written to, or blocks.
 #[inline]
 pub fn publish(vring: &mut Vring) -> Result<(), RingFault> {
     if vring.running_mut().is_some_and(Ring::publish) {

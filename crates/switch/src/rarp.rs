@@ -1,11 +1,11 @@
-//! The frame that tells switches where a VM lives now (RFC 903).
+//! The RARP frame that announces a VM's new location to other switches (RFC 903).
 
 use vhost::net_header::NetHeader;
 
 use crate::context::WorkerContext;
 use crate::control::Loss;
 use crate::deferred::Deferred;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::MAX_LEARNT_PER_PORT;
@@ -14,15 +14,15 @@ use crate::multicast::Origin;
 use crate::switch::Switch;
 
 impl Switch {
-    /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`). The front-end chooses the
-    /// address, so the port's rules hold for it as for a frame.
+    /// Announces a VM after a migration (vhost-user, `SEND_RARP`). The front-end chooses the address, so
+    /// the port's rules apply to it as to a frame.
     pub fn announce(&mut self, context: &mut WorkerContext, number: u16, mac: Mac) {
-        self.greet(number);
+        self.note_new_vm(number);
         let Some(port) = self.port(number) else {
             return;
         };
         let checked = match &port.guard {
-            // A group is no station.
+            // A group address is not the address of a station.
             _ if mac.is_group() => Err(Loss::MacSpoofed),
             Some(guard) => guard.announcement(mac),
             None => Ok(Checked::default()),
@@ -31,9 +31,9 @@ impl Switch {
             Ok(checked) => checked,
             Err(loss) => return port.lose(0, loss, 1),
         };
-        let resident = Resident::new(mac, checked.tci.vlan());
+        let key = FdbKey::new(mac, checked.tci.vlan());
         self.table
-            .learn(resident, number, context.seconds, MAX_LEARNT_PER_PORT);
+            .learn(key, number, context.seconds, MAX_LEARNT_PER_PORT);
         let frame = frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
             let origin = Origin {
@@ -43,8 +43,8 @@ impl Switch {
                 limits: &port.limits,
                 checked,
             };
-            // Its limits count: a front-end may ask for this as often as it likes.
-            if let Err(loss) = self.steering(context, origin, &head, &Rest::Private(rest)) {
+            // The port's flood limits apply, because a front-end may request this as often as it likes.
+            if let Err(loss) = self.flood(context, origin, &head, &Rest::Private(rest)) {
                 port.lose(0, loss, 1);
             }
         }
@@ -52,7 +52,7 @@ impl Switch {
     }
 }
 
-/// A RARP request from `mac` to everybody, padded to the shortest Ethernet frame.
+/// Returns a broadcast RARP request from `mac`, padded to the shortest Ethernet frame.
 #[must_use]
 fn frame(mac: Mac) -> [u8; 60] {
     let station = mac.octets();

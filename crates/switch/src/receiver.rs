@@ -1,4 +1,4 @@
-//! Delivering frames into a guest's receive ring.
+//! Copies frames into the buffers of a guest's receive ring.
 
 use vhost::chain::{Batch, Chain};
 use vhost::copy::Cursor;
@@ -13,34 +13,34 @@ use vhost::ring::Ring;
 use crate::frame::{ETHERNET, Head, Rest, Simple};
 use crate::limits::BURST;
 
-/// What came of an attempt to deliver.
+/// The result of an attempt to deliver a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// The frame is in the guest's buffers; they are handed back but not published.
+    /// The frame is in the guest's buffers, which are in the used ring but not published.
     Done,
-    /// The guest has posted too few buffers for this frame, for now.
+    /// The guest has posted too few buffers for this frame so far.
     Full,
-    /// The guest's buffers can never hold this frame.
+    /// The guest's buffers are too small for this frame, however many it posts.
     Small,
 }
 
 /// A receive ring during one burst.
 ///
-/// Buffers are looked at in batches and taken only with the frame that fills them, so a burst can
-/// end anywhere.
+/// The receiver reads buffers in batches and takes each only with the frame that fills it, so a burst
+/// can end after any frame.
 #[derive(Debug)]
 pub struct Receiver<'a, 'm> {
     ring: &'a mut Ring,
     memory: &'m GuestMemory,
     batch: &'a mut Batch<'m>,
-    /// Chains of the batch already filled.
+    /// Chains of the batch that are filled.
     filled: usize,
     header_size: u32,
     mergeable: bool,
 }
 
 impl<'a, 'm> Receiver<'a, 'm> {
-    /// Begin a burst of about `frames` frames; the batch must be empty.
+    /// Begins a burst of about `frames` frames; the batch must be empty.
     ///
     /// # Errors
     /// The receiver broke a rule of its ring.
@@ -64,13 +64,13 @@ impl<'a, 'm> Receiver<'a, 'm> {
         })
     }
 
-    /// Deliver simple frames into one buffer each, up to the first frame that is not simple or
-    /// buffer that is not; returns how many.
+    /// Delivers simple frames into one buffer each, up to the first frame or buffer that is not
+    /// simple; returns the number delivered.
     ///
-    /// A loop of its own because of what it does not do: while the receiver's lines are on their
-    /// way from another core, stores wait in order, and the processor looks only as far ahead as
-    /// its store queue is long. The fewer stores a frame costs here, the more lines travel at
-    /// once. Nothing is delivered here while writes are logged.
+    /// This is a separate loop so that each frame needs few stores. While the receiver's cache lines
+    /// are in transfer from another core, stores wait in the store queue in order, and the length of
+    /// the store queue limits how far the processor executes ahead. The fewer stores a frame needs,
+    /// the more lines are in transfer at once. Delivers nothing while writes are logged.
     pub fn deliver_simple<'f>(
         &mut self,
         frames: impl Iterator<Item = Option<Simple<'f>>> + Clone,
@@ -98,7 +98,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         count
     }
 
-    /// Deliver one frame the receiver accepts as it is.
+    /// Delivers one frame that needs no translation for this receiver.
     ///
     /// # Errors
     /// The receiver broke a rule of its ring.
@@ -113,7 +113,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         self.deliver_in_many(wanted, head, rest)
     }
 
-    /// The same for a frame that the next buffer at hand does not hold.
+    /// Delivers one frame that does not fit into the next buffer of the batch.
     #[inline(never)]
     fn deliver_in_many(
         &mut self,
@@ -122,7 +122,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         rest: &mut Rest<'_, '_>,
     ) -> Result<Delivery, RingFault> {
         let mut count = self.chains_for(wanted);
-        if count.is_none() && self.look_further()? {
+        if count.is_none() && self.refill()? {
             count = self.chains_for(wanted);
         }
         match count {
@@ -131,20 +131,20 @@ impl<'a, 'm> Receiver<'a, 'm> {
         }
     }
 
-    /// Chains known to be posted and not filled yet. After [`Delivery::Full`]: those that were
-    /// too few.
+    /// Returns the number of chains known to be posted and not filled yet. After [`Delivery::Full`],
+    /// that many chains were too few.
     #[must_use]
     pub fn seen(&self) -> u16 {
         self.ring.seen()
     }
 
-    /// Chains looked at and not filled yet.
+    /// Returns the chains of the batch that are not filled yet.
     #[inline]
     fn chains(&self) -> &[Chain] {
         self.batch.chains().get(self.filled..).unwrap_or_default()
     }
 
-    /// How many of the chains at hand it takes to hold `wanted` bytes, if they can.
+    /// Returns how many chains of the batch are needed for `wanted` bytes, if they suffice.
     fn chains_for(&self, wanted: u32) -> Option<usize> {
         let chains = self.chains();
         let most = if self.mergeable { chains.len() } else { 1 };
@@ -158,10 +158,11 @@ impl<'a, 'm> Receiver<'a, 'm> {
         None
     }
 
-    /// Look at more chains, if the driver has posted more than are at hand.
-    fn look_further(&mut self) -> Result<bool, RingFault> {
+    /// Refills the batch, if the driver has posted more chains than the batch has; returns whether
+    /// the batch has more chains now.
+    fn refill(&mut self) -> Result<bool, RingFault> {
         let known = self.chains().len();
-        if usize::from(self.ring.look()?) <= known || known >= BATCH {
+        if usize::from(self.ring.refresh()?) <= known || known >= BATCH {
             return Ok(false);
         }
         self.batch.clear();
@@ -173,7 +174,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
     fn why_not(&self) -> Delivery {
         let known = self.chains().len();
         let can_never = if self.mergeable {
-            // All that fits a batch, or all the ring has, is too little.
+            // A full batch, or all buffers of the ring, are too few.
             known >= BATCH || u32::from(self.ring.seen()) >= self.ring.size()
         } else {
             known > 0
@@ -185,7 +186,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         }
     }
 
-    /// Copy the frame into the next `count` chains and hand them back.
+    /// Copies the frame into the next `count` chains and adds them to the used ring.
     #[inline(always)]
     fn fill(
         &mut self,
@@ -226,7 +227,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         Ok(())
     }
 
-    /// Write both headers into a receiver's first buffer; returns their bytes.
+    /// Writes both headers into the first buffer; returns their length in bytes.
     #[inline(always)]
     fn write_start(&self, to: &mut Cursor<'_, '_>, start: &FrameStart) -> Result<u32, RingFault> {
         if self.header_size as usize == NetHeader::SIZE && to.write_start(start) {
@@ -235,7 +236,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         self.write_start_in_pieces(to, start)
     }
 
-    /// The same for a legacy driver, or a buffer in small pieces.
+    /// Writes both headers for a legacy driver, or into a buffer that consists of small pieces.
     #[cold]
     fn write_start_in_pieces(
         &self,
@@ -244,11 +245,12 @@ impl<'a, 'm> Receiver<'a, 'm> {
     ) -> Result<u32, RingFault> {
         let bytes = start.to_bytes();
         let (header, ethernet) = bytes.split_at(NetHeader::SIZE);
-        // What a legacy header lacks are the last two bytes, `num_buffers`.
+        // A legacy header lacks the last two bytes, `num_buffers`.
         let header = header.get(..self.header_size as usize).unwrap_or(header);
         let written = to.write(header) + to.write(ethernet);
         if written < header.len() + ethernet.len() {
-            // 5.1.6.3.1: every buffer has room for the header; ours asks for a little more.
+            // 5.1.6.3.1: every buffer must have room for the network header. This switch also requires
+            // room for the Ethernet header.
             return Err(RingFault::NoHeader(u32::try_from(written).unwrap_or(0)));
         }
         Ok(self.header_size + ETHERNET)

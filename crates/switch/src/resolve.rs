@@ -1,35 +1,35 @@
-//! Where a frame goes, as the residency table has it, and what the frame teaches the table.
+//! Looks a frame's destination up in the FDB, and learns its source address.
 
 use crate::batch_entry::Target;
 use crate::control::Loss;
-use crate::fdb::Resident;
+use crate::fdb::FdbKey;
 use crate::frame::Head;
-use crate::ring_state::Teacher;
+use crate::ring_state::LearnCache;
 use crate::switch::Switch;
 
-/// Where frames come from, as the residency table is concerned.
+/// The source of a burst of frames, for learning, with a cache of the last look-up.
 pub(crate) struct Source<'p> {
     pub(crate) port: u16,
-    /// Addresses the port may teach.
+    /// The number of addresses that the FDB may learn from the port.
     limit: u32,
-    teacher: &'p mut Teacher,
-    /// The last answer: the next frame mostly asks the same.
-    last: Option<(Resident, Target)>,
+    learn_cache: &'p mut LearnCache,
+    /// The last look-up and its result: most frames have the destination of the frame before.
+    last: Option<(FdbKey, Target)>,
 }
 
 impl<'p> Source<'p> {
-    pub(crate) fn new(port: u16, limit: u32, teacher: &'p mut Teacher) -> Self {
+    pub(crate) fn new(port: u16, limit: u32, learn_cache: &'p mut LearnCache) -> Self {
         Self {
             port,
             limit,
-            teacher,
+            learn_cache,
             last: None,
         }
     }
 }
 
 impl Switch {
-    /// Note a frame's source and find its destination.
+    /// Learns a frame's source address and returns the target of the frame.
     #[inline]
     pub(crate) fn resolve(
         &self,
@@ -38,13 +38,13 @@ impl Switch {
         now: u32,
         source: &mut Source<'_>,
     ) -> Target {
-        let from = Resident::new(head.source(), vlan);
+        let from = FdbKey::new(head.source(), vlan);
         source
-            .teacher
+            .learn_cache
             .note(from, source.port, source.limit, &self.table);
-        let destination = Resident::new(head.destination(), vlan);
-        if let Some((resident, target)) = source.last {
-            if resident == destination {
+        let destination = FdbKey::new(head.destination(), vlan);
+        if let Some((key, target)) = source.last {
+            if key == destination {
                 return target;
             }
         }
@@ -62,9 +62,9 @@ impl Switch {
     }
 }
 
-/// Where a frame goes whose destination was found there, or nowhere.
+/// Returns the target of a frame whose destination was found at a port, or was not found.
 #[inline]
-fn target(found: Option<u16>, destination: Resident, source: u16) -> Target {
+fn target(found: Option<u16>, destination: FdbKey, source: u16) -> Target {
     match found {
         _ if destination.mac().is_group() => Target::Flood,
         Some(port) if port == source => Target::Nowhere(Loss::Hairpin),

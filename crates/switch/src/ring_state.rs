@@ -1,57 +1,58 @@
-//! What the switch knows of a ring. It lies beside the ring, behind the same lock.
+//! The switch's state of a ring, stored with the ring under the same lock.
 
 use std::time::Instant;
 
-use crate::backpressure::Held;
+use crate::backpressure::Backlog;
 use crate::control::Counters;
-use crate::fdb::{Fdb, Learnt, Resident};
-use crate::limits::{HOLD, LATENCY_SAMPLE};
+use crate::fdb::{Fdb, FdbKey, Learnt};
+use crate::limits::{LATENCY_SAMPLE, STUCK_TIMEOUT};
 use crate::peers::Peers;
 use crate::steering::WakeSet;
 
-/// What is known of a ring: a transmit ring uses the one half, a receive ring the other.
+/// The state of a ring. Some fields are for transmit rings, others for receive rings.
 #[derive(Debug, Default)]
 pub struct RingState {
     /// Running totals of the ring.
     pub counters: Counters,
-    /// Of a transmit ring: the frames held back.
-    pub held: Held,
-    /// Of a transmit ring: whom its frames went to.
+    /// Transmit ring: the frames that wait for their receivers.
+    pub backlog: Backlog,
+    /// Transmit ring: the destination ports of its frames.
     pub(crate) peers: Peers,
-    /// Of a transmit ring: what it taught the residency table.
-    pub teacher: Teacher,
-    /// Of a transmit ring: which of its bursts are measured.
+    /// Transmit ring: the source address that the FDB learnt last.
+    pub learn_cache: LearnCache,
+    /// Transmit ring: selects the bursts whose latency is measured.
     pub(crate) sampler: Sampler,
-    /// Of a transmit ring: frames it has brought since its worker last slept.
+    /// Transmit ring: frames sent since the worker last slept.
     pub sent: u32,
-    /// Of a receive ring: it had too few buffers when last tried.
-    pub short: Option<Short>,
-    /// Of a receive ring: workers that have asked for a kick. Whoever takes the ring in hand takes
-    /// the kick for itself, and wakes them instead.
+    /// Receive ring: it had too few buffers at the last attempt.
+    pub shortage: Option<BufferShortage>,
+    /// Receive ring: the workers that have enabled kicks. A worker that fills the ring disables kicks,
+    /// and wakes these workers instead.
     pub wake_set: WakeSet,
 }
 
 impl RingState {
-    /// The receive ring was too short; it had `seen` chains.
-    pub fn note_short(&mut self, seen: u16, now: Instant) -> Short {
-        let since = self.short.map_or(now, |short| short.since);
-        *self.short.insert(Short { since, seen })
+    /// Records that the receive ring had only `seen` chains, which were too few.
+    pub fn note_shortage(&mut self, seen: u16, now: Instant) -> BufferShortage {
+        let since = self.shortage.map_or(now, |shortage| shortage.since);
+        *self.shortage.insert(BufferShortage { since, seen })
     }
 
-    /// Its port's rings have started, stopped, or been enabled or disabled: what waited in a
-    /// transmit ring is another's business, a receive ring may have room.
+    /// Resets the state after rings of the port were started, stopped, enabled or disabled: frames that
+    /// waited in a transmit ring are read again, and a receive ring may have room.
     pub fn ring_changed(&mut self) {
-        self.short = None;
-        self.held.forget_ring();
+        self.shortage = None;
+        self.backlog.forget_ring();
     }
 }
 
-/// Chooses the bursts of which the latency is measured.
+/// Selects the bursts whose latency is measured.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler(u32);
 
 impl Sampler {
-    /// Whether the next burst is one: the first is, so that little traffic is seen too.
+    /// Returns whether to measure the next burst. The first burst is measured, so that ports with
+    /// little traffic have figures too.
     #[inline]
     pub(crate) fn next(&mut self) -> bool {
         let turn = self.0;
@@ -60,35 +61,35 @@ impl Sampler {
     }
 }
 
-/// A receive ring found too short for a frame.
+/// A receive ring that had too few buffers for a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Short {
-    /// Since when it has taken nothing.
+pub struct BufferShortage {
+    /// Since when no frame could be delivered.
     pub since: Instant,
-    /// How many chains it had, which were too few.
+    /// The number of chains that were too few.
     pub seen: u16,
 }
 
-impl Short {
-    /// It has been short for longer than anybody waits.
+impl BufferShortage {
+    /// Returns whether the shortage has lasted for longer than [`STUCK_TIMEOUT`].
     #[must_use]
     pub fn is_stuck(&self, now: Instant) -> bool {
-        now.duration_since(self.since) > HOLD
+        now.duration_since(self.since) > STUCK_TIMEOUT
     }
 }
 
-/// A sender's dealings with the residency table.
+/// The last source address that a sender taught the FDB, so that repeated addresses need no FDB access.
 #[derive(Debug, Default)]
-pub struct Teacher {
-    /// The last address noted: most frames repeat it.
-    last: Option<Resident>,
-    /// When: it is noted again a second later, or when some address has moved, for it may have
-    /// been this one.
+pub struct LearnCache {
+    /// The last address learnt: most frames repeat it.
+    last: Option<FdbKey>,
+    /// The second and the FDB's count of moves when `last` was learnt. The address is learnt again in
+    /// the next second, or after any address has moved, because it may be this one.
     moment: (u32, u32),
 }
 
-impl Teacher {
-    /// A burst begins, at this second.
+impl LearnCache {
+    /// Begins a burst in this second.
     #[inline]
     pub fn begin(&mut self, now: u32, table: &Fdb) {
         let moment = (now, table.moves());
@@ -98,14 +99,14 @@ impl Teacher {
         }
     }
 
-    /// Note even what was just noted.
+    /// Clears the cache, so that the next address is learnt in any case.
     pub fn forget(&mut self) {
         self.last = None;
     }
 
-    /// Note the source of a frame of a port that may teach `limit` addresses.
+    /// Learns the source address of a frame, from a port that may have up to `limit` addresses.
     #[inline]
-    pub fn note(&mut self, source: Resident, port: u16, limit: u32, table: &Fdb) {
+    pub fn note(&mut self, source: FdbKey, port: u16, limit: u32, table: &Fdb) {
         if self.last != Some(source) {
             self.last = Some(source);
             let (now, _) = self.moment;

@@ -1,41 +1,43 @@
-//! A transmit ring while its frames are forwarded: chains handed back, frames that wait.
+//! A transmit ring while its frames are forwarded: returns chains, defers frames, and records frames
+//! that wait.
 
 use std::time::Instant;
 
 use vhost::ring::Ring;
 
-use crate::backpressure::{Full, Held, InRing};
+use crate::backpressure::{Backlog, Full, InRing};
 use crate::batch_entry::{BatchEntry, Target};
 use crate::control::{Counters, Loss};
 use crate::guard::{Guard, Limiter};
 use crate::limits::BURST;
 use crate::peers::Peers;
 
-/// A sending ring and its books.
+/// A transmit ring and its state during one burst.
 pub(crate) struct Sender<'p> {
     pub(crate) port: u16,
     pub(crate) pair: usize,
     pub(crate) ring: &'p mut Ring,
-    pub(crate) held: &'p mut Held,
+    pub(crate) backlog: &'p mut Backlog,
     pub(crate) peers: &'p mut Peers,
     pub(crate) counters: &'p mut Counters,
     pub(crate) guard: Option<&'p Guard>,
     pub(crate) limits: &'p Limiter,
-    /// Somebody watches its port.
-    pub(crate) watched: bool,
+    /// The port is captured or mirrored.
+    pub(crate) observed: bool,
 }
 
 impl Sender<'_> {
-    /// The frames are done with: hand their chains back.
+    /// Returns the chains of completed frames.
     #[inline]
-    pub(crate) fn finish_run(&mut self, jobs: &[BatchEntry<'_, '_>]) {
-        self.ring.put_used_run(jobs.iter().map(|entry| entry.chain));
-        let bytes = jobs.iter().map(|entry| u64::from(entry.head.length));
-        self.counters.tx_frames += jobs.len() as u64;
+    pub(crate) fn finish_run(&mut self, entries: &[BatchEntry<'_, '_>]) {
+        self.ring
+            .put_used_run(entries.iter().map(|entry| entry.chain));
+        let bytes = entries.iter().map(|entry| u64::from(entry.head.length));
+        self.counters.tx_frames += entries.len() as u64;
         self.counters.tx_bytes += bytes.sum::<u64>();
     }
 
-    /// The frame is done with: hand its chain back.
+    /// Returns the chain of a completed frame.
     #[inline]
     pub(crate) fn finish(&mut self, chain: u16, length: u32) {
         self.ring.put_used(chain, 0);
@@ -43,26 +45,27 @@ impl Sender<'_> {
         self.counters.tx_bytes += u64::from(length);
     }
 
-    /// The frame is lost: hand its chain back.
+    /// Returns the chain of a dropped frame and counts the drop.
     #[inline]
     pub(crate) fn lose(&mut self, chain: u16, length: u32, loss: Loss) {
         self.finish(chain, length);
         self.counters.drops.count(loss);
     }
 
-    /// Whether a frame to this port must wait behind older ones.
+    /// Returns whether a frame to this port must wait behind older ones.
     #[inline]
     pub(crate) fn must_wait(&self, to: u16, full: &Full) -> bool {
-        full.contains(&to) || self.held.deferred.waits_for(to)
+        full.contains(&to) || self.backlog.deferred.waits_for(to)
     }
 
-    /// Make way for the first frame that need not wait: set aside those before it, or drop them
-    /// where that has been impossible for too long. Returns how many are done with; none if all
-    /// must wait. The first `known` have waited, and counted, before.
+    /// Defers the frames in front of the first frame that need not wait (head-of-line blocking), or
+    /// drops them if deferring has been impossible for too long. Returns the number of completed
+    /// frames, or 0 if all frames must wait. The first `known` frames have waited, and were counted,
+    /// before.
     #[cold]
-    pub(crate) fn make_way(
+    pub(crate) fn defer_blocking(
         &mut self,
-        jobs: &[BatchEntry<'_, '_>],
+        entries: &[BatchEntry<'_, '_>],
         full: &Full,
         known: usize,
         now: Instant,
@@ -71,20 +74,20 @@ impl Sender<'_> {
             Target::Port(to) => self.must_wait(to, full),
             _ => false,
         };
-        let Some(count) = jobs.iter().position(|entry| !waits(entry)) else {
+        let Some(count) = entries.iter().position(|entry| !waits(entry)) else {
             return 0;
         };
-        for (index, entry) in jobs.iter().take(count).enumerate() {
+        for (index, entry) in entries.iter().take(count).enumerate() {
             let Target::Port(to) = entry.target else {
                 return index;
             };
             let (rest, checked) = (entry.rest(), entry.checked());
-            let deferred = &mut self.held.deferred;
+            let deferred = &mut self.backlog.deferred;
             if deferred.push(to, &entry.head, rest, checked, entry.segments, now) {
                 self.finish(entry.chain, entry.head.length);
                 self.peers.add(to, 1, entry.head.length.into());
                 self.counters.held += u64::from(index >= known);
-            } else if self.held.stall(now) {
+            } else if self.backlog.stall(now) {
                 self.lose(entry.chain, entry.head.length, Loss::ReceiverStuck);
             } else {
                 return index;
@@ -93,29 +96,34 @@ impl Sender<'_> {
         count
     }
 
-    /// Note what waits in the ring: the jobs from `done` on. `before` is what waited until now.
+    /// Records the frames that wait in the ring: the entries from `done` on. `before` is the record of
+    /// the last attempt.
     #[cold]
     pub(crate) fn wait_in_ring(
         &mut self,
-        jobs: &[BatchEntry<'_, '_>],
+        entries: &[BatchEntry<'_, '_>],
         done: usize,
         before: Option<&InRing>,
         full: Full,
         now: Instant,
     ) {
         let waited = before.map_or(0, InRing::count);
-        self.counters.held += jobs.len().saturating_sub(waited.max(done)) as u64;
-        let Some(first) = jobs.get(done) else { return };
-        let left = u16::try_from(jobs.len() - done).unwrap_or(BURST);
-        let at_hand = u16::try_from(jobs.len()).unwrap_or(BURST);
-        // A frame further behind is out of sight until some of these are gone.
-        let in_sight = at_hand < BURST && self.ring.seen() <= at_hand && !self.held.is_stalled();
+        self.counters.held += entries.len().saturating_sub(waited.max(done)) as u64;
+        let Some(first) = entries.get(done) else {
+            return;
+        };
+        let left = u16::try_from(entries.len() - done).unwrap_or(BURST);
+        let collected = u16::try_from(entries.len()).unwrap_or(BURST);
+        // A new frame behind these is worth another attempt only if the next burst reaches it: the
+        // burst has room, all available frames were collected, and the ring is not stalled.
+        let retry_for_new_frames =
+            collected < BURST && self.ring.seen() <= collected && !self.backlog.is_stalled();
         let still = before.filter(|_| done == 0);
-        self.held.in_ring = Some(InRing {
+        self.backlog.in_ring = Some(InRing {
             frames: left,
             since: still.map_or(now, |before| before.since),
             full,
-            seen: in_sight.then_some(left),
+            seen: retry_for_new_frames.then_some(left),
             cut: match first.target {
                 Target::Port(to) if first.segments > 0 => Some((to, first.segments)),
                 _ => None,

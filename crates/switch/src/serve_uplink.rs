@@ -1,8 +1,5 @@
 //! Receives frames from an uplink's queues and forwards them.
 
-use vhost::fault::Fault;
-use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
-
 use crate::batch_entry::Target;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
@@ -15,10 +12,12 @@ use crate::multicast::Origin;
 use crate::port::Port;
 use crate::resolve::Source;
 use crate::switch::{Switch, Visit};
-use crate::uplink::{Queue, TakenIn, Uplink};
+use crate::uplink::{Ingress, Queue, Uplink};
+use vhost::fault::Fault;
+use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 impl Switch {
-    /// Move what has come in by the queues that this worker reads, up to one burst a queue.
+    /// Forwards frames from the queues that this worker reads, up to one burst a queue.
     pub(crate) fn serve_uplink(
         &self,
         context: &mut WorkerContext,
@@ -28,7 +27,7 @@ impl Switch {
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
         for (pair, queue) in uplink.queues().enumerate() {
-            if self.readers.worker(number, pair) == context.worker {
+            if self.steering.worker(number, pair) == context.worker {
                 let one = self.serve_queue(context, (number, pair), port, queue)?;
                 visit.moved += one.moved;
                 visit.more |= one.more;
@@ -46,14 +45,14 @@ impl Switch {
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
         let mut buffer = std::mem::take(&mut context.buffer);
-        let TakenIn {
+        let Ingress {
             counters,
-            teacher,
+            learn_cache,
             sampler,
             peers,
-        } = &mut *queue.taken_in();
-        teacher.begin(context.seconds, &self.table);
-        let mut source = Source::new(number, u32::MAX, teacher);
+        } = &mut *queue.ingress();
+        learn_cache.begin(context.seconds, &self.table);
+        let mut source = Source::new(number, u32::MAX, learn_cache);
         let end = loop {
             if visit.moved == u32::from(BURST) {
                 visit.more = true;
@@ -65,7 +64,7 @@ impl Switch {
                     counters.tx_frames += 1;
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
-                    match self.take_in(context, &mut source, (port, pair), received) {
+                    match self.forward_received(context, &mut source, (port, pair), received) {
                         Ok(Target::Port(to)) => peers.add(to, 1, bytes),
                         Ok(_) => {}
                         Err(loss) => counters.drops.count(loss),
@@ -83,8 +82,8 @@ impl Switch {
         end
     }
 
-    /// Pass a frame on; returns whom it was for.
-    fn take_in(
+    /// Forwards a received frame; returns its target.
+    fn forward_received(
         &self,
         context: &mut WorkerContext,
         source: &mut Source<'_>,
@@ -92,10 +91,10 @@ impl Switch {
         (header, frame): (NetHeader, &[u8]),
     ) -> Result<Target, Loss> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
-        // The kernel is trusted to describe its frames; the check makes its header one that may
-        // be passed on. Frames merged by a network card, to be cut but with full checksums, are
-        // none that any guest may get as they are (5.1.6.4.1): they stay as they are here, and
-        // are cut for every receiver.
+        // The kernel is trusted to describe its frames; the check also reduces the header to fields that a
+        // guest may receive. Frames that a network card has merged are GSO frames with full checksums,
+        // which no guest may receive (5.1.6.4.1): their header stays unchanged here, and they are segmented
+        // for every receiver.
         if header.flags & NEEDS_CSUM != 0 || header.gso_type == GSO_NONE {
             let checked = header.checked(head.length, u64::MAX);
             head.start = head
@@ -107,9 +106,9 @@ impl Switch {
             Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
-        if port.watched {
-            let shown = std::iter::once((&head, rest, checked));
-            self.show(context, (source.port, pair), Direction::Sent, shown);
+        if port.observed {
+            let observed = std::iter::once((&head, rest, checked));
+            self.observe(context, (source.port, pair), Direction::Sent, observed);
         }
         let target = self.resolve(&head, checked.tci.vlan(), context.seconds, source);
         match target {
@@ -122,8 +121,8 @@ impl Switch {
                     limits: &port.limits,
                     checked,
                 };
-                // Of what the world sends to groups, most is for nobody here.
-                let _heard = self.steering(context, origin, &head, &rest)?;
+                // Most multicast frames from outside have no member here, so this is not counted.
+                let _is_wanted = self.flood(context, origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }

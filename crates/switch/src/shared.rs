@@ -1,4 +1,4 @@
-//! What the workers of a network share: the network, and how they tell each other of work.
+//! The state that the workers of a network share: the network itself, and the means to wake each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
@@ -14,40 +14,40 @@ use crate::steering::{Steering, WakeSet};
 use crate::switch::Switch;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The number of the worker that also hears the supervisor and the front-ends.
+/// The number of the worker that also serves the supervisor and the front-ends.
 pub(crate) const FIRST: usize = 0;
 
-/// What all workers have.
+/// The shared state of the workers.
 ///
-/// A worker forwards with the network locked for reading, one round at a time, and sleeps without.
-/// Whatever is not forwarding is done by the first one, with the network locked for writing. A
-/// writer that waits comes before readers that come later, so it waits for a round at most.
+/// A worker locks the network for reading while it forwards, one round at a time, and does not hold the
+/// lock while it sleeps. The first worker does all other work, with the network locked for writing. The
+/// lock prefers a waiting writer to later readers, so the writer waits for one round at most.
 #[derive(Debug)]
 pub(crate) struct Shared {
     network: RwLock<Switch>,
-    pub(crate) posts: Box<[Post]>,
+    pub(crate) slots: Box<[WorkerSlot]>,
     pub(crate) epoch: Instant,
-    over: AtomicBool,
+    stopping: AtomicBool,
 }
 
-/// Where a worker is reached, and what it says of itself.
+/// One worker's entry in the shared state: its epoll set, its pending ports and its figures.
 #[derive(Debug)]
-pub(crate) struct Post {
-    /// What it sleeps on.
+pub(crate) struct WorkerSlot {
+    /// The epoll set on which the worker sleeps.
     pub(crate) poll: OwnedFd,
-    /// Ends its sleep.
+    /// The eventfd that wakes the worker.
     wake: OwnedFd,
-    /// What it sleeps on where there is no kernel to wake it.
+    /// Wakes the worker in loom models, which have no kernel.
     #[cfg(loom)]
-    pub(crate) bell: loom::sync::Notify,
-    /// Ports it should look at.
-    mail: Mutex<Vec<u16>>,
+    pub(crate) loom_wake: loom::sync::Notify,
+    /// Ports that the worker should add to its list of active ports.
+    pending_ports: Mutex<Vec<u16>>,
     pub(crate) wakeups: AtomicU64,
     pub(crate) busy_ticks: AtomicU64,
     pub(crate) busy_frames: AtomicU64,
 }
 
-impl Post {
+impl WorkerSlot {
     fn new() -> Result<Self, Errno> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -58,47 +58,49 @@ impl Post {
             poll,
             wake,
             #[cfg(loom)]
-            bell: loom::sync::Notify::new(),
-            mail: Mutex::default(),
+            loom_wake: loom::sync::Notify::new(),
+            pending_ports: Mutex::default(),
             wakeups: AtomicU64::new(0),
             busy_ticks: AtomicU64::new(0),
             busy_frames: AtomicU64::new(0),
         })
     }
 
-    fn mail(&self) -> MutexGuard<'_, Vec<u16>> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending_ports(&self) -> MutexGuard<'_, Vec<u16>> {
+        self.pending_ports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next port to look at.
-    pub(crate) fn next_mail(&self) -> Option<u16> {
-        self.mail().pop()
+    /// Takes the next pending port.
+    pub(crate) fn next_pending_port(&self) -> Option<u16> {
+        self.pending_ports().pop()
     }
 }
 
 impl Shared {
-    /// For so many workers.
+    /// Creates the state of `workers` workers.
     ///
     /// # Errors
     /// The process is out of descriptors.
     pub(crate) fn new(workers: usize) -> Result<Self, Errno> {
         let steering = Steering::new(workers);
-        let posts = (0..steering.workers()).map(|_| Post::new());
+        let slots = (0..steering.workers()).map(|_| WorkerSlot::new());
         Ok(Self {
             network: RwLock::new(Switch::new(steering)),
-            posts: posts.collect::<Result<_, _>>()?,
+            slots: slots.collect::<Result<_, _>>()?,
             epoch: Instant::now(),
-            over: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
         })
     }
 
-    /// The network, to forward.
+    /// Locks the network for forwarding.
     #[inline]
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Switch> {
         self.network.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The network, to change it: nobody forwards meanwhile.
+    /// Locks the network for changes; no worker forwards while it is locked.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Switch> {
         let network = self.network.write();
         let mut network = network.unwrap_or_else(PoisonError::into_inner);
@@ -106,71 +108,71 @@ impl Shared {
         network
     }
 
-    /// Have a worker look at a port.
-    pub(crate) fn tell(&self, worker: usize, port: u16) {
-        if let Some(post) = self.posts.get(worker) {
-            let mut mail = post.mail();
-            if !mail.contains(&port) {
-                mail.push(port);
+    /// Queues a port for a worker's list of active ports.
+    pub(crate) fn queue_port(&self, worker: usize, port: u16) {
+        if let Some(slot) = self.slots.get(worker) {
+            let mut pending_ports = slot.pending_ports();
+            if !pending_ports.contains(&port) {
+                pending_ports.push(port);
             }
         }
     }
 
-    /// End a worker's sleep.
+    /// Wakes a worker.
     pub(crate) fn wake(&self, worker: usize) {
-        if let Some(post) = self.posts.get(worker) {
+        if let Some(slot) = self.slots.get(worker) {
             // syscalls: write
-            // A counter that is full wakes it as well.
-            let _ = rustix::io::write(&post.wake, &1_u64.to_ne_bytes());
+            // No error to handle: the counter overflows only after 2^64 wake-ups.
+            let _ = rustix::io::write(&slot.wake, &1_u64.to_ne_bytes());
             #[cfg(loom)]
-            post.bell.notify();
+            slot.loom_wake.notify();
         }
     }
 
-    /// End the sleep of those among `wake_set`, but for oneself.
-    pub(crate) fn wake_askers(&self, wake_set: WakeSet, own: usize) {
+    /// Wakes the workers in `wake_set`, except the caller `own`.
+    pub(crate) fn wake_set(&self, wake_set: WakeSet, own: usize) {
         if wake_set != WakeSet::NONE {
-            let others = (0..self.posts.len()).filter(|worker| *worker != own);
+            let others = (0..self.slots.len()).filter(|worker| *worker != own);
             others
                 .filter(|worker| wake_set.has(*worker))
                 .for_each(|worker| self.wake(worker));
         }
     }
 
-    /// End the sleep of all but the first worker.
+    /// Wakes all workers except the first.
     pub(crate) fn wake_others(&self) {
-        (FIRST + 1..self.posts.len()).for_each(|worker| self.wake(worker));
+        (FIRST + 1..self.slots.len()).for_each(|worker| self.wake(worker));
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the network started.
     pub(crate) fn seconds(&self, now: Instant) -> u32 {
         let seconds = now.duration_since(self.epoch).as_secs();
-        // Wraps after 136 years.
+        // The value wraps after 136 years.
         u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or(0)
     }
 
-    /// Have all workers end.
-    pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::Relaxed);
-        (0..self.posts.len()).for_each(|worker| self.wake(worker));
+    /// Tells all workers to stop.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        (0..self.slots.len()).for_each(|worker| self.wake(worker));
     }
 
-    /// Whether all workers are to end.
+    /// Returns whether all workers must stop.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
-    /// What the workers say of themselves, in all.
+    /// Returns the sums of the workers' figures.
     pub(crate) fn figures(&self) -> WorkerReport {
-        let sum = |figure: fn(&Post) -> &AtomicU64| {
-            let figures = self.posts.iter().map(figure);
+        let sum = |figure: fn(&WorkerSlot) -> &AtomicU64| {
+            let figures = self.slots.iter().map(figure);
             figures.map(|figure| figure.load(Ordering::Relaxed)).sum()
         };
         WorkerReport {
-            wakeups: sum(|post| &post.wakeups),
-            busy_ticks: sum(|post| &post.busy_ticks),
-            busy_frames: sum(|post| &post.busy_frames),
+            wakeups: sum(|slot| &slot.wakeups),
+            busy_ticks: sum(|slot| &slot.busy_ticks),
+            busy_frames: sum(|slot| &slot.busy_frames),
             ..WorkerReport::default()
         }
     }

@@ -1,138 +1,145 @@
-//! Before a worker sleeps: ask for kicks wherever work may come from.
+//! Prepares a worker to sleep: enables kicks on every ring that may bring work.
 //!
-//! Where CPUs are short, a stream of frames is not worth a kick each: the worker takes the CPU
-//! from a guest for a frame or two, and calls both guests for them. So while
-//! [`Contention`](crate::contention::Contention) says so, the frames of a stream gather for
-//! [`GATHER`](crate::limits::GATHER), or as long as the network is told
-//! ([`Order::SetGather`](crate::control::Order::SetGather)), and no kick is asked for. A guest that sends now and then is not made to wait, nor
-//! is any guest where there are CPUs enough.
+//! While CPUs are contended, a kick for each frame of a stream is too expensive: the worker takes the CPU
+//! from a guest to forward one or two frames, and then calls both guests. So while
+//! [`Contention`](crate::contention::Contention) reports contention, the worker leaves kicks of streams
+//! disabled and sleeps for [`GATHER`](crate::limits::GATHER), or the time that the supervisor configured
+//! ([`Order::SetGather`](crate::control::Order::SetGather)), so that frames gather. A guest that sends a
+//! few frames is not delayed, and no guest is delayed without contention.
 //!
-//! Nor is a kick asked for of a port that has sent what it may for now: the worker comes back by
-//! itself when it may send again.
+//! The worker also leaves kicks of a port disabled that has reached its send rate: the worker wakes by
+//! itself when the port may send again.
 
 use std::time::Duration;
 
-use vhost::backend::at;
+use vhost::backend::ring_fault;
 use vhost::fault::Fault;
 use vhost::ring::Ring;
 
-use crate::backpressure::Held;
+use crate::backpressure::Backlog;
 use crate::context::WorkerContext;
-use crate::limits::{GATHER_SHARE, HOLD, POLL, STREAM};
+use crate::limits::{GATHER_SHARE, POLL, STREAM, STUCK_TIMEOUT};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
 use crate::ring_state::RingState;
 use crate::shared::FIRST;
 use crate::switch::Switch;
 use crate::worker::Worker;
 
-/// How things are with a port that is about to be left alone.
+/// Whether the worker may sleep, as far as one port is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rest {
-    /// There is nothing to do now.
+struct SleepState {
+    /// The port has no work now.
     idle: bool,
-    /// How long the worker may sleep for its sake if nobody kicks it.
-    patience: Option<Duration>,
+    /// How long the worker may sleep without a kick; `None` is without a limit.
+    timeout: Option<Duration>,
 }
 
-impl Rest {
-    /// Nothing to do, for as long as nobody kicks.
-    const QUIET: Self = Self {
+impl SleepState {
+    /// No work until a kick.
+    const IDLE: Self = Self {
         idle: true,
-        patience: None,
+        timeout: None,
     };
 
-    fn within(&mut self, time: Duration) {
-        self.patience = shorter(self.patience, Some(time));
+    fn limit_timeout(&mut self, time: Duration) {
+        self.timeout = shorter(self.timeout, Some(time));
     }
 }
 
-/// The shorter of two times; none is for ever.
+/// Returns the shorter of two timeouts; `None` is without a limit.
 fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     a.into_iter().chain(b).min()
 }
 
 impl Worker {
-    /// Ask all active rings for kicks and take those that have nothing off the list. False when
-    /// there is work after all.
-    pub(crate) fn may_sleep(&mut self) -> bool {
+    /// Enables kicks on all active rings, and removes idle ports from the list of active ports. Returns
+    /// false when there is work, so that the worker must not sleep.
+    pub(crate) fn prepare_to_sleep(&mut self) -> bool {
         let switch = self.shared.read();
-        let (context, short) = (&mut self.context, self.contention.is_short());
-        let mut all = Rest::QUIET;
+        let (context, contended) = (&mut self.context, self.contention.is_contended());
+        let mut all = SleepState::IDLE;
         self.active.retain(|port| {
-            let rest = switch.leave_alone(context, *port, short);
-            all.idle &= rest.idle;
-            all.patience = shorter(all.patience, rest.patience);
-            !rest.idle || rest.patience.is_some()
+            let state = switch.prepare_port(context, *port, contended);
+            all.idle &= state.idle;
+            all.timeout = shorter(all.timeout, state.timeout);
+            !state.idle || state.timeout.is_some()
         });
         if !context.faults.is_empty() {
             switch.blame(&mut context.faults);
             self.shared.wake(FIRST);
         }
-        self.patience = all.patience;
+        self.timeout = all.timeout;
         all.idle
     }
 }
 
 impl Switch {
-    /// Ask the transmit rings of a port that this worker reads for a kick, and the receivers they
-    /// wait for too.
-    fn leave_alone(&self, context: &mut WorkerContext, number: u16, short: bool) -> Rest {
-        let mut rest = Rest::QUIET;
+    /// Enables kicks on those transmit rings of a port that this worker reads, and on the receive rings
+    /// that they wait for.
+    fn prepare_port(
+        &self,
+        context: &mut WorkerContext,
+        number: u16,
+        contended: bool,
+    ) -> SleepState {
+        let mut state = SleepState::IDLE;
         let Some(port) = self.port(number) else {
-            return rest;
+            return state;
         };
         let Kind::Guest(guest) = &port.kind else {
-            return rest;
+            return state;
         };
         let held_back = port.limits.held_back(context.now);
         if let Some(wait) = held_back {
-            rest.within(wait);
+            state.limit_timeout(wait);
         }
         if guest.is_polled() {
-            rest.within(POLL);
+            state.limit_timeout(POLL);
         }
         let mut receivers = std::mem::take(&mut context.receivers);
         receivers.clear();
         for pair in self
-            .readers
+            .steering
             .pairs(number, context.worker, guest.backend.pairs())
         {
-            let unasked = match held_back {
-                Some(_) => Unasked::Always,
-                None if short && !self.gather.is_zero() => Unasked::Streams(self.gather),
-                None => Unasked::Never,
+            let recheck = match held_back {
+                Some(_) => Recheck::Always,
+                None if contended && !self.gather.is_zero() => Recheck::Streams(self.gather),
+                None => Recheck::Never,
             };
-            let result = leave_ring(guest, pair, unasked, &mut rest, &mut receivers);
-            rest.idle &= or_fault(context, number, result);
+            let result = prepare_ring(guest, pair, recheck, &mut state, &mut receivers);
+            state.idle &= or_fault(context, number, result);
         }
         receivers.sort_unstable();
         receivers.dedup();
         for (receiver, pair) in &receivers {
-            rest.within(HOLD);
+            state.limit_timeout(STUCK_TIMEOUT);
             let result = self.ask_receiver(context.worker, *receiver, *pair);
-            rest.idle &= or_fault(context, *receiver, result);
+            state.idle &= or_fault(context, *receiver, result);
         }
         context.receivers = receivers;
-        rest
+        state
     }
 
-    /// Ask a receiver that had too few buffers for a sender's pair for a kick. False when it has
-    /// other ones now, or is not there any more.
-    fn ask_receiver(&self, worker: usize, number: u16, senders: usize) -> Result<bool, Fault> {
+    /// Enables kicks on a receive ring that had too few buffers for a sender's pair. Returns false when
+    /// it has more buffers now, or is gone.
+    fn ask_receiver(&self, worker: usize, number: u16, sender_pair: usize) -> Result<bool, Fault> {
         let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) else {
             return Ok(false);
         };
-        let number = receive_ring(guest.receiving_pair(senders));
+        let number = receive_ring(guest.receiving_pair(sender_pair));
         let Some(mut vring) = guest.backend.vring(number) else {
             return Ok(false);
         };
         let (Some(ring), ring_state) = vring.parts_mut() else {
             return Ok(false);
         };
-        let Some(short) = ring_state.short else {
+        let Some(shortage) = ring_state.shortage else {
             return Ok(false);
         };
-        let more = ring.ask_for_kick(short.seen).map_err(at(number))?;
+        let more = ring
+            .enable_kicks(shortage.seen)
+            .map_err(ring_fault(number))?;
         if !more {
             ring_state.wake_set.add(worker);
         }
@@ -140,7 +147,7 @@ impl Switch {
     }
 }
 
-/// A fault is left to the first worker; until it has seen to it there is work.
+/// Records a fault, which the first worker handles; until then the port counts as having work.
 fn or_fault(context: &mut WorkerContext, port: u16, result: Result<bool, Fault>) -> bool {
     result.unwrap_or_else(|fault| {
         context.faults.push((port, fault));
@@ -148,22 +155,22 @@ fn or_fault(context: &mut WorkerContext, port: u16, result: Result<bool, Fault>)
     })
 }
 
-/// Whether a worker comes back to a ring unasked, by time.
+/// Whether the worker returns to a ring after a timeout, so that it needs no kick.
 #[derive(Clone, Copy)]
-enum Unasked {
+enum Recheck {
     Never,
-    /// If it brings a stream.
+    /// If the ring carries a stream.
     Streams(Duration),
     Always,
 }
 
-/// Ask a guest's transmit ring for a kick, unless the worker comes back anyway; true when it has
-/// nothing to send now but what waits for receivers, which are added to the list.
-fn leave_ring(
+/// Enables kicks on a guest's transmit ring, unless the worker returns to it after a timeout. Returns true
+/// when the ring has no frames except those that wait for receivers, which are added to `receivers`.
+fn prepare_ring(
     guest: &Guest,
     pair: usize,
-    unasked: Unasked,
-    rest: &mut Rest,
+    recheck: Recheck,
+    state: &mut SleepState,
     receivers: &mut Vec<(u16, usize)>,
 ) -> Result<bool, Fault> {
     let number = transmit_ring(pair);
@@ -171,28 +178,28 @@ fn leave_ring(
         return Ok(true);
     };
     let (ring, ring_state) = vring.parts_mut();
-    let RingState { held, sent, .. } = ring_state;
-    receivers.extend(held.receivers(ring.is_some()).map(|to| (to, pair)));
+    let RingState { backlog, sent, .. } = ring_state;
+    receivers.extend(backlog.receivers(ring.is_some()).map(|to| (to, pair)));
     let sent = std::mem::take(sent);
-    match (ring, unasked) {
-        (Some(ring), Unasked::Streams(time)) if is_stream(sent, ring) => {
-            rest.within(time);
+    match (ring, recheck) {
+        (Some(ring), Recheck::Streams(time)) if is_stream(sent, ring) => {
+            state.limit_timeout(time);
             Ok(true)
         }
-        (None, _) | (_, Unasked::Always) => Ok(true),
-        (Some(ring), _) => ask_for_kick(ring, held).map_err(at(number)),
+        (None, _) | (_, Recheck::Always) => Ok(true),
+        (Some(ring), _) => enable_kicks(ring, backlog).map_err(ring_fault(number)),
     }
 }
 
-fn ask_for_kick(ring: &mut Ring, held: &Held) -> Result<bool, vhost::fault::RingFault> {
-    let in_ring = held.in_ring.as_ref();
+fn enable_kicks(ring: &mut Ring, backlog: &Backlog) -> Result<bool, vhost::fault::RingFault> {
+    let in_ring = backlog.in_ring.as_ref();
     match in_ring.map_or(Some(0), |in_ring| in_ring.seen) {
-        Some(seen) => ring.ask_for_kick(seen).map(|more| !more),
+        Some(seen) => ring.enable_kicks(seen).map(|more| !more),
         None => Ok(true),
     }
 }
 
-/// Whether what a ring has brought since the worker last slept is a stream whose frames may
+/// Returns whether the frames that a ring has sent since the worker last slept are a stream that may
 /// gather.
 fn is_stream(sent: u32, ring: &Ring) -> bool {
     (STREAM..=ring.size() / GATHER_SHARE).contains(&sent)
@@ -213,7 +220,7 @@ mod tests {
     use crate::steering::{Steering, WakeSet};
     use crate::workers::Workers;
 
-    /// A worker with one running guest at port 1, and the supervisor's end of its control socket.
+    /// Creates a worker with one running guest at port 1, and the supervisor's control socket.
     fn worker(contention: Contention) -> (Worker, Nic, ControlSocket) {
         let (supervisor, control) = ControlSocket::pair().unwrap();
         let mut worker = Workers::new(control, 1).unwrap().first;
@@ -234,7 +241,7 @@ mod tests {
         (worker, nic, supervisor)
     }
 
-    /// Send so many frames, serve them, and prepare to sleep; the longest sleep that follows.
+    /// Sends `frames` frames, serves them, and prepares to sleep; returns the timeout of the sleep.
     fn after(worker: &mut Worker, nic: &mut Nic, frames: u32) -> Option<Duration> {
         let frame = frame::numbered(frame::mac(2), frame::mac(1), 0, 64);
         for _ in 0..frames {
@@ -245,8 +252,8 @@ mod tests {
         }
         while worker.round() {}
         nic.reclaim();
-        assert!(worker.may_sleep());
-        worker.patience
+        assert!(worker.prepare_to_sleep());
+        worker.timeout
     }
 
     #[test]
@@ -254,16 +261,16 @@ mod tests {
         let (mut worker, mut nic, _supervisor) = worker(Contention::always());
         assert_eq!(after(&mut worker, &mut nic, STREAM - 1), None);
         assert_eq!(after(&mut worker, &mut nic, STREAM), Some(GATHER));
-        // Nobody kicks for what comes now, so the port must stay on the list.
+        // Kicks are disabled, so the port must stay on the list.
         assert_eq!(worker.active, [1]);
         assert!(!nic.tx.publish());
-        // A sleep that brought nothing is the last one.
+        // After a sleep without frames, kicks are enabled.
         assert_eq!(after(&mut worker, &mut nic, 0), None);
         assert!(worker.active.is_empty());
     }
 
     #[test]
-    fn frames_gather_for_as_long_as_the_network_is_told() {
+    fn frames_gather_for_the_configured_time() {
         let (mut worker, mut nic, supervisor) = worker(Contention::always());
         let tell = |worker: &mut Worker, micros| {
             supervisor.send(&Order::SetGather { micros }, None).unwrap();
@@ -278,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_come_fast_gather_by_themselves() {
+    fn a_fast_stream_needs_no_delay() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::always());
         let most = u32::from(nic.options.size) / GATHER_SHARE;
         assert_eq!(after(&mut worker, &mut nic, most), Some(GATHER));
@@ -286,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_may_not_send_now_is_left_alone_for_the_time() {
+    fn kicks_of_a_port_at_its_send_rate_stay_disabled() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread(None));
         let mut rules = Rules::default();
         rules.limits.send.frames = Some(100);
@@ -297,7 +304,7 @@ mod tests {
         let wait = after(&mut worker, &mut nic, 5).unwrap();
         assert!(wait <= Duration::from_millis(10), "{wait:?}");
         assert_eq!((worker.active.as_slice(), nic.in_flight()), (&[1][..], 3));
-        // Nobody kicks for what comes now.
+        // Kicks are disabled.
         assert!(!nic.tx.publish());
         worker.context.now += wait;
         assert_eq!(
@@ -305,7 +312,7 @@ mod tests {
             Some(Duration::from_millis(10))
         );
         assert_eq!(nic.in_flight(), 2);
-        // Once it may send again and has nothing to send, it is kicked for.
+        // Once the port may send again and has nothing to send, kicks are enabled.
         worker.context.now += Duration::from_millis(20);
         assert_eq!(
             after(&mut worker, &mut nic, 0),
@@ -317,13 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_kicked_for_where_cpus_are_enough() {
+    fn a_stream_kicks_while_cpus_are_not_contended() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread(None));
         assert_eq!(after(&mut worker, &mut nic, STREAM), None);
         assert!(worker.active.is_empty());
     }
 
-    /// A NIC at a port of a switch that nobody works.
+    /// Adds a NIC at a port of a switch without workers.
     fn join(switch: &mut Switch, number: u16, options: Options) -> Nic {
         let (wire, theirs) = front_end::Wire::pair();
         let kind = crate::attach::guest(theirs).unwrap();
@@ -341,12 +348,13 @@ mod tests {
         nic
     }
 
-    /// Two workers wait for one receive ring; whoever fills it takes the kick, and wakes the other.
+    /// Two workers use one receive ring. The worker that fills it disables the kick, and wakes the one
+    /// that waits for it.
     #[test]
-    fn who_waits_for_a_receiver_is_woken_by_who_fills_it() {
+    fn a_worker_that_fills_a_receive_ring_wakes_those_that_wait_for_it() {
         for features in [features::PLAIN, features::PLAIN & !features::EVENT_IDX] {
             let mut switch = Switch::new(Steering::new(2));
-            let mut desks = [0, 1].map(WorkerContext::new);
+            let mut contexts = [0, 1].map(WorkerContext::new);
             let options = Options {
                 features,
                 ..Options::default()
@@ -363,27 +371,27 @@ mod tests {
             };
             send(0, 0);
             for number in 0..2 {
-                assert_eq!(switch.serve(&mut desks[0], 0).moved, 0);
-                assert!(switch.leave_alone(&mut desks[0], 0, false).idle);
+                assert_eq!(switch.serve(&mut contexts[0], 0).moved, 0);
+                assert!(switch.prepare_port(&mut contexts[0], 0, false).idle);
                 receiver.post(1);
-                assert!(receiver.rx.publish(), "a kick was asked for");
-                desks[1].wakes = WakeSet::NONE;
+                assert!(receiver.rx.publish(), "kicks are enabled");
+                contexts[1].wakes = WakeSet::NONE;
                 send(1, number);
-                assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
-                assert!(desks[1].wakes.has(0));
+                assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
+                assert!(contexts[1].wakes.has(0));
             }
             receiver.post(2);
             assert_eq!(
-                switch.serve(&mut desks[0], 0).moved,
+                switch.serve(&mut contexts[0], 0).moved,
                 0,
                 "nothing is published"
             );
             let _ = receiver.rx.publish();
-            assert_eq!(switch.serve(&mut desks[0], 0).moved, 1);
-            desks[1].wakes = WakeSet::NONE;
+            assert_eq!(switch.serve(&mut contexts[0], 0).moved, 1);
+            contexts[1].wakes = WakeSet::NONE;
             send(1, 2);
-            assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
-            assert_eq!(desks[1].wakes, WakeSet::NONE, "nobody waits");
+            assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
+            assert_eq!(contexts[1].wakes, WakeSet::NONE, "no worker waits");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Whether to look for more work before sleeping.
+//! Adaptive busy-polling before a worker sleeps.
 //!
-//! Sleeping and waking costs two system calls and a few microseconds. If the last sleeps were
-//! shorter than [`limits::SPIN`](crate::limits::SPIN), looking on for that long would have been cheaper, so the next
-//! time we do, longer each time it would have paid and shorter each time it would not. A core is
-//! never burnt: after one look without success the worker sleeps.
+//! A sleep and a wake-up cost two system calls and a few microseconds. If the last sleeps were shorter
+//! than [`limits::SPIN`](crate::limits::SPIN), polling for that long would have been cheaper. So the worker
+//! polls before the next sleep, longer after each short sleep and shorter after each long one. This does not
+//! use a whole core: when polling finds nothing within its time, the worker sleeps.
 
 use std::time::{Duration, Instant};
 
-/// The decision, and what it learns from.
+/// The adaptive polling time.
 #[derive(Debug)]
 pub(crate) struct Spin {
     longest: Duration,
@@ -16,7 +16,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Look for at most `longest`; at first not at all.
+    /// Creates a state that polls for at most `longest`, and at first not at all.
     #[must_use]
     pub(crate) fn new(longest: Duration) -> Self {
         Self {
@@ -26,15 +26,15 @@ impl Spin {
         }
     }
 
-    /// There was work.
+    /// Records that there was work.
     #[inline]
     pub(crate) fn reset(&mut self) {
         self.since = None;
     }
 
-    /// There was none: look again?
+    /// Records that there was no work; returns whether to poll again.
     #[inline]
-    pub(crate) fn again(&mut self) -> bool {
+    pub(crate) fn keep_looking(&mut self) -> bool {
         if self.budget.is_zero() {
             return false;
         }
@@ -42,7 +42,7 @@ impl Spin {
         now.duration_since(*self.since.get_or_insert(now)) < self.budget
     }
 
-    /// A sleep has ended after so long.
+    /// Records the length of a sleep.
     pub(crate) fn slept(&mut self, time: Duration) {
         self.since = None;
         let step = self.longest / 8;
@@ -51,7 +51,7 @@ impl Spin {
         } else {
             self.budget / 2
         };
-        // Halving would take for ever to get to nothing.
+        // Halving alone would never reach zero.
         if self.budget < step {
             self.budget = Duration::ZERO;
         }
@@ -63,16 +63,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_sleeps_teach_to_look_and_long_ones_to_sleep() {
+    fn short_sleeps_increase_polling_and_long_sleeps_reduce_it() {
         let mut spin = Spin::new(Duration::from_secs(80));
-        assert!(!spin.again());
+        assert!(!spin.keep_looking());
         for _ in 0..3 {
             spin.slept(Duration::from_secs(1));
         }
-        assert!(spin.again());
+        assert!(spin.keep_looking());
         for _ in 0..3 {
             spin.slept(Duration::from_secs(100));
         }
-        assert!(!spin.again());
+        assert!(!spin.keep_looking());
     }
 }

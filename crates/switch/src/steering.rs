@@ -1,16 +1,16 @@
-//! Which worker reads which transmit ring.
+//! Steering: which worker reads which transmit ring (compare RSS and XPS in Linux).
 
-/// Most workers of a network: one bit each in [`WakeSet`].
+/// Most workers of a network; [`WakeSet`] has one bit for each.
 pub const MAX_WORKERS: usize = 16;
 
-/// Transmit rings spread over workers, in turn by port and pair.
+/// The assignment of transmit rings to workers: round robin by port and pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Steering {
     workers: usize,
 }
 
 impl Steering {
-    /// Over so many workers, at least one and at most [`MAX_WORKERS`].
+    /// Creates the assignment for `workers` workers, at least one and at most [`MAX_WORKERS`].
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
@@ -18,19 +18,19 @@ impl Steering {
         }
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     #[must_use]
     pub fn workers(self) -> usize {
         self.workers
     }
 
-    /// The worker that reads the transmit ring of a port's pair.
+    /// Returns the worker that reads the transmit ring of a port's pair.
     #[must_use]
     pub fn worker(self, port: u16, pair: usize) -> usize {
         (usize::from(port) + pair) % self.workers
     }
 
-    /// The first `count` pairs of a port, those whose transmit rings a worker reads.
+    /// Returns those of the first `count` pairs of a port whose transmit rings a worker reads.
     #[inline]
     pub fn pairs(self, port: u16, worker: usize, count: usize) -> impl Iterator<Item = usize> {
         let first = (worker + self.workers - usize::from(port) % self.workers) % self.workers;
@@ -38,26 +38,26 @@ impl Steering {
     }
 }
 
-/// A set of workers: those that have asked for a kick of a receive ring.
+/// A set of workers: those that have enabled kicks on a receive ring and must be woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeSet(u16);
 
 impl WakeSet {
-    /// Nobody.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Add one.
+    /// Adds a worker.
     pub fn add(&mut self, worker: usize) {
         self.0 |= 1 << (worker % MAX_WORKERS);
     }
 
-    /// Add others.
+    /// Adds all workers of another set.
     #[inline]
     pub fn join(&mut self, others: Self) {
         self.0 |= others.0;
     }
 
-    /// Whether one is among them.
+    /// Returns whether a worker is in the set.
     #[must_use]
     pub fn has(self, worker: usize) -> bool {
         self.0 >> (worker % MAX_WORKERS) & 1 == 1
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_has_whom_it_was_given() {
+    fn a_set_contains_the_workers_that_were_added() {
         let mut wake_set = WakeSet::NONE;
         wake_set.add(3);
         let mut others = WakeSet::NONE;

@@ -1,25 +1,25 @@
-//! Forwarding: from a transmit ring, through the residency table, into receive rings.
+//! Forwards frames from transmit rings to receive rings, by the FDB.
 //!
-//! A frame takes these steps, in bursts of up to [`BURST`](crate::limits::BURST):
-//! 1. look at the chains of a transmit ring ([`Ring::collect`](vhost::ring::Ring::collect));
-//! 2. read and check each one's head, note its source, look up its destination;
-//! 3. deliver runs of frames with the same destination into that port's receive ring, one copy
-//!    each; hold back what finds no room, flood what has no known destination;
-//! 4. hand the chains back, publish both rings, call whom it concerns.
+//! A worker forwards frames in bursts of up to [`BURST`](crate::limits::BURST), in these steps:
+//! 1. It reads chains of a transmit ring ([`Ring::collect`](vhost::ring::Ring::collect)).
+//! 2. It reads and checks the head of each frame, learns the source address and looks the destination up.
+//! 3. It delivers runs of frames with the same destination to that port's receive ring, with one copy of
+//!    each frame. It holds back frames without room, and floods frames with an unknown destination.
+//! 4. It returns the chains, publishes both rings, and calls the drivers that want a call.
 //!
-//! A frame never comes back to the port it came from. A fault of the sender ends the sender, a
-//! fault of a receiver the receiver.
+//! The switch never returns a frame to the port that sent it. A fault of the sender ends the sender's port;
+//! a fault of a receiver ends the receiver's.
 //!
-//! Several workers forward at the same time, each with a [`WorkerContext`] of its own, and share the switch
-//! (`&Switch`). What they change lies behind locks:
-//! - a transmit ring's, with its [state](crate::ring_state), taken by the one worker that reads it and
-//!   by nobody else, for a burst;
-//! - a receive ring's, with its books, for a run of frames: the last lock that anybody takes, so
-//!   nobody ever waits in a circle;
-//! - the residency table's, see there.
+//! Several workers forward at the same time and share the switch (`&Switch`); each has its own
+//! [`WorkerContext`]. Locks protect the data that they change:
+//! - the lock of a transmit ring and its [state](crate::ring_state): only the worker that reads the ring
+//!   takes it, for one burst;
+//! - the lock of a receive ring and its state: a worker takes it for a run of frames, always as the last
+//!   lock, so there are no deadlocks;
+//! - the lock of the FDB, see there.
 //!
-//! What changes a port as such (messages, orders, faults) needs the whole switch (`&mut Switch`):
-//! then nobody forwards, and no memory is unmapped that somebody looks at.
+//! Changes to ports (messages, orders, faults) need exclusive access (`&mut Switch`): then no worker
+//! forwards, so memory can be unmapped safely.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -39,42 +39,42 @@ use crate::port::{Kind, Port};
 use crate::steering::Steering;
 use crate::sync::{AtomicBool, Mutex, RwLock};
 
-/// What one visit to a port achieved.
+/// The result of serving a port once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
-    /// Frames taken from it, delivered or dropped.
+    /// Frames that the worker took from the port, delivered or dropped.
     pub moved: u32,
-    /// It has more to send.
+    /// The port has more frames to send.
     pub more: bool,
 }
 
-/// A network: its ports and who lives where.
+/// A network: its ports and its FDB.
 #[derive(Debug)]
 pub struct Switch {
     pub(crate) ports: Vec<Option<Box<Port>>>,
-    /// The residency table.
+    /// The forwarding database.
     pub table: Fdb,
-    /// Who reads which ring.
-    pub(crate) readers: Steering,
-    /// Seconds since the start, when the network was last changed.
+    /// Which worker reads which ring.
+    pub(crate) steering: Steering,
+    /// Seconds since the network started, at its last change.
     pub seconds: u32,
-    /// How long the frames of a stream may gather; zero for never.
+    /// How long the frames of a stream may gather; zero disables gathering.
     pub(crate) gather: Duration,
-    /// Each frame's destination is looked up so many times; else once for frames in a row with the
-    /// same one.
+    /// Look-ups of each frame's destination (a measuring aid). If `None`, consecutive frames with the
+    /// same destination share one look-up.
     pub(crate) look_ups: Option<NonZeroU32>,
-    /// Ports to be ended, and why.
+    /// Ports to end, and their faults.
     faults: Mutex<Vec<(u16, Fault)>>,
-    /// There may be some.
+    /// `faults` may have entries.
     faulty: AtomicBool,
-    /// Rules by port number, of ports to come too.
+    /// Rules by port number, also of ports that are not attached.
     rules: BTreeMap<u16, Rules>,
-    /// Frames of multicast groups go to those who asked for them.
+    /// IGMP and MLD snooping: frames of a multicast group go to its members only.
     pub snooping: bool,
     pub(crate) groups: RwLock<Groups>,
-    /// Who watches a port, by its number, of ports to come too.
+    /// Captures by port number, also of ports that are not attached.
     pub(crate) captures: BTreeMap<u16, Vec<Capture>>,
-    /// The ports that a port's frames are copied to, by its number, of ports to come too.
+    /// Mirror ports by number of the mirrored port, also of ports that are not attached.
     pub(crate) mirrors: BTreeMap<u16, Vec<u16>>,
 }
 
@@ -85,13 +85,13 @@ impl Default for Switch {
 }
 
 impl Switch {
-    /// A network without ports.
+    /// Creates a network without ports.
     #[must_use]
-    pub fn new(readers: Steering) -> Self {
+    pub fn new(steering: Steering) -> Self {
         Self {
             ports: Vec::with_capacity(MAX_PORTS),
             table: Fdb::new(),
-            readers,
+            steering,
             seconds: 0,
             gather: GATHER,
             look_ups: None,
@@ -105,31 +105,31 @@ impl Switch {
         }
     }
 
-    /// The port at a number.
+    /// Returns the port with this number.
     #[must_use]
     pub fn port(&self, number: u16) -> Option<&Port> {
         self.ports.get(usize::from(number))?.as_deref()
     }
 
-    /// The port at a number.
+    /// Returns the port with this number.
     pub fn port_mut(&mut self, number: u16) -> Option<&mut Port> {
         self.ports.get_mut(usize::from(number))?.as_deref_mut()
     }
 
-    /// All ports and their numbers.
+    /// Returns all ports and their numbers.
     pub fn ports(&self) -> impl Iterator<Item = (u16, &Port)> {
         (0_u16..)
             .zip(&self.ports)
             .filter_map(|(number, port)| Some((number, port.as_deref()?)))
     }
 
-    /// Add a port; `false` when the number is taken or past the last one.
+    /// Adds a port; returns false when the number is in use or above the highest one.
     pub fn add(&mut self, number: u16, mut port: Port) -> bool {
         if let Some(rules) = self.rules.get(&number) {
             port.guard = Guard::new(rules);
             port.limits = Limiter::new(&rules.limits);
         }
-        port.watched = self.is_watched(number);
+        port.observed = self.is_observed(number);
         let index = usize::from(number);
         if index < MAX_PORTS && index >= self.ports.len() {
             self.ports.resize_with(index + 1, || None);
@@ -141,16 +141,15 @@ impl Switch {
                 let rules = self.rules.get(&number);
                 let router = uplink || rules.is_some_and(|rules| rules.multicast_router);
                 self.groups_mut().set_router(number, router);
-                self.greet(number);
+                self.note_new_vm(number);
                 true
             }
             _ => false,
         }
     }
 
-    /// Remove a port, forget who lived there, what was set aside for it and what it was at fault
-    /// for: the next port with its number may be another VM's. What it had set aside itself is
-    /// lost.
+    /// Removes a port, its FDB entries, the frames that other ports deferred for it, and its faults: the
+    /// next port with this number may be another VM's. Drops the frames that the port had deferred itself.
     pub fn remove(&mut self, number: u16) -> Option<Box<Port>> {
         let mut port = self.ports.get_mut(usize::from(number))?.take()?;
         self.table.forget_port(number);
@@ -159,18 +158,18 @@ impl Switch {
         for other in self.ports.iter_mut().flatten() {
             other.forget(number);
         }
-        port.lose_aside();
+        port.drop_deferred();
         Some(port)
     }
 
-    /// What a port may send and receive from now on.
+    /// Sets the rules of a port.
     pub fn set_rules(&mut self, number: u16, rules: Rules) {
         if let Some(port) = self.port_mut(number) {
             port.guard = Guard::new(&rules);
             port.limits = Limiter::new(&rules.limits);
-            port.forget_teaching();
+            port.clear_learn_caches();
         }
-        // What was learnt here may be of a VLAN that the port has left.
+        // Learnt addresses may be in a VLAN that the port has left.
         self.table.forget_port(number);
         let uplink = self
             .port(number)
@@ -182,7 +181,7 @@ impl Switch {
         self.rules.insert(number, rules);
     }
 
-    /// Blame ports: they are to be ended.
+    /// Adds faults; the first worker will end these ports.
     #[cold]
     pub(crate) fn blame(&self, faults: &mut Vec<(u16, Fault)>) {
         let all = self.faults.lock();
@@ -190,7 +189,7 @@ impl Switch {
         self.faulty.store(true, Ordering::Release);
     }
 
-    /// Whether ports were found at fault.
+    /// Returns whether there may be ports at fault.
     #[inline]
     #[must_use]
     pub fn is_faulty(&self) -> bool {
@@ -202,7 +201,7 @@ impl Switch {
         all.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A port found at fault since the last call, and why.
+    /// Takes the next fault and the number of its port.
     pub fn take_fault(&mut self) -> Option<(u16, Fault)> {
         let fault = self.faults_mut().pop();
         if fault.is_none() {
@@ -211,7 +210,7 @@ impl Switch {
         fault
     }
 
-    /// Move what a port has to send by the rings that this worker reads, up to one burst a ring.
+    /// Forwards frames of a port from the rings that this worker reads, up to one burst a ring.
     pub fn serve(&self, context: &mut WorkerContext, number: u16) -> Visit {
         let Some(port) = self.port(number) else {
             return Visit::default();
@@ -230,9 +229,9 @@ impl Switch {
         visit
     }
 
-    /// Count a kick that a worker has heard, if the ring is one of its pairs.
+    /// Counts a kick that a worker has received, if this worker reads the ring's pair.
     pub(crate) fn count_kick(&self, worker: usize, number: u16, ring: usize) {
-        if self.readers.worker(number, ring / 2) != worker {
+        if self.steering.worker(number, ring / 2) != worker {
             return;
         }
         if let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) {
@@ -242,20 +241,20 @@ impl Switch {
         }
     }
 
-    /// Forget addresses and groups not heard of for long, a few at a time.
+    /// Removes aged FDB entries and expired group memberships, a few at a time.
     pub fn age(&self, now: u32) {
         self.table.age(now);
-        self.tell_duplicates();
+        self.log_duplicates();
         if now % SWEEP == 0 {
             let groups = self.groups.write();
             groups.unwrap_or_else(PoisonError::into_inner).sweep(now);
         }
     }
 
-    /// A VM has come to a port: it may be in multicast groups that nobody here has heard of.
-    pub(crate) fn greet(&mut self, number: u16) {
+    /// Records that a new VM uses a port: it may be in multicast groups that it has not reported here.
+    pub(crate) fn note_new_vm(&mut self, number: u16) {
         let now = self.seconds;
-        self.groups_mut().greet(number, now);
+        self.groups_mut().note_new_vm(number, now);
     }
 }
 
@@ -267,7 +266,7 @@ mod tests {
     use crate::attach;
 
     #[test]
-    fn groups_that_nobody_reports_any_more_are_forgotten_in_time() {
+    fn memberships_without_reports_expire() {
         use front_end::membership::igmp_report;
 
         use crate::guard::membership::{Family, read};
@@ -278,7 +277,9 @@ mod tests {
         let to = Mac::from_octets([1, 0, 0x5e, 1, 2, 3]);
         let report = igmp_report(true, [239, 1, 2, 3]);
         let message = read(Family::V4, &report);
-        switch.groups_mut().hear(message, Family::V4, (0, to), 1, 0);
+        switch
+            .groups_mut()
+            .handle_message(message, Family::V4, (0, to), 1, 0);
         let mut after = |seconds| {
             (0..=seconds).for_each(|now| switch.age(now));
             switch.groups_mut().memberships()
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_port_is_not_blamed_for_what_the_one_before_it_did() {
+    fn a_new_port_does_not_inherit_the_faults_of_the_previous_one() {
         let mut switch = Switch::default();
         let add = |switch: &mut Switch| {
             let (_front_end, socket) = crate::control::ControlSocket::pair().unwrap();

@@ -1,4 +1,4 @@
-//! Locks and atomics: the standard library's, or loom's where the models are checked.
+//! The standard library's locks and atomics, or loom's in loom models.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

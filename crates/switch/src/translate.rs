@@ -1,5 +1,5 @@
-//! Between the virtio-net header on a ring and the offloads it stands for; and the slow path for
-//! a receiver that has not negotiated a frame as it is.
+//! Converts between network headers and offloads, and translates frames for receivers that have not negotiated
+//! their offloads (the slow path).
 
 use vhost::frame_start::FrameStart;
 use vhost::net_header::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, NEEDS_CSUM, NetHeader};
@@ -8,7 +8,7 @@ use virtio_bindings::virtio_net as net;
 use crate::frame::{Head, Rest};
 use crate::offload::{Accepts, Gso, Offload, Plan, Segmenter, fill_checksum, plan};
 
-/// What a receiver with these virtio features takes (5.1.6.4.1).
+/// Returns the offloads that a receiver with these virtio features accepts (5.1.6.4.1).
 #[must_use]
 pub fn accepts(features: u64) -> Accepts {
     let has = |bit: u32| features & (1 << bit) != 0;
@@ -22,8 +22,8 @@ pub fn accepts(features: u64) -> Accepts {
     }
 }
 
-/// The offloads a checked header asks for; `None` when it asks to cut UDP out of a frame that is
-/// not IP.
+/// Returns the offloads that a checked header requests; `None` when it requests UDP segmentation of a frame
+/// that is not IP.
 #[must_use]
 pub fn offload(head: &Head, rest: &Rest<'_, '_>) -> Option<Offload> {
     let header = head.header();
@@ -44,9 +44,9 @@ pub fn offload(head: &Head, rest: &Rest<'_, '_>) -> Option<Offload> {
     })
 }
 
-/// Which IP a UDP frame to be cut is: the header does not say.
+/// Returns the IP version of a UDP GSO frame, which the network header does not contain.
 fn udp(head: &Head, rest: &Rest<'_, '_>) -> Option<Gso> {
-    // Two VLAN tags at most stand between the Ethernet header and its type.
+    // At most two VLAN tags precede the EtherType.
     let mut start = [0; FrameStart::ETHERNET + 8];
     let (ethernet, tags) = start.split_at_mut(FrameStart::ETHERNET);
     ethernet.copy_from_slice(&head.ethernet());
@@ -55,7 +55,7 @@ fn udp(head: &Head, rest: &Rest<'_, '_>) -> Option<Gso> {
     Gso::udp(&start)
 }
 
-/// The header of a segment, which is never to be cut itself.
+/// Returns the network header of a segment, which never requests segmentation.
 fn header(offload: &Offload) -> NetHeader {
     if !offload.needs_csum {
         return NetHeader::default();
@@ -69,21 +69,21 @@ fn header(offload: &Offload) -> NetHeader {
     }
 }
 
-/// What a receiver needs done to a frame; `None` when nothing can be done for it.
+/// Returns the translation that a receiver needs; `None` when the frame cannot be translated.
 #[must_use]
 pub fn plan_for(head: &Head, rest: &Rest<'_, '_>, features: u64) -> Option<(Plan, Offload)> {
     let offload = offload(head, rest)?;
     Some((plan(&offload, accepts(features)), offload))
 }
 
-/// Room for a frame and for a segment of it, in private memory.
+/// Private memory for a frame and for one segment of it.
 #[derive(Debug)]
 pub struct Scratch {
     frame: Box<[u8]>,
     segment: Box<[u8]>,
 }
 
-/// A frame in private memory, made into what a receiver accepts.
+/// A translated frame in private memory.
 #[derive(Debug)]
 pub struct Translated<'s> {
     cut: Cut<'s>,
@@ -107,8 +107,8 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Copy a frame here and finish its checksum, or prepare to cut it. `None` when it cannot be
-    /// done: the frame is not what its header says.
+    /// Copies a frame to this memory, and computes its checksum or prepares its segmentation. Returns `None`
+    /// when the frame does not match its network header.
     pub fn translate(
         &mut self,
         plan: Plan,
@@ -140,7 +140,7 @@ impl Scratch {
 }
 
 impl Translated<'_> {
-    /// The frame or segment at `index`; `None` behind the last.
+    /// Returns the frame or the segment at `index`; `None` behind the last one.
     pub fn piece(&mut self, index: u16) -> Option<(Head, &[u8])> {
         match &self.cut {
             Cut::Whole(frame) if index == 0 => Head::of_private(NetHeader::default(), frame),
@@ -163,7 +163,7 @@ mod tests {
     use crate::offload::frames::{Flow, bytes, flow, gso_size, payload_length};
     use crate::offload::reference::segments;
 
-    /// The features of a receiver, from six bits.
+    /// Returns the features of a receiver, from six bits.
     fn features(bits: u8) -> u64 {
         [
             net::VIRTIO_NET_F_GUEST_CSUM,
@@ -180,7 +180,7 @@ mod tests {
         .sum()
     }
 
-    /// The bit a receiver must have, besides `GUEST_CSUM`, to get a frame of this kind whole.
+    /// Returns the bit that a receiver needs, besides `GUEST_CSUM`, to get a frame of this kind untranslated.
     fn bit(gso: Gso) -> u8 {
         match gso {
             Gso::None => 0,
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// The header a sender gives with a frame of this flow.
+    /// Returns the network header that a sender puts in front of a frame of this flow.
     fn header_of(flow: &Flow, gso_size: Option<u16>) -> NetHeader {
         let offload = flow.offload(gso_size.unwrap_or_default());
         let kind = match flow.gso {
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// What a receiver with these features gets for a frame: headers and frames.
+    /// Returns the headers and frames that a receiver with these features gets for a frame.
     fn given(header: NetHeader, frame: &[u8], features: u64) -> Vec<(NetHeader, Vec<u8>)> {
         let (head, rest) = Head::of_private(header, frame).unwrap();
         let mut rest = Rest::Private(rest);
@@ -236,8 +236,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Whatever was sent and whoever receives it: whole if every part of it was negotiated,
-        /// else what the plainest sender would have sent, byte for byte.
+        /// A receiver gets the frame unchanged if it has negotiated all its offloads; otherwise it gets, byte
+        /// for byte, the frames of a sender without offloads.
         #[test]
         fn virtio_5_1_6_4_1_every_mix_of_sender_and_receiver(
             flow in flow(), length in payload_length(), size in prop::option::of(gso_size()),

@@ -1,7 +1,7 @@
-//! From a transmit ring to wherever its frames go.
+//! Serves a guest's transmit rings: reads a burst of frames and forwards each to its destination.
 
 use arrayvec::ArrayVec;
-use vhost::backend::at;
+use vhost::backend::ring_fault;
 use vhost::chain::Batch;
 use vhost::copy::Cursor;
 use vhost::fault::{Fault, RingFault};
@@ -9,19 +9,19 @@ use vhost::features::header_size;
 use vhost::memory::GuestMemory;
 use vhost::ring::Ring;
 
-use crate::backpressure::{Full, Held, InRing};
+use crate::backpressure::{Backlog, Full, InRing};
 use crate::batch_entry::{BatchEntry, Target};
 use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::Head;
-use crate::guard::{Checked, Cost, Outgoing, Snapshot, Way, passage};
+use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, passage};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
 use crate::multicast::Origin;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::resolve::Source;
-use crate::ring_state::{RingState, Teacher};
+use crate::ring_state::{LearnCache, RingState};
 use crate::sender::Sender;
 use crate::switch::{Switch, Visit};
 use crate::uplink::Uplink;
@@ -42,24 +42,24 @@ impl Switch {
         let (memory, features) = (guest.backend.memory(), guest.backend.features());
         let mut visit = Visit::default();
         let pairs = guest.backend.pairs();
-        for pair in self.readers.pairs(number, context.worker, pairs) {
+        for pair in self.steering.pairs(number, context.worker, pairs) {
             let number_of_ring = transmit_ring(pair);
             let Some(mut vring) = guest.backend.vring(number_of_ring) else {
                 continue;
             };
             let (ring, ring_state) = vring.parts_mut();
             let RingState {
-                held,
+                backlog,
                 peers,
                 counters,
-                teacher,
+                learn_cache,
                 sampler,
                 sent,
                 ..
             } = ring_state;
             let mut delivered = 0;
-            if !held.deferred.is_empty() {
-                delivered = self.deliver_aside(context, pair, held, counters, sampler);
+            if !backlog.deferred.is_empty() {
+                delivered = self.deliver_deferred(context, pair, backlog, counters, sampler);
                 visit.moved += delivered;
             }
             let Some(ring) = ring else {
@@ -70,33 +70,39 @@ impl Switch {
             }
             if delivered == 0
                 && self
-                    .is_blocked(context, pair, held, ring)
-                    .map_err(at(number_of_ring))?
+                    .is_blocked(context, pair, backlog, ring)
+                    .map_err(ring_fault(number_of_ring))?
             {
                 continue;
             }
-            let waits_since = held.in_ring.as_ref().map(|in_ring| in_ring.since);
+            let waits_since = backlog.in_ring.as_ref().map(|in_ring| in_ring.since);
             let mut sender = Sender {
                 port: number,
                 pair,
                 ring,
-                held,
+                backlog,
                 peers,
                 counters,
                 guard,
                 limits,
-                watched: port.watched,
+                observed: port.observed,
             };
             let mut room = std::mem::take(&mut context.snapshots);
-            let served =
-                self.serve_ring(context, &mut sender, memory, features, teacher, &mut room);
+            let served = self.serve_ring(
+                context,
+                &mut sender,
+                memory,
+                features,
+                learn_cache,
+                &mut room,
+            );
             context.snapshots = room;
-            let served = served.map_err(at(number_of_ring))?;
+            let served = served.map_err(ring_fault(number_of_ring))?;
             visit.moved += served.moved;
             visit.more |= served.more;
             *sent = sent.saturating_add(delivered + served.moved);
             let measured = served.moved > 0 && sampler.next();
-            publish(&mut vring).map_err(at(number_of_ring))?;
+            publish(&mut vring).map_err(ring_fault(number_of_ring))?;
             if served.moved > 0 {
                 let since = measured.then_some(waits_since.unwrap_or(context.now));
                 let counters = &mut vring.state.counters;
@@ -107,20 +113,21 @@ impl Switch {
         Ok(visit)
     }
 
-    /// Whether a ring's first frame still waits and nothing new is behind it.
+    /// Returns whether the ring's first frame still waits for its receiver and no frame behind it can
+    /// be forwarded.
     #[inline]
     fn is_blocked(
         &self,
         context: &WorkerContext,
         pair: usize,
-        held: &Held,
+        backlog: &Backlog,
         ring: &Ring,
     ) -> Result<bool, RingFault> {
-        let Some(in_ring) = &held.in_ring else {
+        let Some(in_ring) = &backlog.in_ring else {
             return Ok(false);
         };
         let mut full = in_ring.full.iter();
-        if held.is_overdue(context.now) || full.any(|to| self.worth_a_try(context, *to, pair)) {
+        if backlog.is_overdue(context.now) || full.any(|to| self.should_retry(context, *to, pair)) {
             return Ok(false);
         }
         match in_ring.seen {
@@ -135,18 +142,19 @@ impl Switch {
         sender: &mut Sender<'_>,
         memory: &GuestMemory,
         features: u64,
-        teacher: &mut Teacher,
+        learn_cache: &mut LearnCache,
         room: &mut [Snapshot],
     ) -> Result<Visit, RingFault> {
-        sender.ring.suppress_kicks();
+        sender.ring.disable_kicks();
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
-        let mut jobs: ArrayVec<BatchEntry<'_, '_>, { BURST as usize }> = ArrayVec::new();
+        let mut entries: ArrayVec<BatchEntry<'_, '_>, { BURST as usize }> = ArrayVec::new();
         let now = context.seconds;
-        teacher.begin(now, &self.table);
-        let mut source = Source::new(sender.port, MAX_LEARNT_PER_PORT, teacher);
+        learn_cache.begin(now, &self.table);
+        let mut source = Source::new(sender.port, MAX_LEARNT_PER_PORT, learn_cache);
         let mut room = room.iter_mut();
-        // Of many residents, a burst's are asked for together before the first is waited for.
+        // In a large FDB, prefetch the entries of all frames before the first look-up, so that the
+        // cache misses overlap.
         let ahead = self.table.is_large();
         for chain in batch.chains() {
             let mut rest = Cursor::new(batch.spans(chain));
@@ -166,61 +174,64 @@ impl Switch {
             if ahead {
                 self.table.prefetch(entry.destination());
             } else {
-                self.resolve_job(&mut entry, now, &mut source);
+                self.resolve_entry(&mut entry, now, &mut source);
             }
-            jobs.push(entry);
+            entries.push(entry);
         }
         if ahead {
-            for entry in &mut jobs {
-                self.resolve_job(entry, now, &mut source);
+            for entry in &mut entries {
+                self.resolve_entry(entry, now, &mut source);
             }
         }
         let rates = sender.limits.send.as_deref();
         if let Some(rates) = rates {
-            let within = rates.within(context.now, costs(&jobs));
-            sender.counters.limited += u64::from(within < jobs.len());
-            jobs.truncate(within);
+            let within = rates.within(context.now, costs(&entries));
+            sender.counters.limited += u64::from(within < entries.len());
+            entries.truncate(within);
         }
-        let taken = self.forward(context, sender, &mut jobs);
+        let taken = self.forward(context, sender, &mut entries);
         if let Some(rates) = rates {
-            rates.charge(context.now, costs(&jobs).take(taken.into()));
+            rates.charge(context.now, costs(&entries).take(taken.into()));
         }
-        if sender.watched {
-            let taken = jobs.iter().take(taken.into()).map(BatchEntry::shown);
-            self.show(context, (sender.port, sender.pair), Direction::Sent, taken);
+        if sender.observed {
+            let taken = entries
+                .iter()
+                .take(taken.into())
+                .map(BatchEntry::observed_frame);
+            self.observe(context, (sender.port, sender.pair), Direction::Sent, taken);
         }
         sender.ring.consume(taken);
         Ok(Visit {
             moved: u32::from(taken),
-            more: usize::from(taken) == jobs.len() && !jobs.is_empty(),
+            more: usize::from(taken) == entries.len() && !entries.is_empty(),
         })
     }
 
-    /// Find out where a frame goes, if it may go anywhere.
+    /// Sets the target of a frame: from the FDB, or none if its guard refused it.
     #[inline(always)]
-    fn resolve_job(&self, entry: &mut BatchEntry<'_, '_>, now: u32, source: &mut Source<'_>) {
+    fn resolve_entry(&self, entry: &mut BatchEntry<'_, '_>, now: u32, source: &mut Source<'_>) {
         entry.target = match entry.refused {
             None => self.resolve(&entry.head, entry.checked().tci.vlan(), now, source),
             Some(loss) => Target::Nowhere(loss),
         };
     }
 
-    /// Forward jobs in order until all are done or one must wait in the ring; returns how many
-    /// are done.
+    /// Forwards entries in order until all are completed or one must wait in the ring; returns the
+    /// number of completed entries.
     fn forward(
         &self,
         context: &mut WorkerContext,
         sender: &mut Sender<'_>,
-        jobs: &mut [BatchEntry<'_, '_>],
+        entries: &mut [BatchEntry<'_, '_>],
     ) -> u16 {
         let mut full = Full::new();
-        let before = sender.held.in_ring.take();
-        if let (Some(in_ring), Some(first)) = (&before, jobs.first_mut()) {
-            first.go_on(in_ring);
+        let before = sender.backlog.in_ring.take();
+        if let (Some(in_ring), Some(first)) = (&before, entries.first_mut()) {
+            first.resume_segmentation(in_ring);
         }
         let mut done = 0;
-        while let Some(target) = jobs.get(done).map(|entry| entry.target) {
-            let run = jobs.get_mut(done..).unwrap_or_default();
+        while let Some(target) = entries.get(done).map(|entry| entry.target) {
+            let run = entries.get_mut(done..).unwrap_or_default();
             let length = match &sender.guard {
                 None => run
                     .iter()
@@ -250,21 +261,21 @@ impl Switch {
                 .as_ref()
                 .map_or(0, InRing::count)
                 .saturating_sub(done);
-            let left = jobs.get(done..).unwrap_or_default();
-            let made_way = sender.make_way(left, &full, known, context.now);
-            if made_way == 0 {
+            let left = entries.get(done..).unwrap_or_default();
+            let deferred = sender.defer_blocking(left, &full, known, context.now);
+            if deferred == 0 {
                 break;
             }
-            done += made_way;
+            done += deferred;
         }
-        if done < jobs.len() || before.is_some() {
-            sender.wait_in_ring(jobs, done, before.as_ref(), full, context.now);
+        if done < entries.len() || before.is_some() {
+            sender.wait_in_ring(entries, done, before.as_ref(), full, context.now);
         }
         u16::try_from(done).unwrap_or(BURST)
     }
 
-    /// Deliver a run of frames to one port; returns how many are done with. The next one has no
-    /// room, and the port is added to `full`.
+    /// Delivers a run of frames to one port; returns the number of completed frames. If that is not
+    /// all of them, the port has no room for the next one and is added to `full`.
     #[inline]
     fn unicast(
         &self,
@@ -277,14 +288,14 @@ impl Switch {
         let Some(port) = self.port(to) else {
             return self.send_migrated(context, sender, run);
         };
-        let way = match (sender.guard, &port.guard) {
-            (None, None) => Way::Untagged,
+        let tagging = match (sender.guard, &port.guard) {
+            (None, None) => Tagging::Untagged,
             (_, guard) => {
                 let checked = run
                     .first()
                     .map_or_else(Checked::default, BatchEntry::checked);
                 match passage(guard.as_deref(), checked) {
-                    Ok(way) => way,
+                    Ok(tagging) => tagging,
                     Err(loss) => return drop_run(sender, run, loss),
                 }
             }
@@ -292,11 +303,11 @@ impl Switch {
         let guest = match &port.kind {
             Kind::Guest(guest) => guest,
             Kind::Uplink(uplink) => {
-                if port.watched {
-                    let shown = run.iter().map(BatchEntry::shown);
-                    self.show(context, (to, sender.pair), Direction::Received, shown);
+                if port.observed {
+                    let observed = run.iter().map(BatchEntry::observed_frame);
+                    self.observe(context, (to, sender.pair), Direction::Received, observed);
                 }
-                return send_out(sender, run, way, uplink);
+                return send_out(sender, run, tagging, uplink);
             }
         };
         let rates = port.limits.receive.as_deref();
@@ -305,13 +316,13 @@ impl Switch {
         if run.is_empty() {
             return drop_beyond(sender, beyond, port);
         }
-        let (done, end) = to_guest(guest, context, sender, run, way);
+        let (done, end) = to_guest(guest, context, sender, run, tagging);
         if let Some(rates) = rates {
             rates.charge(context.now, costs(run).take(done));
         }
-        if port.watched {
-            let shown = run.iter().take(done).map(BatchEntry::shown);
-            self.show(context, (to, sender.pair), Direction::Received, shown);
+        if port.observed {
+            let observed = run.iter().take(done).map(BatchEntry::observed_frame);
+            self.observe(context, (to, sender.pair), Direction::Received, observed);
         }
         let left = run.get(done..).unwrap_or_default();
         match end {
@@ -330,7 +341,7 @@ impl Switch {
         run.len() + drop_beyond(sender, beyond, port)
     }
 
-    /// Deliver frames that are not for one port. Nobody is waited for.
+    /// Floods a run of frames. Ports without room lose them; the sender does not wait.
     fn flood_run(
         &self,
         context: &mut WorkerContext,
@@ -341,11 +352,11 @@ impl Switch {
             let origin = Origin {
                 port: sender.port,
                 pair: sender.pair,
-                deferred: &sender.held.deferred,
+                deferred: &sender.backlog.deferred,
                 limits: sender.limits,
                 checked: entry.checked(),
             };
-            match self.steering(context, origin, &entry.head, &entry.rest()) {
+            match self.flood(context, origin, &entry.head, &entry.rest()) {
                 Ok(heard) => {
                     sender.finish(entry.chain, entry.head.length);
                     sender.counters.unheard += u64::from(!heard);
@@ -357,7 +368,7 @@ impl Switch {
     }
 }
 
-/// How many of the first jobs have the same target in the same VLAN.
+/// Returns the number of leading entries with the same target and VLAN.
 fn alike(run: &[BatchEntry<'_, '_>]) -> usize {
     let of = |entry: &BatchEntry<'_, '_>| (entry.target, entry.checked());
     let first = run.first().map(of);
@@ -373,7 +384,7 @@ fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], loss: Loss) -> 
     run.len()
 }
 
-/// Frames that are over what the receiver may receive.
+/// Drops frames that exceed the receiver's rate; they count as drops of the receiver.
 #[inline]
 fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &Port) -> usize {
     if !run.is_empty() {
@@ -385,7 +396,7 @@ fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &P
     run.len()
 }
 
-/// What each frame counts for.
+/// Returns the cost of each frame for rate limits.
 fn costs(run: &[BatchEntry<'_, '_>]) -> impl Iterator<Item = Cost> {
     run.iter().map(|entry| Cost::of(&entry.head))
 }
@@ -393,14 +404,15 @@ fn costs(run: &[BatchEntry<'_, '_>]) -> impl Iterator<Item = Cost> {
 fn send_out(
     sender: &mut Sender<'_>,
     run: &[BatchEntry<'_, '_>],
-    way: Way,
+    tagging: Tagging,
     uplink: &Uplink,
 ) -> usize {
-    // Nobody waits for the kernel with a lock in hand.
+    // Collect the counters locally, so that the lock on the queue's counters is not taken during
+    // system calls.
     let mut counters = Counters::default();
     let queue = uplink.queue(sender.pair);
     for entry in run {
-        match Outgoing::new(way, entry.checked(), &entry.head, &entry.rest()) {
+        match Outgoing::new(tagging, entry.checked(), &entry.head, &entry.rest()) {
             Some(out) => {
                 let sent = queue.send(&out.head, &out.rest());
                 count_sent(sent, &out.head, &mut counters);
@@ -410,7 +422,7 @@ fn send_out(
         sender.finish(entry.chain, entry.head.length);
     }
     queue.flush();
-    let mut sum = queue.sent_out();
+    let mut sum = queue.egress();
     *sum = sum.plus(&counters);
     run.len()
 }

@@ -1,10 +1,10 @@
-//! The way out of a network: a tap, or a packet socket on another interface of the host, with a
-//! virtio-net header in front of each frame; or a socket of AF_XDP, without ([`crate::xdp`]).
+//! Uplinks: a tap, or a packet socket on another interface of the host, with a virtio-net header in front of
+//! each frame; or an AF_XDP socket, without that header ([`crate::xdp`]).
 //!
-//! A tap may have several queues, which stand beside the queue pairs of VMs: a frame of a sender's pair
-//! goes out by the queue of the same number, wrapped round, and one that comes in by a queue goes to the
-//! pair of that number. The kernel keeps a flow to the queue by which it last saw it go out, so a flow
-//! that answers another one comes back to the same pair. Each queue is read by one worker.
+//! A tap may have several queues, which correspond to the queue pairs of VMs. A frame of a sender's pair is
+//! sent on the queue with the same number, modulo the number of queues. A frame that is received on a queue
+//! goes to the pair with that number. The kernel steers a flow to the queue on which it last saw the flow
+//! go out, so the answers of a flow return to the same pair. One worker reads each queue.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::PoisonError;
@@ -17,47 +17,47 @@ use crate::control::{Counters, Peer, UplinkWay};
 use crate::frame::{Head, Rest};
 use crate::packet;
 use crate::peers::{self, Peers};
-use crate::ring_state::{Sampler, Teacher};
+use crate::ring_state::{LearnCache, Sampler};
 use crate::sync::{Mutex, MutexGuard};
 use crate::xdp::{self, Xdp};
 
 /// An open tap or socket, in non-blocking mode.
 #[derive(Debug)]
 pub struct Uplink {
-    way: UplinkWay,
-    first: Queue,
+    pub(crate) way: UplinkWay,
+    pub(crate) first: Queue,
     /// The other queues.
-    more: Vec<Queue>,
+    pub(crate) more: Vec<Queue>,
 }
 
-/// One of its queues.
+/// One queue of an uplink.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    out: OwnedFd,
-    way: UplinkWay,
-    /// Of a socket of AF_XDP whose memory has come.
-    xdp: Option<Xdp>,
-    /// Of frames sent out, by any worker.
-    sent_out: Mutex<Counters>,
-    /// Of frames taken in, by one worker.
-    taken_in: Mutex<TakenIn>,
+    pub(crate) out: OwnedFd,
+    pub(crate) way: UplinkWay,
+    /// The rings of an AF_XDP socket, once its UMEM has arrived.
+    pub(crate) xdp: Option<Xdp>,
+    /// Counters of sent frames; any worker sends.
+    pub(crate) egress: Mutex<Counters>,
+    /// The state of received frames; one worker receives.
+    pub(crate) ingress: Mutex<Ingress>,
 }
 
-/// RingState of frames taken in.
+/// The state of the frames that a queue has received.
 #[derive(Debug, Default)]
-pub(crate) struct TakenIn {
+pub(crate) struct Ingress {
     pub(crate) counters: Counters,
-    pub(crate) teacher: Teacher,
+    pub(crate) learn_cache: LearnCache,
     pub(crate) sampler: Sampler,
     pub(crate) peers: Peers,
 }
 
-/// Bytes to read a frame into: header, frame.
+/// Bytes of a buffer for one frame: network header and frame.
 pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
 
 impl Uplink {
-    /// Use a tap opened with `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`, a header of 12 bytes in
-    /// little-endian order; or a socket.
+    /// Uses a tap opened with `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`, with a little-endian header of 12 bytes,
+    /// or a socket.
     ///
     /// # Errors
     /// The descriptor cannot be made non-blocking.
@@ -69,11 +69,11 @@ impl Uplink {
         })
     }
 
-    /// Use one more queue of the same tap (`IFF_MULTI_QUEUE`); returns its number. Or the memory of
-    /// frames of a socket of AF_XDP, which is no queue.
+    /// Adds a queue of the same tap (`IFF_MULTI_QUEUE`) and returns its number. For an AF_XDP socket, maps
+    /// the UMEM, which is not a queue, and returns `None`.
     ///
     /// # Errors
-    /// The descriptor cannot be made non-blocking, or mapped.
+    /// The descriptor cannot be made non-blocking, or cannot be mapped.
     pub fn add(&mut self, out: OwnedFd) -> Result<Option<usize>, Errno> {
         if let UplinkWay::Xdp(layout) = self.way {
             let first = &mut self.first;
@@ -84,12 +84,12 @@ impl Uplink {
         Ok(Some(self.more.len()))
     }
 
-    /// Its queues, by their numbers.
+    /// Returns the queues in the order of their numbers.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {
         std::iter::once(&self.first).chain(&self.more)
     }
 
-    /// The queue that frames of a pair go out by.
+    /// Returns the queue that sends the frames of a pair.
     pub(crate) fn queue(&self, pair: usize) -> &Queue {
         match pair % (1 + self.more.len()) {
             0 => &self.first,
@@ -97,25 +97,25 @@ impl Uplink {
         }
     }
 
-    /// Running totals.
+    /// Returns the running totals.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.queues().fold(Counters::default(), |sum, queue| {
-            sum.plus(&queue.sent_out()).plus(&queue.taken_in().counters)
+            sum.plus(&queue.egress()).plus(&queue.ingress().counters)
         })
     }
 
-    /// What came in for each port.
+    /// Returns the totals received for each port.
     #[must_use]
     pub fn peers(&self) -> Vec<Peer> {
-        let ring_state: Vec<_> = self.queues().map(Queue::taken_in).collect();
-        peers::sum(ring_state.iter().map(|ring_state| &ring_state.peers))
+        let ingress: Vec<_> = self.queues().map(Queue::ingress).collect();
+        peers::sum(ingress.iter().map(|ingress| &ingress.peers))
     }
 
-    /// A port is gone; its number may be another's one day.
+    /// Removes the counters of a port that is gone, because its number may be reused.
     pub(crate) fn forget(&self, port: u16) {
         self.queues()
-            .for_each(|queue| queue.taken_in().peers.forget(port));
+            .for_each(|queue| queue.ingress().peers.forget(port));
     }
 }
 
@@ -127,25 +127,25 @@ impl Queue {
             out,
             way,
             xdp: None,
-            sent_out: Mutex::default(),
-            taken_in: Mutex::default(),
+            egress: Mutex::default(),
+            ingress: Mutex::default(),
         })
     }
 
-    /// The books of frames sent out.
-    pub(crate) fn sent_out(&self) -> MutexGuard<'_, Counters> {
-        self.sent_out.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the counters of sent frames.
+    pub(crate) fn egress(&self) -> MutexGuard<'_, Counters> {
+        self.egress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn taken_in(&self) -> MutexGuard<'_, TakenIn> {
-        self.taken_in.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn ingress(&self) -> MutexGuard<'_, Ingress> {
+        self.ingress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Send one frame, or have it ready for [`flush`](Self::flush). Segments and checksums are left to
-    /// the kernel where it takes a network header.
+    /// Sends one frame, or queues it for [`flush`](Self::flush). Leaves segmentation and checksums to the
+    /// kernel where it accepts a network header.
     ///
     /// # Errors
-    /// The kernel's queue is full, the interface is down, or the frame is refused.
+    /// The kernel's queue is full, the interface is down, or the kernel refuses the frame.
     pub(crate) fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
         let start = head.start.to_bytes();
         let (header, ethernet) = start.split_at(NetHeader::SIZE);
@@ -171,14 +171,14 @@ impl Queue {
         Ok(())
     }
 
-    /// What was sent before goes out now.
+    /// Has the kernel send the queued frames.
     pub(crate) fn flush(&self) {
         if self.xdp.is_some() {
             xdp::flush(self.out.as_fd());
         }
     }
 
-    /// Receive one frame: its header and its bytes. `Ok(None)` when there is none for now.
+    /// Receives one frame: its network header and its bytes. Returns `Ok(None)` when there is none now.
     ///
     /// # Errors
     /// The interface is down or gone.

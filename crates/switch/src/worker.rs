@@ -1,15 +1,15 @@
-//! A thread that serves a network: busy while there is work, asleep otherwise.
+//! A thread that serves a network: it polls while there is work and sleeps otherwise.
 //!
-//! Ports with something to do are on the list of active ports and served in turn. When a round
-//! moves nothing, the worker looks again for a short while if that has paid lately, then asks
-//! every active ring for a kick and sleeps until one comes. A ring that is not on the list has
-//! been asked for a kick, always: that is the invariant that no frame is forgotten. It holds for
-//! each worker and the transmit rings it reads; a ring that starts is put on its list by mail
-//! ([`Shared::tell`]).
+//! The worker serves the ports on its list of active ports in turn. When a round forwards nothing, it
+//! busy-polls for a short time if that paid off recently. Then it enables kicks on every active ring and
+//! sleeps until a kick arrives. Invariant: kicks are enabled on every ring that is not on the list, so no
+//! frame is missed. It holds for each worker and the transmit rings that it reads; when a ring starts, the
+//! first worker queues its port for the worker's list ([`Shared::queue_port`]).
 //!
-//! Receive rings belong to nobody. One that is too short is asked for a kick by each worker that
-//! waits for it, and the kick reaches all. Who fills a receive ring meanwhile suppresses the kick,
-//! or moves its mark, and wakes those who waited for it ([`RingState`](crate::ring_state::RingState::wake_set)).
+//! Any worker may fill any receive ring. Each worker that waits for buffers enables kicks on the receive
+//! ring, and the kick wakes all workers. A worker that fills the ring in the meantime disables the kick or
+//! moves `avail_event`, and wakes the workers that wait
+//! ([`RingState`](crate::ring_state::RingState::wake_set)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,35 +22,35 @@ use vhost::alarm::Alarm;
 use crate::contention::Contention;
 use crate::context::WorkerContext;
 use crate::event_key::EventKey;
-use crate::limits::{CALL, MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
+use crate::limits::{CALL_TIMEOUT, MAX_PORTS, MODERATION_SLEEP, ROUNDS_PER_POLL, SPIN};
 use crate::manager::Manager;
 use crate::moderation::Moderation;
 use crate::raw::ticks;
-use crate::shared::{FIRST, Post, Shared};
+use crate::shared::{FIRST, Shared, WorkerSlot};
 use crate::spin::Spin;
 use crate::steering::WakeSet;
 
-/// Events taken from the kernel at once.
+/// Most events of one `epoll_pwait2` call.
 const EVENTS: usize = 128;
 
-/// One worker of a network, for its thread.
+/// One worker of a network.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    /// Of the first one.
+    /// Only the first worker has a manager.
     manager: Option<Manager>,
     pub(crate) context: WorkerContext,
     events: Vec<epoll::Event>,
-    /// Ports that have, or may have, something to do. No port is listed twice.
+    /// The list of active ports: those that may have work. No port is listed twice.
     pub(crate) active: Vec<u16>,
-    /// How long it may sleep if nobody kicks it.
-    pub(crate) patience: Option<Duration>,
+    /// How long the worker may sleep without a kick; `None` is without a limit.
+    pub(crate) timeout: Option<Duration>,
     spin: Spin,
     moderation: Moderation,
-    /// Frames may gather at all.
+    /// The network allows frames to gather.
     may_gather: bool,
-    /// Somebody captures.
-    shows: bool,
-    /// Set while a guest may be called, which its front-end may have made a trap.
+    /// The network has captures.
+    has_captures: bool,
+    /// Set while the worker may call guests: a front-end may have made its call descriptor block.
     alarm: Alarm,
     pub(crate) contention: Contention,
     busy_ticks: u64,
@@ -58,10 +58,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// The worker of a network that has this number and runs on this thread.
+    /// Creates the worker with this number, which must run on the calling thread.
     ///
     /// # Errors
-    /// The kernel has no timer left.
+    /// The kernel refuses to create a timer.
     pub(crate) fn new(
         shared: Arc<Shared>,
         number: usize,
@@ -74,26 +74,26 @@ impl Worker {
             context: WorkerContext::new(number),
             events: Vec::with_capacity(EVENTS),
             active: Vec::with_capacity(MAX_PORTS),
-            patience: None,
+            timeout: None,
             spin: Spin::new(SPIN),
             moderation: Moderation::new(epoch),
             may_gather: true,
-            shows: false,
-            alarm: Alarm::new(CALL)?,
+            has_captures: false,
+            alarm: Alarm::new(CALL_TIMEOUT)?,
             contention: Contention::of_this_thread(None),
             busy_ticks: 0,
             busy_frames: 0,
         })
     }
 
-    /// Serve until all is over.
+    /// Serves the network until it stops.
     ///
     /// # Errors
     /// The kernel refuses to wait for events, or another worker has failed.
     pub(crate) fn run(mut self) -> std::io::Result<()> {
         let mut rounds = 0;
         let mut moved = false;
-        while !self.is_over() {
+        while !self.is_stopping() {
             self.tick(moved);
             moved = self.round();
             self.drop_faulty();
@@ -106,15 +106,16 @@ impl Worker {
                 self.wait(Some(Duration::ZERO))?;
             } else if self.may_gather && self.moderation.gathers(self.context.now, self.busy_frames)
             {
-                // No kick is asked for: the ports stay on the list.
-                self.wait(Some(THIN))?;
+                // Kicks stay disabled, so the ports stay on the list.
+                self.wait(Some(MODERATION_SLEEP))?;
                 self.count_wakeup();
-            } else if self.spin.again() {
+            } else if self.spin.keep_looking() {
                 std::hint::spin_loop();
-            } else if self.may_sleep() {
+            } else if self.prepare_to_sleep() {
                 self.sleep()?;
             } else {
-                // Whatever keeps it awake without moving anything: orders are still heard.
+                // Something keeps the worker awake although it forwards nothing. It still reads events, so
+                // that orders are handled.
                 self.wait(Some(Duration::ZERO))?;
             }
         }
@@ -126,30 +127,30 @@ impl Worker {
         Ok(())
     }
 
-    /// End the ports found at fault: the first worker's duty.
+    /// Ends the ports at fault, if this is the first worker.
     pub(crate) fn drop_faulty(&mut self) {
         if let Some(manager) = &mut self.manager {
             manager.drop_faulty();
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_stopping(&self) -> bool {
         let stopping = self.manager.as_ref().is_some_and(|own| own.stopping);
-        stopping || self.shared.is_over()
+        stopping || self.shared.is_stopping()
     }
 
-    fn post(&self) -> Option<&Post> {
-        self.shared.posts.get(self.context.worker)
+    fn slot(&self) -> Option<&WorkerSlot> {
+        self.shared.slots.get(self.context.worker)
     }
 
-    /// Bring the clocks up to date; since the last time something was moved, or nothing was to be done.
+    /// Updates the clocks. `moved` tells whether the worker forwarded frames since the last call.
     fn tick(&mut self, moved: bool) {
         let now = Instant::now();
         self.context
             .capture_budget
             .earn(now - self.context.now, !moved);
         self.context.now = now;
-        self.contention.look(self.context.now);
+        self.contention.update(self.context.now);
         let seconds = self.shared.seconds(self.context.now);
         if self.context.seconds != seconds {
             self.context.seconds = seconds;
@@ -157,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// Serve every active port once; true when a frame moved.
+    /// Serves every active port once; returns true when a frame was forwarded or a port has more.
     pub(crate) fn round(&mut self) -> bool {
         let begin = ticks::now();
         let mut moved = 0;
@@ -169,7 +170,7 @@ impl Worker {
             more |= visit.more;
         }
         self.may_gather = !switch.gather.is_zero();
-        self.shows = !switch.captures.is_empty();
+        self.has_captures = !switch.captures.is_empty();
         let faulty = switch.is_faulty();
         drop(switch);
         if moved > 0 {
@@ -177,14 +178,14 @@ impl Worker {
             let spent = ticks::now().saturating_sub(begin);
             self.busy_ticks = self.busy_ticks.saturating_add(spent);
             self.busy_frames += u64::from(moved);
-            if let Some(post) = self.post() {
-                post.busy_ticks.store(self.busy_ticks, Ordering::Relaxed);
-                post.busy_frames.store(self.busy_frames, Ordering::Relaxed);
+            if let Some(slot) = self.slot() {
+                slot.busy_ticks.store(self.busy_ticks, Ordering::Relaxed);
+                slot.busy_frames.store(self.busy_frames, Ordering::Relaxed);
             }
         }
         let (wakes, own) = (std::mem::take(&mut self.context.wakes), self.context.worker);
         if wakes != WakeSet::NONE {
-            self.shared.wake_askers(wakes, own);
+            self.shared.wake_set(wakes, own);
         }
         if faulty && own != FIRST {
             self.shared.wake(FIRST);
@@ -192,15 +193,15 @@ impl Worker {
         moved > 0 || more
     }
 
-    /// Wait for something to happen.
+    /// Sleeps until an event or the timeout.
     fn sleep(&mut self) -> std::io::Result<()> {
-        let patience = self.patience;
+        let timeout = self.timeout;
         let begin = Instant::now();
-        self.wait(patience)?;
+        self.wait(timeout)?;
         let slept = begin.elapsed();
         self.moderation.slept();
-        // A sleep that ran its time says nothing about when work comes.
-        if patience.is_none_or(|patience| slept < patience) {
+        // A sleep that ends with its timeout does not show when work arrives.
+        if timeout.is_none_or(|timeout| slept < timeout) {
             self.spin.slept(slept);
         }
         self.count_wakeup();
@@ -208,22 +209,22 @@ impl Worker {
     }
 
     fn count_wakeup(&self) {
-        if let Some(post) = self.post() {
-            post.wakeups.fetch_add(1, Ordering::Relaxed);
+        if let Some(slot) = self.slot() {
+            slot.wakeups.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Take events from the kernel and act on them.
+    /// Waits for events of the epoll set and handles them.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: 0,
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let shared = Arc::clone(&self.shared);
-        if self.shows {
+        if self.has_captures {
             shared.read().flush_captures();
         }
-        let Some(post) = shared.posts.get(self.context.worker) else {
+        let Some(slot) = shared.slots.get(self.context.worker) else {
             return Ok(());
         };
         let mut events = std::mem::take(&mut self.events);
@@ -231,30 +232,31 @@ impl Worker {
         loop {
             let buffer = rustix::buffer::spare_capacity(&mut events);
             // syscalls: epoll_pwait2
-            match epoll::wait(&post.poll, buffer, timeout.as_ref()) {
-                // It sleeps longer than a moment, and whoever sleeps calls nobody.
+            match epoll::wait(&slot.poll, buffer, timeout.as_ref()) {
+                // The alarm interrupted a sleep without a timeout. A worker that sleeps calls no guest, so
+                // the alarm is not needed.
                 Err(Errno::INTR) if timeout.is_none() => self.alarm.unset(),
                 Ok(_) | Err(Errno::INTR) => break,
                 Err(error) => return Err(error.into()),
             }
         }
         self.alarm.set();
-        self.hear(&events);
+        self.handle_events(&events);
         if let Some(manager) = &mut self.manager {
             manager.act(&mut self.context, &events);
         }
         self.events = events;
-        while let Some(port) = post.next_mail() {
+        while let Some(port) = slot.next_pending_port() {
             self.activate(port);
         }
         Ok(())
     }
 
-    /// Put ports on the list that have something to do.
-    fn hear(&mut self, events: &[epoll::Event]) {
+    /// Adds ports with events to the list of active ports.
+    fn handle_events(&mut self, events: &[epoll::Event]) {
         for event in events {
             match EventKey::from_data(event.data) {
-                // A kick of a receive ring concerns those who wait for it, and they are active.
+                // A kick of a receive ring concerns ports that wait for it, which are on the list already.
                 EventKey::Kick(port, ring) if ring % 2 == 1 => self.activate(port),
                 EventKey::Tap(port) => self.activate(port),
                 EventKey::Kick(..) | EventKey::Control | EventKey::Socket(_) | EventKey::Wake => {}
@@ -263,7 +265,7 @@ impl Worker {
         self.count_kicks(events);
     }
 
-    /// Each kick once: one of a receive ring reaches every worker.
+    /// Counts each kick once; a kick of a receive ring reaches every worker.
     fn count_kicks(&self, events: &[epoll::Event]) {
         let kicks = events
             .iter()

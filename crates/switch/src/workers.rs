@@ -1,4 +1,4 @@
-//! The workers of a network, from their start to their end.
+//! Starts, runs and stops the workers of a network.
 
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -17,18 +17,18 @@ use crate::manager::Manager;
 use crate::shared::{FIRST, Shared};
 use crate::worker::Worker;
 
-/// Workers that are about to start.
+/// The workers of a network before they start.
 pub struct Workers {
     shared: Arc<Shared>,
     pub(crate) first: Worker,
-    /// The processes' folder, for a thread's own figures: nothing has a name any more where it
-    /// starts.
+    /// `/proc`, for the scheduler statistics of a thread: the sandbox in which the threads start cannot
+    /// open it.
     processes: Option<OwnedFd>,
 }
 
 impl Workers {
-    /// Workers for the network whose supervisor is at the other end of `control`: as many as
-    /// `count` says, within [`MAX_WORKERS`](crate::steering::MAX_WORKERS).
+    /// Creates `count` workers (1 to [`MAX_WORKERS`](crate::steering::MAX_WORKERS)) for the network whose
+    /// supervisor has the other end of `control`.
     ///
     /// # Errors
     /// The process is out of descriptors, or signal handling cannot be set up.
@@ -36,9 +36,9 @@ impl Workers {
         sigbus::install()?;
         vhost::descriptor::prepare()?;
         let shared = Arc::new(Shared::new(count)?);
-        if let Some(post) = shared.posts.get(FIRST) {
+        if let Some(slot) = shared.slots.get(FIRST) {
             let interest = epoll::EventFlags::IN;
-            epoll::add(&post.poll, &control, EventKey::Control.data(), interest)?;
+            epoll::add(&slot.poll, &control, EventKey::Control.data(), interest)?;
         }
         let manager = Manager::new(Arc::clone(&shared), control);
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -49,8 +49,8 @@ impl Workers {
         })
     }
 
-    /// Serve until told to stop, or until the supervisor is gone. Every worker's thread calls
-    /// `prepare` before any of them serves.
+    /// Serves until the supervisor sends [`Order::Stop`](crate::control::Order::Stop) or closes the control
+    /// socket. Every worker's thread calls `prepare` before any of them serves.
     ///
     /// # Errors
     /// A thread cannot be started, a worker has failed, or the kernel refuses to wait for events.
@@ -62,24 +62,26 @@ impl Workers {
         } = self;
         let prepare = |worker: &mut Worker, processes: Option<OwnedFd>| {
             worker.contention = Contention::of_this_thread(processes);
-            // The kernel adds 50 µs to every sleep otherwise. Where it will not, frames wait longer.
+            // By default the kernel adds 50 µs of timer slack to every sleep. If this fails, frames wait
+            // longer.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             prepare();
         };
         let prepare = &prepare;
         let copy = |fd: &Option<OwnedFd>| fd.as_ref()?.try_clone().ok();
         thread::scope(|scope| {
-            // Whoever ends, for whatever reason, ends all: a network is served whole.
-            let end = End(&shared);
+            // When one worker ends, for whatever reason, all end: no network runs with fewer workers.
+            let end = StopOnDrop(&shared);
             let (ready, prepared) = channel();
             let mut others = Vec::new();
-            for number in FIRST + 1..shared.posts.len() {
-                let (ready, end, processes) = (ready.clone(), End(&shared), copy(&processes));
+            for number in FIRST + 1..shared.slots.len() {
+                let (ready, end, processes) =
+                    (ready.clone(), StopOnDrop(&shared), copy(&processes));
                 others.push(thread::Builder::new().spawn_scoped(scope, move || {
                     let mut worker = Worker::new(Arc::clone(end.0), number, None)?;
                     let _end = end;
                     prepare(&mut worker, processes);
-                    // The first one is gone, then: the next look finds that all is over.
+                    // If this fails, the first worker is gone, and `run` ends at once.
                     let _ = ready.send(());
                     worker.run()
                 })?);
@@ -89,8 +91,9 @@ impl Workers {
             for () in prepared.iter().take(others.len()) {}
             let served = first.run();
             drop(end);
-            // A scope waits for what its threads do, not for their ends: the process would be gone before them.
-            // Why another one failed says more than that it did.
+            // Join each thread: a scope waits for the closures, not for the threads, and the process could
+            // end before they do. The error of another worker is returned in preference to that of the
+            // first, which only says that another one failed.
             others
                 .into_iter()
                 .fold(served, |served, worker| ended(worker).and(served))
@@ -98,18 +101,18 @@ impl Workers {
     }
 }
 
-/// What became of a worker, whose thread is no more.
+/// Joins a worker's thread and returns its result.
 fn ended(worker: ScopedJoinHandle<'_, std::io::Result<()>>) -> std::io::Result<()> {
     worker
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Ends all workers when it is dropped.
-struct End<'s>(&'s Arc<Shared>);
+/// Stops all workers when it is dropped.
+struct StopOnDrop<'s>(&'s Arc<Shared>);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.stop();
     }
 }

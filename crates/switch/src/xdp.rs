@@ -1,8 +1,8 @@
-//! Frames of an interface by a socket of AF_XDP: bare, without a network header. What a VM leaves to
-//! be done is done here in software; what comes in is taken as it is.
+//! Sends and receives the frames of an interface through an AF_XDP socket, without network headers. Offloads
+//! of a VM's frames are executed here in software; received frames are forwarded unchanged.
 //!
-//! The first half of the chunks is the kernel's, for frames that come in; the second half is ours, for
-//! those that go out. A chunk that came back by its ring is used again.
+//! The kernel owns the first half of the chunks of the UMEM, for received frames. The switch owns the second
+//! half, for frames to send. A chunk is reused when it returns through its ring.
 
 use std::os::fd::BorrowedFd;
 use std::sync::PoisonError;
@@ -17,19 +17,19 @@ use crate::raw::xdp::{Descriptor, Frames, Ring};
 use crate::sync::Mutex;
 use crate::translate::{Scratch, plan_for};
 
-/// Where each ring is, in the socket (linux/if_xdp.h).
+/// The mmap offset of each ring (linux/if_xdp.h).
 const RX: u64 = 0;
 const TX: u64 = 0x8000_0000;
 const FILL: u64 = 0x1_0000_0000;
 const COMPLETION: u64 = 0x1_8000_0000;
 
-/// Frames that the kernel sends in one go where it copies them.
+/// Frames that the kernel sends in one system call in copy mode.
 const BATCH: u32 = 32;
 
-/// Pieces of a long frame: there should be room for as many.
+/// Chunks that should be free before a frame is sent, because a GSO frame becomes many segments.
 const PIECES: usize = 64;
 
-/// A socket's rings, of both directions.
+/// The rings of a socket, for both directions.
 #[derive(Debug)]
 pub(crate) struct Xdp {
     incoming: Mutex<Incoming>,
@@ -48,18 +48,18 @@ struct Outgoing {
     tx: Ring<Descriptor>,
     completion: Ring<u64>,
     frames: Frames,
-    /// Chunks that are ours to fill.
+    /// Chunks that are free for frames to send.
     free: Vec<u64>,
     scratch: Scratch,
-    /// The body of a frame that goes as it is.
+    /// Scratch memory for the body of a frame without offloads.
     body: Box<[u8]>,
 }
 
 impl Xdp {
-    /// Use a new socket, and its memory of frames.
+    /// Maps the rings of a new socket, and its UMEM.
     ///
     /// # Errors
-    /// The kernel refuses to map it.
+    /// The kernel refuses a mapping.
     pub(crate) fn new(
         socket: BorrowedFd<'_>,
         layout: XdpLayout,
@@ -88,7 +88,7 @@ impl Xdp {
         })
     }
 
-    /// Receive one frame; how many bytes. None when there is none for now.
+    /// Receives one frame; returns its length in bytes, or `None` when there is none now.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -102,10 +102,10 @@ impl Xdp {
         }
     }
 
-    /// Put a frame into the ring, cut and summed where that was left to be done.
+    /// Puts a frame into the transmit ring, after segmentation and checksums in software.
     ///
     /// # Errors
-    /// There is no room, or the frame is too long or not what its header says.
+    /// There is no room, or the frame is too long or does not match its network header.
     pub(crate) fn send(
         &self,
         socket: BorrowedFd<'_>,
@@ -164,10 +164,10 @@ impl Xdp {
 }
 
 impl Outgoing {
-    /// Chunks of frames that have gone are ours again.
+    /// Takes the chunks of sent frames back from the completion ring.
     fn reap(&mut self) {
         while let Some(chunk) = self.completion.take() {
-            // Never more than there are.
+            // Never more chunks than exist.
             if self.free.len() < XDP_ENTRIES as usize {
                 self.free.push(chunk);
             }
@@ -175,7 +175,8 @@ impl Outgoing {
     }
 }
 
-/// Have the kernel send what is in the ring. What it does not take now goes with the next.
+/// Has the kernel send the frames in the transmit ring. Frames that it does not take now are sent with the
+/// next ones.
 pub(crate) fn flush(socket: BorrowedFd<'_>) {
     for _ in 0..=XDP_ENTRIES / BATCH {
         let flags = SendFlags::DONTWAIT;

@@ -1,4 +1,4 @@
-//! Lossless between neighbours, and its bounds.
+//! Backpressure: the switch is lossless between VMs, within limits.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Plane, exchange, introduce, lost};
+use common::{Plane, exchange, learn_addresses, lost};
 use front_end::wire::{request, state};
 use front_end::{Layout, Nic, Options, frame};
 use switch::control::{Counters, Order, PortId};
@@ -17,11 +17,11 @@ fn to(station: u16, number: u64, length: usize) -> Vec<u8> {
     frame::numbered(frame::mac(station), frame::mac(1), number, length)
 }
 
-/// Three NICs that know each other; those of `lazy` post no buffers of their own afterwards.
-fn three(plane: &mut Plane, lazy: &[u16], options: Options) -> [Nic; 3] {
+/// Three NICs whose addresses are learnt; the NICs in `without_buffers` post no buffers afterwards.
+fn three(plane: &mut Plane, without_buffers: &[u16], options: Options) -> [Nic; 3] {
     let mut nics = [1, 2, 3].map(|port| plane.nic(port, options));
-    introduce(&mut nics, &[1, 2, 3]);
-    for port in lazy {
+    learn_addresses(&mut nics, &[1, 2, 3]);
+    for port in without_buffers {
         let nic = &mut nics[usize::from(*port) - 1];
         nic.options.post = false;
         nic.restart();
@@ -31,7 +31,7 @@ fn three(plane: &mut Plane, lazy: &[u16], options: Options) -> [Nic; 3] {
 }
 
 #[test]
-fn a_stuck_receiver_stops_nobody_else_and_its_frames_are_counted() {
+fn a_stuck_receiver_stops_no_other_port_and_its_frames_are_counted() {
     let mut plane = Plane::new();
     let [mut a, _b, mut c] = three(
         &mut plane,
@@ -41,7 +41,7 @@ fn a_stuck_receiver_stops_nobody_else_and_its_frames_are_counted() {
             ..Options::default()
         },
     );
-    // More for the stuck one than the sender's ring may hold, mixed with good ones.
+    // More frames for the stuck receiver than the sender's ring has entries, mixed with frames for another one.
     let mut to_stuck = 0;
     for number in 0..200 {
         a.wait_to_send(&to(2, number, 100), Layout::One);
@@ -50,17 +50,17 @@ fn a_stuck_receiver_stops_nobody_else_and_its_frames_are_counted() {
         assert_eq!(frame::number(&c.wait_to_receive().frame), number);
     }
     a.wait_until_sent();
-    // The last ones are set aside.
+    // The last frames are deferred.
     plane.until(1, |counters| counters.drops.receiver_stuck >= to_stuck);
     let counters = plane.counters(1);
     assert_eq!(counters.drops.receiver_stuck, to_stuck);
     assert_eq!(lost(&counters.drops), to_stuck);
-    // tx = rx + drops; one frame was flooded to two when the three got to know each other.
+    // tx = rx + drops; one more frame was the broadcast at the start.
     assert_eq!(counters.tx_frames, 1 + 200 + to_stuck);
 }
 
 #[test]
-fn a_stuck_receiver_that_comes_back_is_served_again() {
+fn a_stuck_receiver_that_posts_buffers_is_served_again() {
     let mut plane = Plane::new();
     let [mut a, mut b, _c] = three(&mut plane, &[2], Options::default());
     assert!(a.send(&to(2, 0, 100), Layout::One));
@@ -74,7 +74,7 @@ fn a_stuck_receiver_that_comes_back_is_served_again() {
 }
 
 #[test]
-fn a_flood_is_not_held_for_a_full_receiver() {
+fn a_flooded_frame_does_not_wait_for_a_full_receiver() {
     let mut plane = Plane::new();
     let [mut a, _b, mut c] = three(&mut plane, &[2], Options::default());
     for number in 0..10 {
@@ -88,7 +88,7 @@ fn a_flood_is_not_held_for_a_full_receiver() {
 }
 
 #[test]
-fn a_ring_that_stops_goes_on_at_the_first_frame_that_waited() {
+fn a_ring_that_stops_resumes_at_the_first_frame_that_waited() {
     for disabled_first in [false, true] {
         let mut plane = Plane::new();
         let [mut a, mut b, _c] = three(&mut plane, &[2], Options::default());
@@ -108,7 +108,7 @@ fn a_ring_that_stops_goes_on_at_the_first_frame_that_waited() {
         b.options.post = true;
         b.post(u16::MAX);
         b.rx.publish_and_kick();
-        // The same chains, once more; unless the machine was so slow that they were given up.
+        // The same chains again, except those that a slow test machine let time out.
         let lost = plane.counters(1).drops.receiver_stuck;
         a.start_ring(1, base, || {});
         a.wire.send(request::SET_VRING_ENABLE, &state(1, 1), &[]);
@@ -120,10 +120,10 @@ fn a_ring_that_stops_goes_on_at_the_first_frame_that_waited() {
 }
 
 #[test]
-fn frames_set_aside_outlive_their_ring() {
+fn deferred_frames_are_delivered_after_their_ring_has_stopped() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut c] = three(&mut plane, &[2], Options::default());
-    // Behind each frame for the full one is one for the other: it is in the way.
+    // Each frame for the full receiver blocks a frame for the other one.
     for number in 0..5 {
         assert!(a.send(&to(2, number, 100), Layout::One));
         assert!(a.send(&to(3, number, 100), Layout::One));
@@ -133,7 +133,7 @@ fn frames_set_aside_outlive_their_ring() {
     assert_eq!(a.stop_ring(1), a.tx.used_index());
     b.post(5);
     b.rx.publish_and_kick();
-    // On a machine that is too slow for its 100 ms, the first ones are given up.
+    // On a slow test machine, the first frames time out after 100 ms.
     let mut got = Vec::new();
     plane.until(1, |counters| {
         got.extend(
@@ -145,7 +145,7 @@ fn frames_set_aside_outlive_their_ring() {
 }
 
 #[test]
-fn frames_set_aside_are_lost_with_their_sender_and_counted() {
+fn deferred_frames_are_dropped_with_their_sender_and_counted() {
     let mut plane = Plane::new();
     let [mut a, _b, mut c] = three(&mut plane, &[2], Options::default());
     for station in [2, 3] {
@@ -165,25 +165,25 @@ fn a_disabled_sender_with_held_frames_does_not_stop_the_network() {
     plane.until(1, |counters| counters.held >= 1);
     a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
     a.sync();
-    // Another sender finds the receiver able again.
+    // The receiver has buffers again for another sender.
     b.options.post = true;
     b.post(u16::MAX);
     b.rx.publish_and_kick();
     exchange((&mut c, 3), (&mut b, 2), 500, 100);
-    // Enabled again, what was held goes out.
+    // When the ring is enabled again, the frame that waited is delivered.
     a.wire.send(request::SET_VRING_ENABLE, &state(1, 1), &[]);
     assert_eq!(frame::number(&b.wait_to_receive().frame), 0);
 }
 
 #[test]
-fn frames_for_a_receiver_that_goes_away_are_given_up() {
+fn deferred_frames_for_a_receiver_that_is_detached_are_dropped() {
     let mut plane = Plane::new();
     let [mut a, b, mut c] = three(&mut plane, &[2], Options::default());
     for number in 0..5 {
         assert!(a.send(&to(2, number, 100), Layout::One));
     }
     plane.until(1, |counters| counters.held >= 5);
-    // Those five are set aside for this one.
+    // The five frames are deferred, because they block this frame.
     assert!(a.send(&to(3, 0, 100), Layout::One));
     assert_eq!(frame::number(&c.wait_to_receive().frame), 0);
     drop(b);
@@ -195,7 +195,7 @@ fn frames_for_a_receiver_that_goes_away_are_given_up() {
 }
 
 #[test]
-fn frames_in_the_ring_for_a_receiver_that_goes_away_have_an_unknown_destination() {
+fn frames_in_the_ring_for_a_receiver_that_is_detached_are_flooded() {
     let mut plane = Plane::new();
     let [mut a, b, mut c] = three(&mut plane, &[2], Options::default());
     for number in 0..5 {

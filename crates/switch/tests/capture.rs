@@ -1,4 +1,4 @@
-//! A port's frames shown to who watches: all of them, as its VM sees them, and nobody waits.
+//! Captures: a reader gets all frames of a port, as its VM sees them, and forwarding does not wait for it.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -11,7 +11,7 @@ mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use common::{Outside, Plane, introduce, lost};
+use common::{Outside, Plane, learn_addresses, lost};
 use front_end::{GUARD, Layout, Nic, Options, features, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
@@ -19,14 +19,14 @@ use switch::capture::{Direction, MAX_DATAGRAM, read};
 use switch::control::{Order, PortId};
 use switch::guard::{Rules, VlanRules};
 
-/// Which way a frame went, its length, and what is shown of it.
-type Shown = (Direction, u32, Vec<u8>);
+/// The direction of a frame, its length, and the bytes that were captured.
+type CapturedFrame = (Direction, u32, Vec<u8>);
 
-/// A reader's end.
+/// The reader of a capture.
 struct Reader(OwnedFd);
 
 impl Reader {
-    /// Watch a port.
+    /// Starts a capture of a port.
     fn new(plane: &Plane, port: u16, capture: u32, most: u32) -> Self {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -41,8 +41,8 @@ impl Reader {
         Self(ours)
     }
 
-    /// What was missed, and the frames of one datagram, if there is one.
-    fn next(&self) -> Option<(u64, Vec<Shown>)> {
+    /// Returns the number of missed frames, and the frames of one datagram, if there is one.
+    fn next(&self) -> Option<(u64, Vec<CapturedFrame>)> {
         let mut bytes = vec![0; MAX_DATAGRAM + 1];
         let (length, _) = rustix::net::recv(&self.0, &mut bytes[..], RecvFlags::empty()).ok()?;
         assert!(length <= MAX_DATAGRAM);
@@ -54,7 +54,7 @@ impl Reader {
         Some((missed, frames.collect()))
     }
 
-    /// So many frames, waited for.
+    /// Waits for `count` frames.
     fn take(&self, count: usize) -> Vec<(Direction, Vec<u8>)> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -83,10 +83,10 @@ fn linux() -> Options {
     }
 }
 
-/// Two NICs that know each other.
+/// Two NICs whose addresses are learnt.
 fn two(plane: &mut Plane) -> [Nic; 2] {
     let mut nics = [1, 2].map(|port| plane.nic(port, linux()));
-    introduce(&mut nics, &[1, 2]);
+    learn_addresses(&mut nics, &[1, 2]);
     nics
 }
 
@@ -102,7 +102,7 @@ fn both_directions_are_shown_whole_and_in_order() {
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane);
     let reader = Reader::new(&plane, 1, 0, u32::MAX);
-    plane.settle();
+    plane.wait_for_orders();
     for number in 0..300 {
         let layout = [Layout::One, Layout::Pieces(100), Layout::Indirect(70)][number as usize % 3];
         a.wait_to_send(&to(2, 1, number), layout);
@@ -118,24 +118,24 @@ fn both_directions_are_shown_whole_and_in_order() {
 }
 
 #[test]
-fn a_frame_to_be_cut_is_shown_uncut_and_a_few_bytes_are_shown_if_no_more_are_wanted() {
+fn a_gso_frame_is_captured_whole_and_only_as_many_bytes_as_requested() {
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane);
     let few = Reader::new(&plane, 2, 0, 20);
-    plane.settle();
+    plane.wait_for_orders();
     let tcp = frame::tcp(frame::mac(2), frame::mac(1), 9, &[5; 8000]);
-    // Partial checksum, to be cut (5.1.6).
+    // A GSO frame with a partial checksum (5.1.6).
     let header = [1, 1, 54, 0, 0x88, 5, 34, 0, 16, 0, 0, 0];
     assert!(a.send_with(&header, &tcp, Layout::One));
     b.wait_to_receive();
-    plane.settle();
+    plane.wait_for_orders();
     let (missed, frames) = few.next().unwrap();
     assert_eq!((missed, frames.len()), (0, 1));
     assert_eq!(frames[0], (Received, tcp.len() as u32, tcp[..20].to_vec()));
 }
 
 #[test]
-fn a_trunk_is_shown_with_its_tags_and_an_access_port_without() {
+fn a_trunk_is_captured_with_tags_and_an_access_port_without() {
     let mut plane = Plane::new();
     let vlans = |untagged, tagged: &[(u16, u16)]| Rules {
         vlan: Some(VlanRules {
@@ -148,7 +148,7 @@ fn a_trunk_is_shown_with_its_tags_and_an_access_port_without() {
     plane.rules(2, vlans(Some(10), &[]));
     let [mut a, mut b] = [1, 2].map(|port| plane.nic(port, linux()));
     let readers = [1, 2].map(|port| Reader::new(&plane, port, 0, u32::MAX));
-    plane.settle();
+    plane.wait_for_orders();
     let bare = to(2, 1, 3);
     let tagged = [&bare[..12], &[0x81, 0, 0, 10], &bare[12..]].concat();
     a.wait_to_send(&tagged, Layout::One);
@@ -165,12 +165,12 @@ fn a_trunk_is_shown_with_its_tags_and_an_access_port_without() {
 }
 
 #[test]
-fn the_uplink_is_shown_both_ways() {
+fn an_uplink_is_captured_in_both_directions() {
     let mut plane = Plane::new();
     let outside = Outside::attach(&plane);
     let mut a = plane.nic(1, linux());
     let reader = Reader::new(&plane, 9, 0, u32::MAX);
-    plane.settle();
+    plane.wait_for_orders();
     let (out, back) = (to(90, 1, 1), to(1, 90, 2));
     a.wait_to_send(&out, Layout::One);
     assert_eq!(outside.receive().1, out);
@@ -180,17 +180,17 @@ fn the_uplink_is_shown_both_ways() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_is_told_what_it_missed_and_nobody_waits() {
+fn a_slow_reader_gets_the_number_of_missed_frames_and_forwarding_does_not_wait() {
     const COUNT: u64 = 3000;
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane);
     let reader = Reader::new(&plane, 1, 0, u32::MAX);
-    plane.settle();
+    plane.wait_for_orders();
     for number in 0..COUNT {
         a.wait_to_send(&to(2, 1, number), Layout::One);
         assert_eq!(b.wait_to_receive().frame, to(2, 1, number));
     }
-    plane.settle();
+    plane.wait_for_orders();
     let mut shown = 0;
     while let Some((_, frames)) = reader.next() {
         shown += frames.len() as u64;
@@ -198,25 +198,25 @@ fn a_reader_that_does_not_read_is_told_what_it_missed_and_nobody_waits() {
     assert!(shown < COUNT);
     a.wait_to_send(&to(2, 1, COUNT), Layout::One);
     b.wait_to_receive();
-    plane.settle();
+    plane.wait_for_orders();
     let (missed, frames) = reader.next().unwrap();
     assert_eq!((missed + shown, frames.len()), (COUNT, 1));
     assert_eq!(lost(&plane.counters(1).drops), 0);
 }
 
 #[test]
-fn a_capture_outlives_the_vm_and_ends_when_it_is_told_to() {
+fn a_capture_continues_with_the_next_vm_and_ends_by_order() {
     let mut plane = Plane::new();
     let first = Reader::new(&plane, 1, 0, u32::MAX);
     let second = Reader::new(&plane, 1, 1, u32::MAX);
     for number in 0..3 {
         let [mut a, mut b] = two(&mut plane);
-        // The frames that introduce them.
-        let introduced = first.take(2).len();
+        // The broadcasts of both.
+        let broadcasts = first.take(2).len();
         a.wait_to_send(&to(2, 1, number), Layout::One);
         b.wait_to_receive();
         assert_eq!(first.take(1), [(Sent, to(2, 1, number))]);
-        second.take(introduced + 1);
+        second.take(broadcasts + 1);
         drop(a);
         plane.detached(1);
         drop(b);
@@ -229,11 +229,11 @@ fn a_capture_outlives_the_vm_and_ends_when_it_is_told_to() {
         },
         None,
     );
-    // One that is gone without a word harms nobody.
+    // A reader that closes its socket does not affect forwarding.
     drop(second);
     let [mut a, mut b] = two(&mut plane);
     a.wait_to_send(&to(2, 1, 9), Layout::One);
     assert_eq!(b.wait_to_receive().frame, to(2, 1, 9));
-    plane.settle();
+    plane.wait_for_orders();
     assert!(first.next().is_none());
 }

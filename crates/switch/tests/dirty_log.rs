@@ -1,5 +1,4 @@
-//! The dirty log is exact: it names every page of a guest's memory that the switch writes, and no
-//! other.
+//! The dirty log is exact: it marks every page of a guest's memory that the switch writes, and no other page.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -24,13 +23,13 @@ use proptest::prelude::*;
 use switch::context::WorkerContext;
 use switch::switch::Switch;
 
-/// Added to a guest-physical address, it gives the one at which a used ring is logged: nothing
-/// says that it is the same.
-const APART: u64 = 1 << 30;
+/// The difference between the log address of a used ring and its guest-physical address: the two need not
+/// be equal.
+const LOG_OFFSET: u64 = 1 << 30;
 
 type Pages = BTreeSet<u64>;
 
-/// The pages of these bytes.
+/// Returns the pages of these bytes.
 fn pages(address: u64, length: u64) -> impl Iterator<Item = u64> {
     let end = (address + length).div_ceil(PAGE);
     (address / PAGE..end).take(if length == 0 { 0 } else { usize::MAX })
@@ -42,7 +41,7 @@ fn number<const N: usize>(ram: &Ram, address: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The buffers of a chain: address and length.
+/// Returns the buffers of a chain: address and length.
 fn buffers(ram: &Ram, queue: &Queue, head: u64) -> Vec<(u64, u64)> {
     let (mut table, mut index, mut found) = (queue.descriptors, head, Vec::new());
     loop {
@@ -61,18 +60,18 @@ fn buffers(ram: &Ram, queue: &Queue, head: u64) -> Vec<(u64, u64)> {
     }
 }
 
-/// What a driver sees of a used ring: index, flags, and how it wants to be kicked.
+/// Returns the fields of a used ring that the device writes: index, flags, and `avail_event`.
 fn seen(ram: &Ram, queue: &Queue) -> [u64; 3] {
-    let wish = queue.used + 4 + 8 * u64::from(queue.size());
-    [queue.used + 2, queue.used, wish].map(|at| number::<2>(ram, at))
+    let event = queue.used + 4 + 8 * u64::from(queue.size());
+    [queue.used + 2, queue.used, event].map(|at| number::<2>(ram, at))
 }
 
-/// The pages that the device has written since the driver saw `before`, as the log is to name
-/// them; and as they are in memory.
+/// Returns the pages that the device has written since the state `before`: as log addresses, and as
+/// addresses in memory.
 fn written(ram: &Ram, queue: &Queue, before: [u64; 3]) -> (Pages, Pages) {
     let (mut logged, mut places) = (Pages::new(), Pages::new());
     let mut used = |offset, length| {
-        logged.extend(pages(queue.used + offset + APART, length));
+        logged.extend(pages(queue.used + offset + LOG_OFFSET, length));
         places.extend(pages(queue.used + offset, length));
     };
     let now = seen(ram, queue);
@@ -106,12 +105,12 @@ fn written(ram: &Ram, queue: &Queue, before: [u64; 3]) -> (Pages, Pages) {
     (logged, places)
 }
 
-/// A guest whose memory is watched.
+/// A guest whose memory is compared with the log.
 struct Watched {
     nic: Nic,
     log: Log,
     logging: bool,
-    /// All memory, as it was and as it is.
+    /// All memory, before and after.
     images: [Vec<u8>; 2],
     seen: [[u64; 3]; 2],
 }
@@ -119,7 +118,7 @@ struct Watched {
 impl Watched {
     fn new(nic: Nic) -> Self {
         let bytes: u64 = nic.ram.regions().iter().map(|r| r.size).sum();
-        let log = Log::new(bytes + APART);
+        let log = Log::new(bytes + LOG_OFFSET);
         let mut watched = Self {
             nic,
             log,
@@ -127,17 +126,17 @@ impl Watched {
             images: [(); 2].map(|()| vec![0; bytes as usize]),
             seen: [[0; 3]; 2],
         };
-        watched.look();
+        watched.snapshot();
         watched
     }
 
-    /// Remember memory as it is.
-    fn look(&mut self) {
+    /// Records the present content of memory.
+    fn snapshot(&mut self) {
         self.nic.ram.read(0, &mut self.images[0]);
         self.seen = [&self.nic.rx, &self.nic.tx].map(|queue| seen(&self.nic.ram, queue));
     }
 
-    /// Compare what was logged since [`Watched::look`] with what was written.
+    /// Compares the pages that were logged since [`Watched::snapshot`] with those that were written.
     fn check(&mut self) {
         let logged = self.log.take();
         let (mut expected, mut places) = (Pages::new(), Pages::new());
@@ -152,12 +151,19 @@ impl Watched {
         let both = before.chunks(step).zip(now.chunks(step));
         let changed = (0..).zip(both).filter(|(_, (old, new))| old != new);
         for (page, _) in changed {
-            assert!(places.contains(&page), "page {page} was written unseen");
+            assert!(
+                places.contains(&page),
+                "page {page} was written unexpectedly"
+            );
         }
         if self.logging {
             assert_eq!(logged, expected, "the log");
         } else {
-            assert_eq!(logged, Pages::new(), "the log of a guest that stays");
+            assert_eq!(
+                logged,
+                Pages::new(),
+                "the log of a guest that does not migrate"
+            );
         }
     }
 }
@@ -187,9 +193,9 @@ impl World {
         }
     }
 
-    /// Let the switch work, look at what it wrote, and let the guests see it.
+    /// Lets the switch forward, checks what it wrote, and lets the guests receive.
     fn turn(&mut self) {
-        self.guests.iter_mut().for_each(Watched::look);
+        self.guests.iter_mut().for_each(Watched::snapshot);
         self.context.now = Instant::now();
         let Self {
             switch, context, ..
@@ -215,7 +221,7 @@ impl World {
                 let port = *at as u16;
                 let pump = || messages(switch, port);
                 if *on {
-                    let used = [&guest.nic.rx, &guest.nic.tx].map(|queue| queue.used + APART);
+                    let used = [&guest.nic.rx, &guest.nic.tx].map(|queue| queue.used + LOG_OFFSET);
                     let mut pump = pump;
                     guest.nic.set_log_base(&guest.log, &mut pump);
                     guest.nic.log_all(used, &mut pump);
@@ -318,8 +324,8 @@ fn options() -> impl Strategy<Value = Options> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against a comparison of all memory, page by page, and against what the used rings say was
-    /// written. Logging begins and ends at any time.
+    /// Compares the log with all memory, page by page, and with the writes that the used rings imply.
+    /// Logging begins and ends at any time.
     #[test]
     fn spec_migration_the_log_names_what_was_written_and_nothing_else(
         a in options(),
@@ -334,8 +340,8 @@ proptest! {
     }
 }
 
-/// What a front-end does in a migration: it copies memory while the guest receives, and again
-/// what the log names; then it stops the rings and copies the rest.
+/// Does what a front-end does in a migration: copies memory while the guest receives, copies the pages in
+/// the log again, and then stops the rings and copies the rest.
 #[test]
 fn memory_copied_by_the_log_under_traffic_is_memory() {
     let mut plane = Plane::new();
@@ -364,7 +370,7 @@ fn memory_copied_by_the_log_under_traffic_is_memory() {
         });
         let bases = [0, 1].map(|ring| b.stop_ring(ring));
         copy_pages(&ram, &log, &mut copy);
-        // What only the device writes: the guest's own writes are for the hypervisor to log.
+        // Memory that only the device writes: the hypervisor logs the guest's own writes.
         let used = |queue: &Queue| (queue.used, 6 + 8 * u64::from(queue.size()));
         let buffers = 2 * Queue::bytes(256).next_multiple_of(PAGE);
         for (address, length) in [used(&b.rx), used(&b.tx), (buffers, 256 * 1600)] {
@@ -373,7 +379,7 @@ fn memory_copied_by_the_log_under_traffic_is_memory() {
             let copied = &copy[address as usize..][..bytes.len()];
             assert!(bytes == copied, "memory at {address:#x} was not logged");
         }
-        // The used index says where to go on.
+        // The rings can resume at the used index.
         assert_eq!(
             bases.map(u64::from),
             [&b.rx, &b.tx].map(|queue| seen(&ram, queue)[0])
@@ -381,7 +387,7 @@ fn memory_copied_by_the_log_under_traffic_is_memory() {
         b.stop_log(|| {});
         b.start_rings(bases, || {});
         b.sync();
-        plane.no_news_of(2);
+        plane.forget_running(2);
         drop(log.take());
         exchange((&mut a, 1), (&mut b, 2), 1_000, 1500);
         assert_eq!(log.take(), Pages::new(), "logged after the end");
@@ -396,14 +402,14 @@ fn copy_pages(ram: &Ram, log: &Log, copy: &mut [u8]) {
     }
 }
 
-/// A migration ends by stopping the rings, here of a guest without buffers to receive into, while
-/// frames for it wait. What stopped agrees with what the guest sees: nothing it handed out is
-/// taken and not given back, so another host can go on at the used index.
+/// At the end of a migration, the front-end stops the rings, here of a guest without receive buffers for
+/// which frames wait. The base of each ring equals its used index: the device has returned every chain that
+/// it took, so another host can resume at the used index.
 #[test]
 fn a_guest_with_a_full_ring_stops_where_its_used_index_is() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
-    // From now on it takes no more than what is posted already.
+    // From now on it posts no more buffers.
     b.options.post = false;
     let log = b.log();
     b.start_log(&log, || {});
@@ -428,7 +434,7 @@ fn a_guest_with_a_full_ring_stops_where_its_used_index_is() {
         bases.map(u64::from),
         [&b.rx, &b.tx].map(|queue| seen(&b.ram, queue)[0])
     );
-    // Every buffer is full, and the copy has all of it.
+    // Every buffer is full, and the copy has all of them.
     for number in 0.. {
         let Some(received) = b.receive() else {
             assert_eq!(number, 256, "frames received");
@@ -443,7 +449,7 @@ fn a_guest_with_a_full_ring_stops_where_its_used_index_is() {
         bytes == copy[buffers..][..bytes.len()],
         "not all was logged"
     );
-    // The neighbour is not kept waiting by a guest that is gone.
+    // The sender does not wait for a guest that is detached.
     drop(b);
     a.wait_until_sent();
 }

@@ -1,4 +1,4 @@
-//! What a switch does between well-behaved neighbours.
+//! Forwarding between well-behaved VMs.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::{Plane, exchange, introduce, lost};
+use common::{Plane, exchange, learn_addresses, lost};
 use front_end::{Layout, Nic, Options, features, frame};
 use switch::control::{Event, Order, PortId, Reason};
 use switch::mac::Mac;
@@ -25,10 +25,10 @@ fn an_unknown_destination_is_flooded_and_a_known_one_is_not() {
     assert_eq!(nics[1].wait_to_receive().frame, to_two);
     assert_eq!(nics[2].wait_to_receive().frame, to_two);
 
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     nics[0].wait_to_send(&to_two, Layout::One);
     assert_eq!(nics[1].wait_to_receive().frame, to_two);
-    // What is sent to the third afterwards is the next it sees.
+    // The next frame that the third receives is the one sent to it afterwards.
     let to_three = frame::numbered(frame::mac(3), frame::mac(1), 2, 60);
     nics[0].wait_to_send(&to_three, Layout::One);
     assert_eq!(nics[2].wait_to_receive().frame, to_three);
@@ -37,12 +37,12 @@ fn an_unknown_destination_is_flooded_and_a_known_one_is_not() {
 }
 
 #[test]
-fn a_frame_that_is_looked_up_often_goes_where_it_would_go_anyway() {
+fn repeated_look_ups_do_not_change_the_destination() {
     let mut plane = Plane::new();
     let mut nics: Vec<Nic> = (1..=3)
         .map(|port| plane.nic(port, Options::default()))
         .collect();
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     for times in [1, 10, 1000, 0] {
         plane.order(&Order::SetLookUps { times }, None);
         let known = frame::numbered(frame::mac(2), frame::mac(1), times.into(), 60);
@@ -65,7 +65,7 @@ fn a_station_that_moves_is_found_at_its_new_port() {
     let mut nics: Vec<Nic> = (1..=3)
         .map(|port| plane.nic(port, Options::default()))
         .collect();
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     let moved = frame::numbered(frame::mac(1), frame::mac(2), 7, 60);
     nics[2].wait_to_send(&moved, Layout::One);
     assert_eq!(nics[0].wait_to_receive().frame, moved);
@@ -80,7 +80,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
     let mut nics: Vec<Nic> = (1..=3)
         .map(|port| plane.nic(port, Options::default()))
         .collect();
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     let pin = Order::SetResidency {
         mac: Mac::from_octets(frame::mac(9)),
         vlan: 0,
@@ -88,7 +88,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
     };
     plane.order(&pin, None);
     assert_eq!(plane.report().1.residents, 4);
-    // Another port pretends to be the resident.
+    // Another port uses the pinned address.
     let impostor = frame::numbered(frame::mac(1), frame::mac(9), 1, 60);
     nics[2].wait_to_send(&impostor, Layout::One);
     assert_eq!(nics[0].wait_to_receive().frame, impostor);
@@ -109,7 +109,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
 }
 
 #[test]
-fn a_frame_does_not_come_back_to_where_it_was_sent() {
+fn a_frame_is_not_returned_to_its_sender() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     a.wait_to_send(
@@ -155,7 +155,7 @@ fn every_layout_of_a_frame_arrives_as_it_was_sent() {
                 },
             ),
         ];
-        introduce(&mut nics, &[1, place]);
+        learn_addresses(&mut nics, &[1, place]);
         let [a, b] = &mut nics;
         for (number, layout) in (0..).zip(layouts) {
             for length in [frame::SHORTEST, 60, 61, 500, 988, 989, 1514, 1980] {
@@ -185,7 +185,7 @@ fn legacy_drivers_have_a_header_of_ten_bytes() {
         ..Options::default()
     };
     let mut nics = [plane.nic(1, legacy), plane.nic(2, Options::default())];
-    introduce(&mut nics, &[1, 2]);
+    learn_addresses(&mut nics, &[1, 2]);
     let [a, b] = &mut nics;
     exchange((a, 1), (b, 2), 300, 700);
     exchange((b, 2), (a, 1), 300, 700);
@@ -200,7 +200,7 @@ fn frames_of_impossible_length_are_dropped_and_counted() {
     a.wait_to_send(&vec![0; 65_598], Layout::One);
     exchange((&mut a, 1), (&mut b, 2), 10, 100);
     assert_eq!(plane.counters(1).drops.bad_length, 3);
-    // The longest there can be is one buffer too long for this receiver's largest.
+    // The longest frame possible, in many buffers.
     let longest = frame::numbered(frame::mac(2), frame::mac(1), 5, 65_597);
     a.wait_to_send(&longest, Layout::One);
     assert_eq!(b.wait_to_receive().frame, longest);
@@ -217,7 +217,7 @@ fn sixty_four_ports_talk_all_to_all() {
     };
     let mut nics: Vec<Nic> = (0..PORTS).map(|port| plane.nic(port, options)).collect();
     let stations: Vec<u16> = (0..PORTS).collect();
-    introduce(&mut nics, &stations);
+    learn_addresses(&mut nics, &stations);
     for from in 0..PORTS {
         for to in (0..PORTS).filter(|to| *to != from) {
             let number = u64::from(from) << 16 | u64::from(to);
@@ -249,7 +249,7 @@ fn sixty_four_ports_talk_all_to_all() {
 }
 
 #[test]
-fn a_ring_runs_on_where_it_was_stopped() {
+fn a_ring_resumes_where_it_was_stopped() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     for _ in 0..3 {
@@ -260,7 +260,7 @@ fn a_ring_runs_on_where_it_was_stopped() {
 }
 
 #[test]
-fn memory_comes_and_goes_while_rings_run() {
+fn memory_regions_are_added_and_removed_while_rings_run() {
     use front_end::wire::request;
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
@@ -299,7 +299,7 @@ fn a_disabled_ring_carries_nothing_until_it_is_enabled() {
     assert_eq!((b.receive(), a.reclaim()), (None, 0));
     a.wire.send(request::SET_VRING_ENABLE, &state(1, 1), &[]);
     assert_eq!(b.wait_to_receive().frame, bytes);
-    // A receiver that is disabled is down.
+    // A disabled receiver counts as down.
     b.wire.send(request::SET_VRING_ENABLE, &state(0, 0), &[]);
     b.sync();
     assert!(a.send(&bytes, Layout::One));
@@ -314,7 +314,7 @@ fn a_migrated_station_is_announced() {
     let mut nics: Vec<Nic> = (1..=3)
         .map(|port| plane.nic(port, Options::default()))
         .collect();
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     let [a, b, c, d, e, f] = frame::mac(2);
     let mac = number(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]));
     assert!(nics[2].wire.send(request::SEND_RARP, &mac, &[]));
@@ -341,7 +341,7 @@ fn the_mtu_is_reported() {
 }
 
 #[test]
-fn an_attach_that_cannot_be_is_answered() {
+fn an_impossible_attach_is_answered_with_detached() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     let _wire = plane.attach(5000);
@@ -355,9 +355,10 @@ fn an_attach_that_cannot_be_is_answered() {
     exchange((&mut a, 1), (&mut b, 2), 10, 100);
 }
 
-/// A socket holds some hundred messages; what does not fit waits, and comes without another order.
+/// The socket has room for a few hundred messages. Further events wait in the data plane and arrive without
+/// another order.
 #[test]
-fn a_supervisor_that_reads_late_misses_nothing() {
+fn a_supervisor_that_reads_late_gets_all_events() {
     const TIMES: usize = 2000;
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);

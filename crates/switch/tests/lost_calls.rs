@@ -1,7 +1,7 @@
-//! A driver that sleeps until it is called finds every frame that was delivered to it, however its
-//! back-end was started: with QEMU's order of messages, a frame may be delivered after
-//! `SET_VRING_KICK` has started the ring and before `SET_VRING_CALL` has said how to call the guest.
-//! Linux's virtio-net has no watchdog for reception: a call that is lost once ends its queue for good.
+//! A driver that sleeps until a call receives every frame, in whichever order its back-end was started. In
+//! QEMU's order of messages, a frame may be delivered after `SET_VRING_KICK` has started the ring and
+//! before `SET_VRING_CALL` has set the call descriptor. Linux's virtio-net has no watchdog for reception: a
+//! single lost call stalls its queue for good.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -31,7 +31,7 @@ fn options(replies: bool) -> Options {
     }
 }
 
-/// A switch with the sender attached, and the socket of the receiver's back-end attached.
+/// A switch with the sender started, and the receiver's socket attached.
 fn switch_for(sender: &mut Nic) -> (Switch, Wire) {
     let mut switch = Switch::default();
     let (wire, theirs) = Wire::pair();
@@ -53,8 +53,8 @@ fn send(switch: &mut Switch, sender: &mut Nic) {
     assert!(switch.take_fault().is_none());
 }
 
-/// What a driver does that was called: it takes all there is and asks for the next call. Frames
-/// that it took.
+/// Does what a driver does after a call: takes all frames and enables the next call. Returns the number of
+/// frames.
 fn take_all(nic: &mut Nic) -> u32 {
     let mut taken = 0;
     loop {
@@ -67,8 +67,8 @@ fn take_all(nic: &mut Nic) -> u32 {
     }
 }
 
-/// Restart the receiver's back-end a thousand times, with a frame on its way after each message,
-/// or after each start alone; each time the driver is called for what was delivered.
+/// Restarts the receiver's back-end a thousand times, and sends a frame after each message, or only after
+/// each start. Each time, the driver must be called for the frames that were delivered.
 fn restarts_under_traffic(replies: bool, every_message: bool) {
     let mut sender = Nic::new(Wire::pair().0, options(false));
     let mut receiver = Nic::new(Wire::pair().0, options(replies));
@@ -89,7 +89,7 @@ fn restarts_under_traffic(replies: bool, every_message: bool) {
         let waiting = receiver.rx.used_index() != used;
         assert!(called || !waiting, "restart {restart}: no call");
         take_all(&mut receiver);
-        // The queue is alive: the next frame calls.
+        // The queue works: the next frame causes a call.
         send(&mut switch.borrow_mut(), &mut sender);
         assert!(
             receiver.rx.calls() > 0,
@@ -116,7 +116,7 @@ fn restarts_without_a_frame_leave_the_queue_alive() {
 }
 
 #[test]
-fn a_back_end_that_dies_between_the_used_index_and_the_call_is_made_up_for() {
+fn a_call_is_repeated_after_a_back_end_died_between_the_used_index_and_the_call() {
     let mut sender = Nic::new(Wire::pair().0, options(false));
     let mut receiver = Nic::new(Wire::pair().0, options(false));
     for restart in 0..RESTARTS {
@@ -130,7 +130,7 @@ fn a_back_end_that_dies_between_the_used_index_and_the_call_is_made_up_for() {
         assert_eq!(take_all(&mut receiver), expected, "restart {restart}");
         let _first = receiver.rx.calls();
         send(&mut switch, &mut sender);
-        // As if it had been killed before it wrote the call.
+        // Discard the call, as if the back-end had been killed before it wrote the call.
         assert!(receiver.rx.calls() > 0);
     }
 }

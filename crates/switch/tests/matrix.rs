@@ -1,5 +1,4 @@
-//! What is counted: who sent to whom, in which bursts, how long that took, and who uses whose
-//! address.
+//! Counters: the traffic matrix, bursts, latency, and duplicate MAC addresses.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,12 +8,12 @@
 
 mod common;
 
-use common::{Outside, Plane, exchange, introduce};
+use common::{Outside, Plane, exchange, learn_addresses};
 use front_end::{Layout, Options, frame};
 use switch::control::{Order, Peer, PortId};
 use switch::limits::{DUPLICATE_MOVES, LATENCY_SAMPLE};
 
-/// What a port sent: to which, frames, bytes; by the number of the port.
+/// Returns a port's row of the traffic matrix (port, frames, bytes), ordered by port.
 fn sent(plane: &mut Plane, port: u16) -> Vec<(u16, u64, u64)> {
     let peers = plane.port(port).peers.into_iter();
     let short = |peer: Peer| (peer.port, peer.frames, peer.bytes);
@@ -24,13 +23,13 @@ fn sent(plane: &mut Plane, port: u16) -> Vec<(u16, u64, u64)> {
 }
 
 #[test]
-fn frames_are_counted_by_whom_they_are_for() {
+fn frames_are_counted_by_destination_port() {
     let mut plane = Plane::new();
     let outside = Outside::attach(&plane);
     let mut nics = [1, 2].map(|port| plane.nic(port, Options::default()));
-    introduce(&mut nics, &[1, 2]);
+    learn_addresses(&mut nics, &[1, 2]);
     for port in [1, 2, 9] {
-        assert_eq!(sent(&mut plane, port), [], "for everybody is for nobody");
+        assert_eq!(sent(&mut plane, port), [], "broadcasts do not count");
     }
     let [mut a, mut b] = nics;
     exchange((&mut a, 1), (&mut b, 2), 300, 100);
@@ -44,17 +43,17 @@ fn frames_are_counted_by_whom_they_are_for() {
     assert_eq!(sent(&mut plane, 1), [(2, 300, 30_000), (9, 1, 700)]);
     assert_eq!(sent(&mut plane, 2), [(1, 5, 5000)]);
     assert_eq!(sent(&mut plane, 9), [(1, 1, 400)]);
-    // The next port with its number is another's.
+    // The next port with this number may be another VM's, so its counters are removed.
     plane.order(&Order::Detach { port: PortId(2) }, None);
     plane.detached(2);
     assert_eq!(sent(&mut plane, 1), [(9, 1, 700)]);
 }
 
 #[test]
-fn a_frame_that_was_set_aside_is_counted_once() {
+fn a_deferred_frame_is_counted_once() {
     let mut plane = Plane::new();
     let mut nics = [1, 2, 3].map(|port| plane.nic(port, Options::default()));
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     let [mut a, mut b, mut c] = nics;
     b.options.post = false;
     b.restart();
@@ -75,7 +74,7 @@ fn a_frame_that_was_set_aside_is_counted_once() {
 }
 
 #[test]
-fn bursts_and_what_they_took_are_counted() {
+fn bursts_and_their_latency_are_counted() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     for number in 0..100 {
@@ -87,9 +86,9 @@ fn bursts_and_what_they_took_are_counted() {
     let counters = plane.counters(1);
     assert_eq!(
         counters.bursts.sum, counters.tx_frames,
-        "each is of one burst"
+        "each frame is in one burst"
     );
-    // One at a time, and then many.
+    // First one frame at a time, and then many.
     assert!(counters.bursts.counts[0] >= 100);
     assert!(counters.bursts.count() < counters.tx_frames);
     let sampled = counters.bursts.count().div_ceil(LATENCY_SAMPLE.into());
@@ -98,13 +97,13 @@ fn bursts_and_what_they_took_are_counted() {
 }
 
 #[test]
-fn the_wait_for_a_receiver_is_latency() {
+fn the_latency_includes_the_wait_for_a_receiver() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     b.options.post = false;
     b.restart();
     plane.running(2);
-    // Measured are the first burst, which was a broadcast, and the ninth.
+    // The first burst, which was a broadcast, and the ninth are measured.
     let send = |a: &mut front_end::Nic, number| {
         let frame = frame::numbered(frame::mac(2), frame::mac(1), number, 100);
         a.wait_to_send(&frame, Layout::One);
@@ -119,7 +118,7 @@ fn the_wait_for_a_receiver_is_latency() {
     send(&mut a, 7);
     plane.until(1, |counters| counters.held == 1);
     let waited = std::time::Instant::now();
-    plane.settle();
+    plane.wait_for_orders();
     let least = waited.elapsed();
     b.post(1);
     b.rx.publish_and_kick();
@@ -131,13 +130,13 @@ fn the_wait_for_a_receiver_is_latency() {
 }
 
 #[test]
-fn two_ports_with_one_address_are_named() {
+fn two_ports_with_the_same_address_are_reported() {
     let mut plane = Plane::new();
     let mut nics = [1, 2, 3].map(|port| plane.nic(port, Options::default()));
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     let [mut a, mut b, mut c] = nics;
     assert_eq!(plane.port(1).duplicates, []);
-    // Both speak as station 1.
+    // Both use the address of station 1.
     for number in 0..u64::from(DUPLICATE_MOVES) {
         let frame = frame::numbered(frame::mac(3), frame::mac(1), number, 100);
         let nic = if number % 2 == 0 { &mut b } else { &mut a };

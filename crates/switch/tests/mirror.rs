@@ -1,28 +1,29 @@
-//! A mirror port gets what the mirrored ones send and are sent, and nobody waits for it.
+//! Port mirroring: a mirror port gets the frames that the mirrored ports send and receive, and forwarding
+//! does not wait for it.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
 
-use common::{Outside, Plane, exchange, introduce, lost};
+use common::{Outside, Plane, exchange, learn_addresses, lost};
 use front_end::{Layout, Nic, Options, frame};
 use switch::control::{Order, PortId};
 use switch::guard::{Rules, VlanRules};
 
-/// Copy a port's frames to another one's, if to any.
+/// Sets the mirror ports of a port.
 fn mirror(plane: &mut Plane, port: u16, to: &[u16]) {
     let (port, to) = (PortId(port), to.iter().copied().map(PortId).collect());
     plane.order(&Order::Mirror { port, to }, None);
-    plane.settle();
+    plane.wait_for_orders();
 }
 
 fn to(station: u16, from: u16, number: u64) -> Vec<u8> {
     frame::numbered(frame::mac(station), frame::mac(from), number, 200)
 }
 
-/// Two neighbours, and one who listens.
+/// Two VMs, and a mirror port.
 fn three(plane: &mut Plane) -> [Nic; 3] {
     let mut nics = [1, 2, 3].map(|port| plane.nic(port, Options::default()));
-    introduce(&mut nics, &[1, 2, 3]);
+    learn_addresses(&mut nics, &[1, 2, 3]);
     nics
 }
 
@@ -39,7 +40,7 @@ fn both_directions_are_copied_until_it_is_told_to_end() {
         assert_eq!(a.wait_to_receive().frame, to(1, 2, number));
         assert_eq!(mirror_port.wait_to_receive().frame, to(1, 2, number));
     }
-    // It outlives the mirrored VM.
+    // The mirror continues with the next VM of the port.
     drop(a);
     plane.detached(1);
     let mut a = plane.nic(1, Options::default());
@@ -49,13 +50,13 @@ fn both_directions_are_copied_until_it_is_told_to_end() {
     mirror(&mut plane, 1, &[]);
     a.wait_to_send(&to(2, 1, 8), Layout::One);
     b.wait_to_receive();
-    plane.settle();
+    plane.wait_for_orders();
     assert_eq!(mirror_port.receive(), None);
 }
 
 #[test]
-fn nobody_waits_for_a_mirror_port_and_what_it_misses_is_counted() {
-    // Fewer than the receiver has room for: it keeps nobody waiting, however slowly this test runs.
+fn forwarding_does_not_wait_for_a_mirror_port_and_its_drops_are_counted() {
+    // Fewer than the receiver has room for, so that no frame waits however slowly this test runs.
     const AT_ONCE: u64 = 100;
     const TIMES: u64 = 10;
     let mut plane = Plane::new();
@@ -76,14 +77,14 @@ fn nobody_waits_for_a_mirror_port_and_what_it_misses_is_counted() {
 }
 
 #[test]
-fn frames_set_aside_are_copied_when_they_are_delivered() {
+fn deferred_frames_are_copied_when_they_are_delivered() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut mirror_port] = three(&mut plane);
     b.options.post = false;
     b.restart();
     plane.running(2);
     mirror(&mut plane, 2, &[3]);
-    // The third one lets the second be seen, and the first one is set aside.
+    // The first frame is deferred, because it blocks the second.
     for (number, station) in [(0, 2), (1, 3), (2, 2)] {
         a.wait_to_send(&to(station, 1, number), Layout::One);
     }
@@ -99,7 +100,7 @@ fn frames_set_aside_are_copied_when_they_are_delivered() {
 }
 
 #[test]
-fn a_trunks_frames_are_copied_with_their_tags_whatever_the_mirror_ports_vlan() {
+fn a_trunks_frames_are_copied_with_tags_in_any_vlan_of_the_mirror_port() {
     let mut plane = Plane::new();
     let vlans = |untagged, tagged: &[(u16, u16)]| Rules {
         vlan: Some(VlanRules {
@@ -129,7 +130,7 @@ fn an_uplink_is_mirrored_as_ports_are() {
     let [a, c] = &mut nics;
     outside.send(&[0; 12], &to(1, 90, 1));
     assert_eq!(a.wait_to_receive().frame, to(1, 90, 1));
-    // Once as a flood, of an address that nobody knew, and once as a copy.
+    // Once flooded, because the destination is unknown, and once as a copy.
     for _ in 0..2 {
         assert_eq!(c.wait_to_receive().frame, to(1, 90, 1));
     }

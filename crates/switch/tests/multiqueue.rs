@@ -1,4 +1,4 @@
-//! More than one queue pair: who gets what by which ring, and nobody in another's way.
+//! Several queue pairs: which receive ring gets which frames, and independence of the pairs.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Plane, introduce, lost};
+use common::{Plane, learn_addresses, lost};
 use front_end::{Layout, Nic, Options, Pair, features, frame};
 use switch::limits::MAX_QUEUE_PAIRS;
 
@@ -20,10 +20,10 @@ fn with(pairs: usize) -> Options {
     }
 }
 
-/// Two NICs that know each other, with so many pairs.
+/// Two NICs with these numbers of pairs, whose addresses are learnt.
 fn two(plane: &mut Plane, pairs: [usize; 2]) -> [Nic; 2] {
     let mut nics = [plane.nic(1, with(pairs[0])), plane.nic(2, with(pairs[1]))];
-    introduce(&mut nics, &[1, 2]);
+    learn_addresses(&mut nics, &[1, 2]);
     nics
 }
 
@@ -31,7 +31,7 @@ fn numbered(number: u64) -> Vec<u8> {
     frame::numbered(frame::mac(2), frame::mac(1), number, 100)
 }
 
-/// The frames of each of the sender's pairs arrive at this pair of the receiver.
+/// Asserts that the frames of each of the sender's pairs arrive at the given pair of the receiver.
 fn assert_steered(a: &mut Nic, b: &mut Nic, to: &[usize]) {
     for (from, to) in to.iter().enumerate() {
         a.pairs[from].wait_to_send(&numbered(from as u64), Layout::One);
@@ -70,11 +70,11 @@ fn pairs_are_spread_over_the_receive_rings_that_run() {
 }
 
 #[test]
-fn a_pair_without_room_holds_up_no_other() {
+fn a_pair_without_room_delays_no_other() {
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane, [2, 2]);
     b.pairs[1].options.post = false;
-    // Fill the second pair's ring, and one more.
+    // Fill the second pair's ring, and send one more frame.
     for number in 0..257 {
         a.pairs[1].wait_to_send(&numbered(number), Layout::One);
     }
@@ -83,7 +83,7 @@ fn a_pair_without_room_holds_up_no_other() {
         a.pairs[0].wait_to_send(&numbered(number), Layout::One);
         assert_eq!(frame::number(&b.pairs[0].wait_to_receive().frame), number);
     }
-    // Room again: the kick for it is asked of the right ring.
+    // The pair has room again: kicks were enabled on the right ring.
     let second = &mut b.pairs[1];
     for number in 0..256 {
         assert_eq!(frame::number(&second.wait_to_receive().frame), number);
@@ -96,7 +96,7 @@ fn a_pair_without_room_holds_up_no_other() {
     a.pairs[1].wait_until_sent();
 }
 
-/// Send and receive on one pair until all frames are there, in order.
+/// Sends and receives on one pair until all frames have arrived in order.
 fn exchange(a: &mut Pair, b: &mut Pair, count: u64) {
     let (mut sent, mut got) = (0, 0);
     while got < count {

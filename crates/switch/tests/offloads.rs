@@ -1,4 +1,4 @@
-//! Frames a receiver takes as they are, and frames made to fit it.
+//! Offloads: frames that a receiver accepts unchanged, and frames that are translated for it.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,11 +8,11 @@
 
 mod common;
 
-use common::{Plane, introduce, lost};
+use common::{Plane, learn_addresses, lost};
 use front_end::{Layout, Nic, Options, features, frame};
 
-/// The header of a TCP over IPv4 frame that is to be cut into segments of `mss` bytes.
-fn to_be_cut(mss: u16) -> Vec<u8> {
+/// The network header of a TCP over IPv4 GSO frame with segments of `mss` bytes.
+fn gso_header(mss: u16) -> Vec<u8> {
     net_header(1, 1, mss)
 }
 
@@ -36,7 +36,7 @@ fn two(plane: &mut Plane, receiver: Options) -> [Nic; 2] {
         ..Options::default()
     };
     let mut nics = [plane.nic(1, sender), plane.nic(2, receiver)];
-    introduce(&mut nics, &[1, 2]);
+    learn_addresses(&mut nics, &[1, 2]);
     nics
 }
 
@@ -52,10 +52,10 @@ fn a_receiver_that_negotiated_gso_gets_64_kb_whole_in_mergeable_buffers() {
     );
     for layout in [Layout::One, Layout::Pieces(4096), Layout::Indirect(1000)] {
         let bytes = frame::tcp(frame::mac(2), frame::mac(1), 1, &payload(65_000));
-        assert!(a.send_with(&to_be_cut(1448), &bytes, layout));
+        assert!(a.send_with(&gso_header(1448), &bytes, layout));
         let got = b.wait_to_receive();
         assert_eq!(got.frame, bytes);
-        assert_eq!(got.header[..10], to_be_cut(1448)[..10]);
+        assert_eq!(got.header[..10], gso_header(1448)[..10]);
         assert_eq!(usize::from(got.buffers), (bytes.len() + 12).div_ceil(1600));
     }
     let counters = plane.counters(2);
@@ -77,7 +77,7 @@ fn a_receiver_without_mergeable_buffers_gets_64_kb_whole_in_big_ones() {
     );
     for _ in 0..40 {
         let bytes = frame::tcp(frame::mac(2), frame::mac(1), 1, &payload(65_000));
-        assert!(a.send_with(&to_be_cut(1448), &bytes, Layout::One));
+        assert!(a.send_with(&gso_header(1448), &bytes, Layout::One));
         assert_eq!(b.wait_to_receive().frame, bytes);
     }
 }
@@ -93,7 +93,7 @@ fn a_receiver_with_small_unmergeable_buffers_loses_only_what_does_not_fit() {
         },
     );
     let bytes = frame::tcp(frame::mac(2), frame::mac(1), 1, &payload(65_000));
-    assert!(a.send_with(&to_be_cut(1448), &bytes, Layout::One));
+    assert!(a.send_with(&gso_header(1448), &bytes, Layout::One));
     let small = frame::numbered(frame::mac(2), frame::mac(1), 5, 1500);
     a.wait_to_send(&small, Layout::One);
     assert_eq!(b.wait_to_receive().frame, small);
@@ -117,11 +117,11 @@ fn a_receiver_without_tso_gets_finished_segments() {
         );
         let data = payload(65_000);
         let bytes = frame::tcp(frame::mac(2), frame::mac(1), 77, &data);
-        assert!(a.send_with(&to_be_cut(1448), &bytes, Layout::Pieces(3000)));
+        assert!(a.send_with(&gso_header(1448), &bytes, Layout::Pieces(3000)));
         let mut got = Vec::new();
         while got.len() < data.len() {
             let received = b.wait_to_receive();
-            assert_eq!(received.header[1], 0, "a segment is not to be cut");
+            assert_eq!(received.header[1], 0, "a segment is not a GSO frame");
             assert_eq!(received.header[0] & 1 != 0, partial);
             let mut segment = received.frame;
             if partial {
@@ -138,7 +138,7 @@ fn a_receiver_without_tso_gets_finished_segments() {
     }
 }
 
-/// Finish a partial checksum as a driver does.
+/// Completes a partial checksum as a driver does.
 fn finish(frame: &mut [u8], header: &[u8]) {
     let start = usize::from(u16::from_le_bytes([header[6], header[7]]));
     let field = start + usize::from(u16::from_le_bytes([header[8], header[9]]));
@@ -170,7 +170,7 @@ fn a_segmented_frame_survives_a_receiver_that_posts_few_buffers() {
     plane.running(2);
     let data = payload(60_000);
     let bytes = frame::tcp(frame::mac(2), frame::mac(1), 0, &data);
-    assert!(a.send_with(&to_be_cut(1000), &bytes, Layout::One));
+    assert!(a.send_with(&gso_header(1000), &bytes, Layout::One));
     let mut got = Vec::new();
     while got.len() < data.len() {
         b.post(7);
@@ -191,7 +191,7 @@ fn a_segmented_frame_survives_a_receiver_that_posts_few_buffers() {
 }
 
 #[test]
-fn a_segmented_frame_goes_on_where_it_was_cut_when_it_is_set_aside() {
+fn a_partly_segmented_frame_resumes_after_it_was_deferred() {
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane, Options::default());
     b.options.post = false;
@@ -205,7 +205,7 @@ fn a_segmented_frame_goes_on_where_it_was_cut_when_it_is_set_aside() {
     let bytes = frame::tcp(frame::mac(2), frame::mac(1), 0, &sent);
     b.post(4);
     b.rx.publish_and_kick();
-    assert!(a.send_with(&to_be_cut(1000), &bytes, Layout::One));
+    assert!(a.send_with(&gso_header(1000), &bytes, Layout::One));
     let mut got = Vec::new();
     let mut take = |b: &mut Nic, segments: usize| {
         for _ in 0..segments {
@@ -215,7 +215,7 @@ fn a_segmented_frame_goes_on_where_it_was_cut_when_it_is_set_aside() {
         }
     };
     take(&mut b, 4);
-    // What is left of it is in the way now.
+    // The rest of the frame blocks this one, and is deferred.
     let other = frame::numbered(frame::mac(3), frame::mac(1), 7, 60);
     assert!(a.send_with(&net_header(0, 0, 0), &other, Layout::One));
     assert_eq!(c.wait_to_receive().frame, other);
@@ -233,9 +233,9 @@ fn a_segmented_frame_goes_on_where_it_was_cut_when_it_is_set_aside() {
 fn a_frame_that_cannot_be_translated_is_dropped_and_counted() {
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane, Options::default());
-    // Not IP at all, to be cut as TCP.
+    // A TCP GSO header on a frame that is not IP.
     let bytes = frame::numbered(frame::mac(2), frame::mac(1), 1, 4000);
-    assert!(a.send_with(&to_be_cut(1000), &bytes, Layout::One));
+    assert!(a.send_with(&gso_header(1000), &bytes, Layout::One));
     let good = frame::numbered(frame::mac(2), frame::mac(1), 2, 100);
     a.wait_to_send(&good, Layout::One);
     assert_eq!(b.wait_to_receive().frame, good);

@@ -1,5 +1,5 @@
-//! Nothing is kept of a port that is gone. The only test of its binary, so that the process's
-//! descriptors and mappings are its own.
+//! A detached port leaves no descriptors and mappings. This is the only test of its binary, because it
+//! counts those of the process.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -18,7 +18,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Mappings of guest memory in this process.
+/// Returns the number of mappings of guest memory in this process.
 fn mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines()
@@ -44,7 +44,7 @@ fn cve_2019_14818_descriptor_leak_over_a_thousand_attachments() {
             ..spare.regions()[0]
         };
         let single = [vec![0; 8], region.to_bytes()].concat();
-        // The same descriptors again and again, and one that REM_MEM_REG need not have.
+        // The same descriptors repeatedly, and one that REM_MEM_REG need not carry.
         for _ in 0..3 {
             nic.start_rings_again();
             let (table, fds) = nic.memory_table();
@@ -56,7 +56,7 @@ fn cve_2019_14818_descriptor_leak_over_a_thousand_attachments() {
         match round % 2 {
             0 => drop(nic),
             _ => {
-                // At fault, with descriptors in the message that says so.
+                // A fault caused by a message with descriptors.
                 assert!(
                     nic.wire
                         .send(request::GET_STATUS, &[], &[spare.fd(), spare.fd()])
@@ -66,7 +66,7 @@ fn cve_2019_14818_descriptor_leak_over_a_thousand_attachments() {
         }
         let (reason, _) = plane.detached(7);
         assert_eq!(reason == Reason::Gone, round % 2 == 0, "{reason:?}");
-        plane.no_news_of(7);
+        plane.forget_running(7);
     }
     assert_eq!((descriptors(), mappings()), before);
     exchange((&mut a, 1), (&mut b, 2), 100, 100);

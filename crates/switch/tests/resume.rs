@@ -1,6 +1,6 @@
-//! A back-end that dies without a word, at any time, and another that goes on at the used index,
-//! with receivers that take frames, take them slowly, or not at all. Chains come back in order in
-//! every case: the driver ([`front_end::Queue`]) checks each one.
+//! A back-end dies at any time, and another one resumes at the used index. Receivers take frames at once,
+//! slowly, or not at all. Chains are returned in order in every case: the driver ([`front_end::Queue`])
+//! checks each one.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -18,26 +18,26 @@ use common::bare::{attach, messages};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
 use proptest::prelude::*;
 use switch::context::WorkerContext;
-use switch::limits::HOLD;
+use switch::limits::STUCK_TIMEOUT;
 use switch::mac::Mac;
 use switch::switch::Switch;
 
 const PORTS: u16 = 4;
 
-/// One after another, on this thread: the switch, its guests, and the time.
+/// The switch, its guests and the clock, all driven by one thread.
 struct World {
     switch: Switch,
     context: WorkerContext,
     now: Instant,
     nics: Vec<Nic>,
-    /// Frames sent, and the numbers of those received: from one station to another.
+    /// Frames sent, and the numbers of those received, by sender and receiver.
     sent: [[u64; PORTS as usize]; PORTS as usize],
     got: [[Vec<u64>; PORTS as usize]; PORTS as usize],
-    /// Frames that are known to be lost.
+    /// Frames that were dropped, or deferred when a switch died.
     lost: u64,
 }
 
-/// Add a port, whose address is known.
+/// Adds a port, whose address is pinned.
 fn join(switch: &mut Switch, number: u16, theirs: OwnedFd) {
     attach(switch, number, theirs);
     let mac = Mac::from_octets(frame::mac(number));
@@ -66,12 +66,11 @@ impl World {
         }
     }
 
-    /// The switch is gone, and with it its counters and what it had set aside; another one takes
-    /// its place.
+    /// Replaces the switch by a new one. Its counters and deferred frames are lost.
     fn crash(&mut self) {
         for number in 0..PORTS {
             let port = self.switch.port_mut(number).unwrap();
-            self.lost += port.counters().drops.total() + port.set_aside();
+            self.lost += port.counters().drops.total() + port.deferred_frames();
         }
         let mut switch = Switch::default();
         for (number, nic) in (0..).zip(&mut self.nics) {
@@ -126,7 +125,7 @@ impl World {
         }
     }
 
-    /// In the end every receiver takes what there is, and every frame is accounted for.
+    /// Lets every receiver take all frames, and checks that every frame is accounted for.
     fn finish(&mut self) {
         loop {
             let mut moved = false;
@@ -146,7 +145,7 @@ impl World {
         }
         for number in 0..PORTS {
             let port = self.switch.port_mut(number).unwrap();
-            assert_eq!(port.set_aside(), 0);
+            assert_eq!(port.deferred_frames(), 0);
             self.lost += port.counters().drops.total();
         }
         let sent: u64 = self.sent.iter().flatten().sum();
@@ -173,7 +172,7 @@ fn step(wait: Duration) -> impl Strategy<Value = Step> {
     prop_oneof![
         24 => send,
         6 => port().prop_map(Step::Serve),
-        // The last one is slow; nobody posts for the one before unless it is served in the end.
+        // The last port posts slowly; the one before it posts no buffers before `finish`.
         3 => (0..2_u16, 1..20_u16).prop_map(|(port, count)| Step::Post(port, count)),
         1 => Just(Step::Post(PORTS - 1, 1)),
         4 => port().prop_map(Step::Take),
@@ -206,11 +205,11 @@ fn options() -> impl Strategy<Value = Options> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever waits too long loses frames, and they are counted.
+    /// Frames that wait too long are dropped and counted.
     #[test]
     fn nothing_comes_twice_and_nothing_vanishes(
         options in options(),
-        steps in prop::collection::vec(step(HOLD * 2), 1..1500),
+        steps in prop::collection::vec(step(STUCK_TIMEOUT * 2), 1..1500),
     ) {
         let mut world = World::new(options);
         for step in &steps {
@@ -219,9 +218,9 @@ proptest! {
         world.finish();
     }
 
-    /// Nobody waits too long: then only frames set aside are lost, and only in a crash.
+    /// No frame waits too long: then only deferred frames are lost, and only when the switch dies.
     #[test]
-    fn who_is_merely_slow_loses_nothing(
+    fn receivers_that_are_slow_but_not_stuck_lose_nothing(
         options in options(),
         steps in prop::collection::vec(step(Duration::ZERO), 1..1500),
     ) {
@@ -230,7 +229,7 @@ proptest! {
             world.step(step);
         }
         world.finish();
-        // A ring too small for a frame loses it (`receiver_small`); that is all.
+        // Only frames that are too large for a ring are dropped (`receiver_small`).
         let small: u64 = (0..PORTS)
             .map(|number| world.switch.port_mut(number).unwrap().counters())
             .map(|counters| counters.drops.receiver_small)

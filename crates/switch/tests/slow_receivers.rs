@@ -1,5 +1,5 @@
-//! Receivers that are slow, but not so slow that they are given up: nothing is lost and nothing
-//! overtakes. One after another, on this thread, where time stands still.
+//! Receivers that are slow, but not stuck: no frame is dropped or reordered. The test drives the switch on
+//! one thread, with a clock that stands still.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -15,15 +15,15 @@ use common::lost;
 use front_end::{Layout, Nic, Options, Wire, frame};
 use switch::context::WorkerContext;
 use switch::control::Drops;
-use switch::fdb::Resident;
+use switch::fdb::FdbKey;
 use switch::guard::{Rules, VlanRules};
 use switch::mac::Mac;
 use switch::switch::Switch;
 
-/// Who sends, who has too few buffers, and a third.
+/// The sender, a receiver with too few buffers, and a third station.
 const STATIONS: [u16; 3] = [0, 1, 2];
 
-/// Whose addresses are known, in this VLAN.
+/// A switch with these stations, whose addresses are pinned in this VLAN.
 fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, WorkerContext, [Nic; 3]) {
     let mut switch = Switch::default();
     for (number, rules) in STATIONS.into_iter().zip(rules) {
@@ -33,7 +33,7 @@ fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, WorkerContext, [Nic; 3]) {
         let (wire, theirs) = Wire::pair();
         attach(&mut switch, number, theirs);
         let mac = Mac::from_octets(frame::mac(number));
-        assert!(switch.table.pin(Resident::new(mac, vlan), number));
+        assert!(switch.table.pin(FdbKey::new(mac, vlan), number));
         let options = Options {
             post: number != 1,
             ..Options::default()
@@ -56,7 +56,7 @@ fn drops(switch: &mut Switch, port: u16) -> Drops {
     switch.port_mut(port).unwrap().counters().drops
 }
 
-/// Serve the sender until nothing moves.
+/// Serves the sender until no frame is forwarded.
 fn serve(switch: &mut Switch, context: &mut WorkerContext) {
     while switch.serve(context, 0).moved > 0 {}
     assert!(switch.take_fault().is_none());
@@ -72,7 +72,7 @@ fn a_slow_receiver_gets_everything_in_order() {
     let (mut switch, mut context, [mut a, mut b, _c]) = world(0, Default::default());
     let (mut sent, mut got) = (0, 0);
     while got < COUNT {
-        // As far ahead as the sender can get.
+        // Fill the sender's ring.
         while sent < COUNT && a.send(&to(1, sent, 200), Layout::One) {
             sent += 1;
         }
@@ -96,11 +96,11 @@ fn a_slow_receiver_gets_everything_in_order() {
 #[test]
 fn order_towards_a_receiver_is_kept_when_a_smaller_frame_would_fit() {
     let (mut switch, mut context, [mut a, mut b, mut c]) = world(0, Default::default());
-    // Held: a frame of three buffers and, behind one for the other station, a small one.
+    // A frame that needs three buffers waits. Behind a frame for the other station is a small one.
     offer(&mut a, &[to(1, 0, 4000), to(2, 1, 100), to(1, 2, 100)]);
     serve(&mut switch, &mut context);
     assert_eq!(c.receive().unwrap().frame, to(2, 1, 100));
-    // One buffer is too few for the first, and enough for the last.
+    // One buffer is too few for the first frame, and enough for the last.
     b.post(1);
     b.rx.publish_and_kick();
     serve(&mut switch, &mut context);
@@ -132,9 +132,9 @@ fn a_receiver_whose_ring_is_short_but_not_empty_is_waited_for() {
 }
 
 #[test]
-fn a_flood_does_not_overtake_what_is_set_aside() {
+fn a_flooded_frame_does_not_overtake_deferred_frames() {
     let (mut switch, mut context, [mut a, mut b, mut c]) = world(0, Default::default());
-    // Too few for a frame of three buffers, and enough for a flood.
+    // One buffer is too few for the frame that needs three, and enough for the broadcast.
     b.post(1);
     b.rx.publish_and_kick();
     let flood = frame::numbered(frame::BROADCAST, frame::mac(0), 2, 100);
@@ -154,7 +154,7 @@ fn a_flood_does_not_overtake_what_is_set_aside() {
 }
 
 #[test]
-fn a_flood_that_a_receiver_may_not_have_is_no_loss_to_it() {
+fn a_flooded_frame_of_another_vlan_is_no_drop() {
     let vlans = |untagged, tagged: &[(u16, u16)]| Rules {
         vlan: Some(VlanRules {
             untagged,
@@ -172,11 +172,11 @@ fn a_flood_that_a_receiver_may_not_have_is_no_loss_to_it() {
     let elsewhere = [&flood[..12], &[0x81, 0, 0, 20], &flood[12..]].concat();
     offer(&mut a, &[to(1, 0, 100), to(2, 0, 100), elsewhere.clone()]);
     serve(&mut switch, &mut context);
-    assert_eq!(switch.port_mut(0).unwrap().set_aside(), 1);
+    assert_eq!(switch.port_mut(0).unwrap().deferred_frames(), 1);
     assert_eq!(c.receive().unwrap().frame, to(2, 0, 100));
     assert_eq!(c.receive().unwrap().frame, elsewhere);
     assert_eq!(drops(&mut switch, 1).receiver_full, 0);
-    // The same in its own VLAN is one.
+    // The same broadcast in the receiver's own VLAN is a drop.
     offer(&mut a, &[flood]);
     serve(&mut switch, &mut context);
     assert_eq!(drops(&mut switch, 1).receiver_full, 1);

@@ -1,5 +1,5 @@
-//! The way out. A datagram socket stands in for the tap: like a tap, it carries one frame a call,
-//! behind a network header. (A real tap is tried with the whole program.)
+//! Uplinks. A datagram socket replaces the tap: like a tap, it carries one frame a call, behind a network
+//! header. (The tests of the whole program use a real tap.)
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -37,7 +37,7 @@ fn frames_go_out_and_come_in_unharmed() {
         let back = frame::numbered(frame::mac(1), frame::mac(90), number, 1000);
         outside.send(&[0; 12], &back);
         assert_eq!(a.wait_to_receive().frame, back);
-        // The station outside is known now: only the uplink gets this.
+        // The FDB has learnt the station outside: only the uplink gets this frame.
         let out = frame::numbered(frame::mac(90), frame::mac(1), number, 1200);
         a.wait_to_send(&out, Layout::Pieces(100));
         assert_eq!(outside.receive().1, out);
@@ -49,7 +49,7 @@ fn frames_go_out_and_come_in_unharmed() {
 }
 
 #[test]
-fn the_queues_of_an_uplink_stand_beside_the_pairs_of_vms() {
+fn the_queues_of_an_uplink_correspond_to_the_pairs_of_vms() {
     for workers in [1, 2] {
         let mut plane = Plane::with_workers(workers);
         let first = Outside::attach(&plane);
@@ -78,9 +78,9 @@ fn the_queues_of_an_uplink_stand_beside_the_pairs_of_vms() {
     }
 }
 
-/// It may have moved to another host; a pinned address is never learnt there.
+/// The VM may have migrated to another host; the FDB never learns a pinned address at the uplink.
 #[test]
-fn frames_for_a_pinned_address_go_out_while_its_vm_is_not_here() {
+fn frames_for_a_pinned_address_go_to_the_uplink_while_its_vm_is_not_attached() {
     let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
     let pin = Order::SetResidency {
         mac: Mac::from_octets(frame::mac(3)),
@@ -88,7 +88,7 @@ fn frames_for_a_pinned_address_go_out_while_its_vm_is_not_here() {
         port: PortId(3),
     };
     plane.order(&pin, None);
-    plane.settle();
+    plane.wait_for_orders();
     let to_three = |number| frame::numbered(frame::mac(3), frame::mac(1), number, 60);
     for number in 0..3 {
         a.wait_to_send(&to_three(number), Layout::One);
@@ -108,7 +108,7 @@ fn frames_for_a_pinned_address_go_out_while_its_vm_is_not_here() {
 }
 
 #[test]
-fn a_frame_to_be_cut_goes_out_as_the_guest_made_it() {
+fn a_gso_frame_is_sent_unchanged() {
     let (_plane, outside, [_a, mut b]) = plane_with_uplink();
     let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
     let bytes = frame::tcp(frame::mac(90), frame::mac(2), 1, &[5; 30_000]);
@@ -117,7 +117,7 @@ fn a_frame_to_be_cut_goes_out_as_the_guest_made_it() {
 }
 
 #[test]
-fn a_merged_frame_is_cut_for_those_who_cannot_take_it() {
+fn a_merged_frame_is_segmented_for_receivers_without_gso() {
     let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
     for (station, nic) in [(1, &mut a), (2, &mut b)] {
         let hello = frame::numbered(frame::mac(90), frame::mac(station), 1, 60);
@@ -154,7 +154,7 @@ fn a_merged_frame_is_cut_for_those_who_cannot_take_it() {
 }
 
 #[test]
-fn impossible_frames_from_outside_are_dropped() {
+fn invalid_frames_from_outside_are_dropped() {
     let (mut plane, outside, [mut a, _b]) = plane_with_uplink();
     outside.send(&[0; 12], &[0; 13]);
     // A checksum past the frame's end.
@@ -191,7 +191,7 @@ fn frames_from_outside_do_not_wait_for_a_full_receiver() {
 }
 
 #[test]
-fn an_uplink_that_goes_away_is_the_hosts_affair() {
+fn an_uplink_that_disappears_is_a_fault_of_the_host() {
     let (mut plane, outside, nics) = plane_with_uplink();
     drop(outside);
     assert!(matches!(plane.detached(9).0, Reason::Host(_)));

@@ -1,4 +1,4 @@
-//! Several workers: order kept, nothing lost, whatever happens to other ports meanwhile.
+//! Several workers: order is kept and no frame is lost, whatever happens to other ports.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -28,8 +28,8 @@ fn with(pairs: u16) -> Options {
     }
 }
 
-/// A plane with several workers, whose ports have their addresses before they are attached: so
-/// nothing is flooded.
+/// A data plane with several workers, whose ports' addresses are pinned before they are attached, so that
+/// no frame is flooded.
 fn plane(ports: std::ops::RangeInclusive<u16>) -> Plane {
     let mut plane = Plane::with_workers(WORKERS);
     for port in ports {
@@ -40,11 +40,11 @@ fn plane(ports: std::ops::RangeInclusive<u16>) -> Plane {
         };
         plane.order(&order, None);
     }
-    plane.settle();
+    plane.wait_for_orders();
     plane
 }
 
-/// One pair of one neighbour and what is expected to come by it.
+/// One pair of a VM, and its progress.
 struct End<'p> {
     pair: &'p mut Pair,
     station: u16,
@@ -53,7 +53,7 @@ struct End<'p> {
 }
 
 impl End<'_> {
-    /// Send to and receive from the other end; whether anything moved.
+    /// Sends to and receives from the other end; returns whether any frame moved.
     fn turn(&mut self, other: u16, count: u64) -> bool {
         let mut moved = false;
         let (there, here) = (frame::mac(other), frame::mac(self.station));
@@ -75,7 +75,7 @@ impl End<'_> {
     }
 }
 
-/// Wait for a call of any of these queues, unless one has work already.
+/// Waits for a call of any of these queues, unless one has work already.
 fn wait(queues: &[&Queue]) {
     if !queues.iter().any(|queue| queue.ask_for_call()) {
         wait_for_any(queues);
@@ -85,7 +85,7 @@ fn wait(queues: &[&Queue]) {
     }
 }
 
-/// Both ways between a pair of station 1 and one of station 2, until all frames are there.
+/// Sends in both directions between a pair of station 1 and a pair of station 2, until all frames have arrived.
 fn exchange(a: &mut Pair, b: &mut Pair, count: u64) {
     let end = |pair, station| End {
         pair,
@@ -103,8 +103,8 @@ fn exchange(a: &mut Pair, b: &mut Pair, count: u64) {
     b.pair.wait_until_sent();
 }
 
-/// Ports 3 and 4 come, talk, have their rings stopped and their memory changed, and go.
-fn come_and_go(plane: &mut Plane, round: usize) {
+/// Attaches ports 3 and 4, sends frames, stops rings and changes memory meanwhile, and detaches the ports.
+fn attach_and_detach(plane: &mut Plane, round: usize) {
     let mut nics = [3, 4].map(|port| plane.nic(port, with(4)));
     let spare = Ram::new(1 << 16);
     let region = Region {
@@ -144,18 +144,18 @@ fn come_and_go(plane: &mut Plane, round: usize) {
         nic.sync();
     }
     let [c, d] = nics;
-    // One goes, one is taken away.
+    // One front-end closes its socket; the supervisor detaches the other port.
     drop(c);
     plane.order(&Order::Detach { port: PortId(4) }, None);
     for (port, why) in [(3, Reason::Gone), (4, Reason::Asked)] {
         assert_eq!(plane.detached(port).0, why);
-        plane.no_news_of(port);
+        plane.forget_running(port);
     }
     drop(d);
 }
 
 #[test]
-fn neighbours_notice_nothing_of_ports_that_come_and_go() {
+fn ports_that_are_attached_and_detached_do_not_affect_others() {
     const COUNT: u64 = 3000;
     let mut plane = plane(1..=4);
     let (mut a, mut b) = (plane.nic(1, with(4)), plane.nic(2, with(4)));
@@ -178,7 +178,7 @@ fn neighbours_notice_nothing_of_ports_that_come_and_go() {
             .collect();
         let mut round = 0;
         while round < 20 || left.load(Ordering::Relaxed) > 0 {
-            come_and_go(&mut plane, round);
+            attach_and_detach(&mut plane, round);
             round += 1;
         }
         for stream in streams {
@@ -219,7 +219,7 @@ fn a_receive_ring_that_all_workers_fill_gets_every_flow_in_order() {
         let mut moved = false;
         for (s, nic) in senders.iter_mut().enumerate() {
             for (p, pair) in nic.pairs.iter_mut().enumerate() {
-                // The pair in the upper half of the number, to tell flows apart.
+                // The upper half of the number is the pair, which identifies the flow.
                 let (to, from) = (frame::mac(4), frame::mac(SENDERS[s]));
                 while sent[s][p] < COUNT {
                     let number = (p as u64) << 32 | sent[s][p];
@@ -236,7 +236,7 @@ fn a_receive_ring_that_all_workers_fill_gets_every_flow_in_order() {
             let s = usize::from(received.frame[11]) - 1;
             let number = frame::number(&received.frame);
             let (p, number) = ((number >> 32) as usize, number & 0xffff_ffff);
-            // Frames are missing only if they were given up: that is counted below.
+            // Frames are missing only if they were dropped, which is counted below.
             assert!(number >= next[s][p], "order");
             next[s][p] = number + 1;
             got += 1;
@@ -246,7 +246,7 @@ fn a_receive_ring_that_all_workers_fill_gets_every_flow_in_order() {
             continue;
         }
         if sent == [[COUNT; 4]; 3] && senders.iter().all(all_back) {
-            // What is set aside may still come.
+            // Deferred frames may still arrive.
             if got + stuck(&mut plane) == total {
                 break;
             }
@@ -264,9 +264,9 @@ fn all_back(nic: &Nic) -> bool {
     nic.pairs.iter().all(|pair| pair.in_flight() == 0)
 }
 
-/// A worker that fails must not leave a network half served.
+/// All workers of a network end together.
 #[test]
-fn a_supervisor_that_goes_ends_all_workers() {
+fn all_workers_end_when_the_supervisor_closes_its_socket() {
     let (control, theirs) = switch::control::ControlSocket::pair().unwrap();
     let workers = std::thread::spawn(move || switch::run(theirs, WORKERS));
     drop(control);

@@ -1,11 +1,12 @@
-//! The state of one device, driven by its front-end's messages.
+//! The state machine of one device, which its front-end's messages drive.
 //!
-//! [`Backend::receive`] reads a message, [`Backend::apply`] carries it out and answers it. They
-//! are two steps so that the owner can stop watching a kick descriptor before it is closed
+//! [`Backend::receive`] reads a message, and [`Backend::apply`] executes it and replies. They are two
+//! steps so that the owner can remove a kick descriptor from its epoll set before `apply` closes it
 //! ([`Message::releases`]). A fault from either ends the device.
 //!
-//! The order of messages is what QEMU does, not what the specification draws: rings are enabled
-//! before features are set, protocol features are asked for without being acknowledged first.
+//! The state machine accepts the order of messages that QEMU sends, which differs from the diagram in
+//! the specification: QEMU enables rings before it sets features, and reads the protocol features
+//! without acknowledging `VHOST_USER_F_PROTOCOL_FEATURES` first.
 
 mod logging;
 
@@ -24,23 +25,23 @@ use crate::raw::Foreign;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vring::Vring;
 
-/// What changed for the owner of the device.
+/// The effect of a message on the owner of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing that touches the data path.
     None,
-    /// A ring started, stopped, or has another kick descriptor.
+    /// A ring started or stopped, or its kick descriptor changed.
     Ring(usize),
-    /// Every ring may have.
+    /// Any ring may have changed.
     AllRings,
-    /// The front-end wants this MAC announced on its behalf.
+    /// The front-end asks the back-end to announce this MAC address (`SEND_RARP`).
     Announce([u8; 6]),
 }
 
-/// The back-end of one device, whose owner keeps an `S` with each ring.
+/// The back-end of one device. Its owner stores an `S` with each ring.
 ///
-/// Messages change it through `&mut`, when nobody else has it. Between them, any thread may work
-/// on a ring that it has locked ([`vring`](Self::vring)).
+/// Messages need exclusive access (`&mut`). Between messages, several threads may share the back-end:
+/// each works on a ring that it has locked ([`vring`](Self::vring)).
 #[derive(Debug)]
 pub struct Backend<S = ()> {
     channel: Channel,
@@ -51,17 +52,17 @@ pub struct Backend<S = ()> {
     mtu: u16,
     memory: Arc<GuestMemory>,
     vrings: Vec<Mutex<Vring<S>>>,
-    /// Queue pairs up to the last one that was ever started.
+    /// Queue pairs, up to the highest one that was ever started.
     pairs: usize,
-    /// The front-end wants writes logged (`VHOST_F_LOG_ALL`).
+    /// The front-end requested logging of writes (`VHOST_F_LOG_ALL`).
     logging: bool,
-    /// Where, once it has said so.
+    /// The dirty log, once the front-end has sent it.
     log: Option<Arc<DirtyLog>>,
 }
 
 impl Message {
-    /// The rings, out of `count`, whose kick descriptor may be closed when this message is
-    /// applied.
+    /// Returns the rings, out of `count`, whose kick descriptor [`Backend::apply`] may close for
+    /// this message.
     #[must_use]
     pub fn releases(&self, count: usize) -> std::ops::Range<usize> {
         match self.request {
@@ -70,7 +71,7 @@ impl Message {
         }
     }
 
-    /// The rings, out of `count`, that stop when this message is applied.
+    /// Returns the rings, out of `count`, that this message stops.
     fn stops(&self, count: usize) -> std::ops::Range<usize> {
         match self.request {
             Request::GetVringBase(ring) => one_of(ring, count),
@@ -81,25 +82,25 @@ impl Message {
 }
 
 impl Request {
-    /// Whether a descriptor is of the kind that comes with this message.
-    fn takes(&self, descriptor: &Foreign) -> bool {
+    /// Returns whether a descriptor is of the kind that this message carries.
+    fn accepts_descriptor(&self, descriptor: &Foreign) -> bool {
         match self {
             Self::SetVringKick(_)
             | Self::SetVringCall(_)
             | Self::SetVringErr(_)
             | Self::SetLogFd => is_event(descriptor),
             Self::RemMemReg(_) => is_memory(descriptor),
-            // Asked when it is mapped.
+            // `Mapping::new` checks descriptors of memory.
             _ => true,
         }
     }
 }
 
 impl<S: Default> Backend<S> {
-    /// Serve a device with up to `queue_pairs` pairs over a connected socket.
+    /// Creates the back-end of a device with up to `queue_pairs` pairs on a connected socket.
     ///
     /// # Errors
-    /// The descriptor is no socket.
+    /// The descriptor is not a socket.
     pub fn new(socket: OwnedFd, queue_pairs: usize) -> Result<Self, Fault> {
         let max_vrings = (2 * queue_pairs).clamp(2, MAX_VRINGS);
         Ok(Self {
@@ -119,85 +120,85 @@ impl<S: Default> Backend<S> {
 }
 
 impl<S> Backend<S> {
-    /// The virtio features the driver took.
+    /// Returns the virtio features that the driver acknowledged.
     #[inline]
     #[must_use]
     pub fn features(&self) -> u64 {
         self.features
     }
 
-    /// The MTU the front-end announced, 0 when it announced none.
+    /// Returns the MTU that the front-end announced, or 0.
     #[must_use]
     pub fn mtu(&self) -> u16 {
         self.mtu
     }
 
-    /// The VM's memory.
+    /// Returns the VM's memory.
     #[inline]
     #[must_use]
     pub fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 
-    /// How many queue pairs there are, up to the last one that was ever started.
+    /// Returns the number of queue pairs, up to the highest one that was ever started.
     #[inline]
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// How many rings there may be. In vhost-user's order they are: receive 0, transmit 0,
-    /// receive 1, …
+    /// Returns the highest possible number of rings. Their order is vhost-user's: receive 0,
+    /// transmit 0, receive 1, …
     #[inline]
     #[must_use]
     pub fn vring_count(&self) -> usize {
         self.vrings.len()
     }
 
-    /// One ring, if it exists, for the caller alone.
+    /// Locks a ring, if it exists.
     #[inline]
     #[must_use]
     pub fn vring(&self, ring: usize) -> Option<MutexGuard<'_, Vring<S>>> {
         let vring = self.vrings.get(ring)?;
-        // A thread that panics ends the process; until then nothing is worse than it was.
+        // A poisoned lock needs no handling: a thread that panics ends the process.
         Some(vring.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The same where nobody else can have it: no lock is taken.
+    /// Returns a ring, if it exists, without locking: `&mut self` excludes other users.
     #[inline]
     #[must_use]
     pub fn vring_mut(&mut self, ring: usize) -> Option<&mut Vring<S>> {
         self.vrings.get_mut(ring).map(unlocked)
     }
 
-    /// All rings, likewise.
+    /// Returns all rings, likewise.
     pub fn vrings_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Vring<S>> {
         self.vrings.iter_mut().map(unlocked)
     }
 
-    /// The next message, or `None` when there is no whole one yet.
+    /// Returns the next message, or `None` when no complete one has arrived.
     ///
     /// # Errors
-    /// The front-end is gone or sent nonsense.
+    /// The front-end closed the socket or broke the protocol.
     pub fn receive(&mut self) -> Result<Option<Message>, Fault> {
         self.channel.receive()
     }
 
-    /// Carry out a message and answer it.
+    /// Executes a message and replies to it.
     ///
     /// # Errors
-    /// The message asks for something impossible: the device is finished.
+    /// The message is invalid in this state; the device must be removed.
     pub fn apply(&mut self, message: Message) -> Result<Change, Fault> {
         let Message {
             header,
             request,
             descriptors,
         } = message;
-        let (change, reply) = match self.carry_out(request, descriptors) {
+        let (change, reply) = match self.execute(request, descriptors) {
             Ok(done) => done,
             Err(fault) => {
                 if self.acknowledges(header.needs_reply()) {
-                    // The front-end learns that it failed; the port is lost either way.
+                    // Reports the failure to the front-end. The port ends even if this fails.
                     let _ = self.channel.reply(header.request, &1_u64.to_ne_bytes());
                 }
                 return Err(fault);
@@ -225,7 +226,7 @@ impl<S> Backend<S> {
         wanted && self.protocol_features & protocol::REPLY_ACK != 0
     }
 
-    fn carry_out(
+    fn execute(
         &mut self,
         request: Request,
         descriptors: Descriptors,
@@ -233,7 +234,7 @@ impl<S> Backend<S> {
         let done = (Change::None, Reply::Acknowledge(0));
         if !descriptors
             .iter()
-            .all(|descriptor| request.takes(descriptor))
+            .all(|descriptor| request.accepts_descriptor(descriptor))
         {
             return Err(ProtocolFault::WrongDescriptor.into());
         }
@@ -247,10 +248,11 @@ impl<S> Backend<S> {
             }
             Request::SetLogBase { size, offset } => {
                 self.set_log(size, offset, &descriptors)?;
-                // Rings may have waited for it. The reply is not the optional acknowledgement.
+                // Rings may have waited for the log. This reply is mandatory; it is not the
+                // acknowledgement of `REPLY_ACK`.
                 return Ok((Change::AllRings, Reply::Number(0)));
             }
-            // Front-ends read the log without being told.
+            // Front-ends read the log without being notified, so the descriptor is not used.
             Request::SetLogFd => {}
             Request::SetVringNum(ring, size) => {
                 self.stopped_ring(8, ring)?
@@ -259,12 +261,14 @@ impl<S> Backend<S> {
             Request::SetVringAddr(ring, addresses) => {
                 let memory = Arc::clone(&self.memory);
                 let vring = self.ring(ring)?;
-                vring.set_addresses(addresses, &memory).map_err(at(ring))?;
+                vring
+                    .set_addresses(addresses, &memory)
+                    .map_err(ring_fault(ring))?;
             }
             Request::SetVringBase(ring, base) => self.stopped_ring(10, ring)?.set_base(base),
             Request::GetVringBase(ring) => {
                 let base = self.ring(ring)?.stop();
-                self.forget_log_when_stopped()?;
+                self.drop_log_when_stopped()?;
                 return Ok((Change::Ring(ring), Reply::State(ring, base)));
             }
             Request::SetVringKick(ring) => {
@@ -273,9 +277,9 @@ impl<S> Backend<S> {
             }
             Request::SetVringCall(ring) => {
                 let call = descriptors.into_iter().next().map(Foreign::into_inner);
-                self.ring(ring)?.set_call(call).map_err(at(ring))?;
+                self.ring(ring)?.set_call(call).map_err(ring_fault(ring))?;
             }
-            // Errors end the port and close the socket; nobody needs to be told twice.
+            // An error ends the port and closes the socket, so the error descriptor is not used.
             Request::SetVringErr(ring) => drop(self.ring(ring)?),
             Request::GetProtocolFeatures => {
                 return Ok((Change::None, Reply::Number(protocol::OFFERED)));
@@ -321,7 +325,7 @@ impl<S> Backend<S> {
         let acked = subset(acked, self.offered())?;
         self.features = acked & !features::LOG_ALL;
         self.set_logging(acked & features::LOG_ALL != 0)?;
-        // Without the protocol-feature bit there is no message to enable a ring by.
+        // Without the protocol-feature bit there is no message that enables a ring.
         if acked & features::PROTOCOL_FEATURES == 0 {
             for vring in self.vrings_mut() {
                 vring.set_enabled(true);
@@ -331,7 +335,7 @@ impl<S> Backend<S> {
     }
 
     fn set_mtu(&mut self, mtu: u64) -> Reply {
-        // 5.1.4.1: at least 68, what IPv4 needs.
+        // 5.1.4.1: at least 68, the smallest MTU of IPv4.
         match u16::try_from(mtu) {
             Ok(mtu) if mtu >= 68 => {
                 self.mtu = mtu;
@@ -357,12 +361,12 @@ impl<S> Backend<S> {
         }
     }
 
-    /// Use other memory from now on; rings that run find their parts in it.
+    /// Replaces the memory, and locates the parts of running rings in it.
     fn replace_memory(&mut self, memory: GuestMemory) -> Result<(), Fault> {
         let memory = Arc::new(memory);
         self.memory = Arc::clone(&memory);
         for (ring, vring) in self.vrings_mut().enumerate() {
-            vring.relocate(&memory).map_err(at(ring))?;
+            vring.relocate(&memory).map_err(ring_fault(ring))?;
         }
         Ok(())
     }
@@ -372,7 +376,7 @@ impl<S> Backend<S> {
         let kick = descriptors.into_iter().next().map(Foreign::into_inner);
         self.ring(ring)?
             .start(kick, &memory, features)
-            .map_err(at(ring))?;
+            .map_err(ring_fault(ring))?;
         self.pairs = self.pairs.max(ring / 2 + 1);
         Ok(())
     }
@@ -381,7 +385,7 @@ impl<S> Backend<S> {
         for vring in self.vrings_mut() {
             vring.stop();
         }
-        self.forget_log_when_stopped()?;
+        self.drop_log_when_stopped()?;
         Ok((Change::AllRings, Reply::Acknowledge(0)))
     }
 
@@ -410,18 +414,18 @@ impl<S> AsFd for Backend<S> {
     }
 }
 
-/// The ring alone; none if it is not one of `count`.
+/// Returns the range of this ring; an empty range if the number is not below `count`.
 fn one_of(ring: usize, count: usize) -> std::ops::Range<usize> {
     ring.min(count)..(ring + 1).min(count)
 }
 
-/// How a message is answered.
+/// The reply to a message.
 enum Reply {
-    /// With a number.
+    /// A number.
     Number(u64),
-    /// With a ring's state.
+    /// A ring's state: its number and its base.
     State(usize, u16),
-    /// Only if the front-end asks; 0 is success.
+    /// An acknowledgement, sent only if the front-end requested one; 0 is success.
     Acknowledge(u64),
 }
 
@@ -438,13 +442,13 @@ fn checked_size(ring: usize, size: u32) -> Result<u32, Fault> {
     if size.is_power_of_two() && size <= MAX_RING_SIZE {
         Ok(size)
     } else {
-        Err(at(ring)(RingFault::Memory(crate::raw::RingError::Size(
-            size,
-        ))))
+        Err(ring_fault(ring)(RingFault::Memory(
+            crate::raw::RingError::Size(size),
+        )))
     }
 }
 
-/// Name the ring a fault belongs to.
-pub fn at(ring: usize) -> impl Fn(RingFault) -> Fault {
+/// Returns a function that adds the ring's number to a [`RingFault`].
+pub fn ring_fault(ring: usize) -> impl Fn(RingFault) -> Fault {
     move |fault| Fault::Ring { ring, fault }
 }

@@ -1,4 +1,5 @@
-//! The tree's only walk over a descriptor chain (virtio 1.3, section 2.7.5).
+//! Walks and checks descriptor chains (virtio 1.3, section 2.7.5). No other code in the workspace
+//! follows a chain.
 
 use arrayvec::ArrayVec;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
@@ -8,17 +9,17 @@ use crate::limits::{BATCH, BATCH_SPANS, MAX_CHAIN};
 use crate::memory::GuestMemory;
 use crate::raw::{Descriptor, RingMemory, Span};
 
-/// Which way the buffers of a ring go.
+/// Whether the device reads or writes the buffers of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The device reads them: what the guest transmits.
+    /// The device reads the buffers: a transmit ring.
     Readable,
-    /// The device writes them: where the guest receives.
+    /// The device writes the buffers: a receive ring.
     Writable,
 }
 
 impl Direction {
-    /// The flags of a chain of one direct buffer.
+    /// Returns the descriptor flags of a chain of one direct buffer.
     #[inline]
     fn flags(self) -> u32 {
         match self {
@@ -31,16 +32,16 @@ impl Direction {
 /// One chain of a [`Batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
-    /// Its head, which goes back to the driver in the used ring.
+    /// The index of the first descriptor, which the used ring returns to the driver.
     pub head: u16,
-    /// Its bytes.
+    /// The length of all buffers, in bytes.
     pub bytes: u32,
-    /// Its spans: `first .. first + count` of the batch.
+    /// The chain's spans are `first .. first + count` of the batch.
     first: usize,
     count: usize,
 }
 
-/// Chains taken from a ring together, and the spans they are made of.
+/// Chains that were read from a ring together, and the spans of their buffers.
 #[derive(Debug, Default)]
 pub struct Batch<'m> {
     chains: ArrayVec<Chain, BATCH>,
@@ -48,20 +49,20 @@ pub struct Batch<'m> {
 }
 
 impl<'m> Batch<'m> {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The chains, in the order the driver made them available.
+    /// Returns the chains, in the order in which the driver made them available.
     #[inline]
     #[must_use]
     pub fn chains(&self) -> &[Chain] {
         &self.chains
     }
 
-    /// The spans of a chain of this batch.
+    /// Returns the spans of a chain of this batch.
     #[inline]
     #[must_use]
     pub fn spans(&self, chain: &Chain) -> &[Span<'m>] {
@@ -69,21 +70,21 @@ impl<'m> Batch<'m> {
         self.spans.get(first..first + chain.count).unwrap_or(&[])
     }
 
-    /// Forget all chains.
+    /// Removes all chains.
     #[inline]
     pub fn clear(&mut self) {
         self.chains.clear();
         self.spans.clear();
     }
 
-    /// Whether there is no room for another chain.
+    /// Returns whether the batch has no room for another chain.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.chains.is_full()
     }
 
-    /// Have the beginning of the last chain fetched into the cache.
+    /// Prefetches the beginning of the last chain.
     #[inline(always)]
     pub(crate) fn prefetch_last(&self, rules: Rules) {
         let first = self
@@ -97,11 +98,11 @@ impl<'m> Batch<'m> {
         }
     }
 
-    /// Walk the chain at `head` and add it. `Ok(false)` means that it does not fit behind the
-    /// others: handle those first.
+    /// Walks the chain at `head` and adds it. Returns `Ok(false)` when the chain does not fit into
+    /// what is left of the batch: the caller handles the batch and tries again.
     ///
     /// # Errors
-    /// The chain breaks a rule; the batch is as it was.
+    /// The chain breaks a rule; the batch is unchanged.
     #[inline(always)]
     pub fn push(
         &mut self,
@@ -166,7 +167,7 @@ impl<'m> Batch<'m> {
                 };
                 self.chains.try_push(chain).is_ok()
             }
-            // It may fit once the chains before it are done with.
+            // The chain may fit into the next batch, which has all its spans free.
             Err(RingFault::TooManyPieces) if first > 0 => false,
             Err(fault) => {
                 self.spans.truncate(first);
@@ -180,14 +181,15 @@ impl<'m> Batch<'m> {
     }
 }
 
-/// What a chain must keep to.
+/// The rules that a ring's chains must obey.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Which way its buffers go.
+    /// Whether the device reads or writes the buffers.
     pub direction: Direction,
-    /// Indirect descriptors were negotiated.
+    /// The driver negotiated indirect descriptors.
     pub indirect: bool,
-    /// Bytes at the beginning of each chain that nobody will read.
+    /// Bytes at the beginning of each chain that the switch does not read, so that they need no
+    /// prefetch.
     pub unread: u32,
 }
 
@@ -196,7 +198,7 @@ fn has(descriptor: &Descriptor, flag: u32) -> bool {
     u32::from(descriptor.flags) & flag != 0
 }
 
-/// Progress along one chain.
+/// The state of a walk along one chain.
 struct Walk<'w, 'm> {
     bytes: u32,
     steps: u32,
@@ -205,8 +207,8 @@ struct Walk<'w, 'm> {
 }
 
 impl<'m> Walk<'_, 'm> {
-    /// Follow a chain from its first descriptor, adding a span for every piece of every buffer;
-    /// returns its bytes.
+    /// Follows a chain from its first descriptor and adds a span for every piece of every buffer;
+    /// returns the chain's length in bytes.
     fn chain(
         &mut self,
         ring: &RingMemory,
@@ -232,7 +234,7 @@ impl<'m> Walk<'_, 'm> {
         }
     }
 
-    /// Take one buffer.
+    /// Adds one buffer.
     fn buffer(
         &mut self,
         memory: &'m GuestMemory,
@@ -265,7 +267,7 @@ impl<'m> Walk<'_, 'm> {
         })
     }
 
-    /// Take the buffers of an indirect table, which ends the chain (2.7.5.3).
+    /// Adds the buffers of an indirect table, which ends the chain (2.7.5.3).
     fn table(&mut self, memory: &'m GuestMemory, indirect: &Descriptor) -> Result<(), RingFault> {
         if has(indirect, VRING_DESC_F_NEXT) {
             return Err(RingFault::Indirect("followed by another"));

@@ -1,4 +1,4 @@
-//! Messages on a socket: framing, descriptors, replies. Never blocks.
+//! The vhost-user socket: framing of messages, passing of descriptors, and replies. Never blocks.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,21 +16,22 @@ use crate::limits::{MAX_MESSAGE_FDS, MAX_PAYLOAD};
 use crate::message::{Header, Request, decode};
 use crate::raw::Foreign;
 
-/// Descriptors that the kernel passes with one message, at most (`SCM_MAX_FD`). There is room for all of
-/// them: what has none is closed by the kernel in the thread that receives, however long that takes.
-const PASSED: usize = 253;
+/// Most descriptors that the kernel passes with one message (`SCM_MAX_FD`). The control buffer has room
+/// for all of them: the kernel would close descriptors without room in the thread that receives, however
+/// long the close takes.
+const MAX_PASSED_FDS: usize = 253;
 
 /// Descriptors that came with a message.
 pub type Descriptors = ArrayVec<Foreign, MAX_MESSAGE_FDS>;
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug)]
 pub struct Message {
-    /// Its header.
+    /// The header.
     pub header: Header,
-    /// What it asks for.
+    /// The decoded request.
     pub request: Request,
-    /// The descriptors it came with, as many as the request takes.
+    /// The descriptors that came with the message; their number matches the request.
     pub descriptors: Descriptors,
 }
 
@@ -44,10 +45,10 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Speak on a connected stream socket.
+    /// Uses a connected stream socket.
     ///
     /// # Errors
-    /// The descriptor cannot be made non-blocking: it is no socket.
+    /// The descriptor cannot be made non-blocking: it is not a socket.
     pub fn new(socket: OwnedFd) -> Result<Self, Fault> {
         // syscalls: ioctl
         rustix::io::ioctl_fionbio(&socket, true).map_err(Fault::Host)?;
@@ -59,10 +60,10 @@ impl Channel {
         })
     }
 
-    /// The next message, or `None` when there is no whole one yet.
+    /// Returns the next message, or `None` when no complete one has arrived.
     ///
     /// # Errors
-    /// The front-end is gone or sent nonsense.
+    /// The front-end closed the socket or broke the protocol.
     pub fn receive(&mut self) -> Result<Option<Message>, Fault> {
         loop {
             let header = self.header()?;
@@ -75,15 +76,15 @@ impl Channel {
                     return self.take(header).map(Some);
                 }
             }
-            // Never past the end of this message: the descriptors of the next one would come
-            // with its bytes.
+            // Never read past the end of this message: the kernel would deliver the descriptors of
+            // the next message with those bytes.
             if !self.fill(wanted)? {
                 return Ok(None);
             }
         }
     }
 
-    /// The header, once it is there.
+    /// Returns the header, once it has arrived.
     fn header(&self) -> Result<Option<Header>, Fault> {
         if self.filled < Header::SIZE {
             return Ok(None);
@@ -92,7 +93,7 @@ impl Channel {
         Ok(bytes.map(|bytes| Header::from_bytes(*bytes)).transpose()?)
     }
 
-    /// The whole message that is in the buffer.
+    /// Takes the complete message out of the buffer.
     fn take(&mut self, header: Header) -> Result<Message, Fault> {
         let payload = self
             .buffer
@@ -107,10 +108,10 @@ impl Channel {
         })
     }
 
-    /// Read up to `wanted` bytes; false when the socket has no more for now.
+    /// Reads until the buffer has `wanted` bytes; returns false when the socket has no data now.
     fn fill(&mut self, wanted: usize) -> Result<bool, Fault> {
         let room = self.buffer.get_mut(self.filled..wanted).unwrap_or_default();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         // syscalls: recvmsg
         let got = match rustix::net::recvmsg(
@@ -129,7 +130,7 @@ impl Channel {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 for fd in fds {
                     count += 1;
-                    // What does not fit is dropped, and the message refused below.
+                    // A descriptor that does not fit is dropped here; the message is refused below.
                     drop(self.descriptors.try_push(Foreign::from(fd)));
                 }
             }
@@ -157,10 +158,10 @@ impl Channel {
         }
     }
 
-    /// Answer a request.
+    /// Sends the reply to a request.
     ///
     /// # Errors
-    /// The front-end is gone or does not read.
+    /// The front-end closed the socket or does not read its replies.
     pub fn reply(&self, request: u32, payload: &[u8]) -> Result<(), Fault> {
         let size = u32::try_from(payload.len()).map_err(|_| Fault::Host(Errno::MSGSIZE))?;
         let header = Header::reply(request, size);
@@ -181,11 +182,11 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Descriptors that nobody received wait in the socket, and are closed with it, where
-    /// nobody waits for that. The front-end hears of the end at once.
+    /// Shuts the socket down, so that the front-end sees the end at once. The reclaim thread closes
+    /// the socket, together with descriptors in it that were never received.
     fn drop(&mut self) {
         // syscalls: shutdown
-        // It may be gone already.
+        // The front-end may have closed its end already.
         let _gone = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 }

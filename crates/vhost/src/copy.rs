@@ -1,5 +1,5 @@
-//! The tree's only copy of payload: between the spans of two chains, or between a chain and
-//! private memory.
+//! Copies payload between the spans of two chains, or between a chain and private memory. No other
+//! code in the workspace copies payload into or out of guest memory.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,7 +9,7 @@ use crate::frame_start::FrameStart;
 use crate::net_header::NetHeader;
 use crate::raw::{self, Span};
 
-/// A place in a list of spans, moving forward as bytes are read, written or copied.
+/// A position in a list of spans, which advances as bytes are read, written or copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, 'm> {
     current: Option<Span<'m>>,
@@ -17,7 +17,7 @@ pub struct Cursor<'a, 'm> {
 }
 
 impl<'a, 'm> Cursor<'a, 'm> {
-    /// At the first byte.
+    /// Creates a cursor at the first byte.
     #[inline(always)]
     #[must_use]
     pub fn new(spans: &'a [Span<'m>]) -> Self {
@@ -33,7 +33,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
         }
     }
 
-    /// What is left of the span the cursor is in; `None` at the end.
+    /// Returns the rest of the span that the cursor is in; `None` at the end.
     #[inline(always)]
     fn here(&mut self) -> Option<Span<'m>> {
         loop {
@@ -50,14 +50,14 @@ impl<'a, 'm> Cursor<'a, 'm> {
         self.current = self.current.map(|current| current.skip(count));
     }
 
-    /// All that is left, if it lies in one span.
+    /// Returns all bytes from the cursor on, if they lie in one span.
     #[inline(always)]
     #[must_use]
     pub fn single(&self) -> Option<Span<'m>> {
         self.current.filter(|_| self.rest.is_empty())
     }
 
-    /// Move forward by `count` bytes, at most to the end.
+    /// Advances by `count` bytes, at most to the end.
     #[inline(always)]
     pub fn skip(&mut self, mut count: u32) {
         while count > 0 {
@@ -68,7 +68,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
         }
     }
 
-    /// Copy bytes out until `to` is full or the end is reached; returns how many.
+    /// Copies bytes to private memory until `to` is full or the end is reached; returns the count.
     #[inline(always)]
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         let mut done = 0;
@@ -81,7 +81,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
         done
     }
 
-    /// Read the start of a frame, if there are as many bytes.
+    /// Reads the start of a frame; returns `None` if fewer bytes are left.
     #[inline(always)]
     pub fn read_start(&mut self) -> Option<FrameStart> {
         if let Some(start) = self.current.and_then(|current| current.read_start()) {
@@ -92,8 +92,8 @@ impl<'a, 'm> Cursor<'a, 'm> {
         (self.read(&mut bytes) == bytes.len()).then(|| FrameStart::from_bytes(&bytes))
     }
 
-    /// Read the start of a frame whose network header means nothing, without touching the header:
-    /// it often has a cache line of its own.
+    /// Reads the start of a frame whose network header cannot request an offload. Does not touch
+    /// the header, which often has a cache line of its own.
     #[inline(always)]
     pub fn read_ethernet(&mut self) -> Option<FrameStart> {
         if let Some(start) = self.current.and_then(|current| current.read_ethernet()) {
@@ -104,7 +104,8 @@ impl<'a, 'm> Cursor<'a, 'm> {
         Some(start.with_header(NetHeader::NONE))
     }
 
-    /// Write the start of a frame if it fits into the span the cursor is in.
+    /// Writes the start of a frame if it fits into the span that the cursor is in; returns whether
+    /// it did.
     #[inline(always)]
     #[must_use]
     pub fn write_start(&mut self, start: &FrameStart) -> bool {
@@ -117,8 +118,8 @@ impl<'a, 'm> Cursor<'a, 'm> {
         written
     }
 
-    /// Copy private bytes in until they are all written or the end is reached; returns how
-    /// many.
+    /// Copies private bytes to guest memory until all are written or the end is reached; returns
+    /// the count.
     #[inline(always)]
     pub fn write(&mut self, from: &[u8]) -> usize {
         let mut done = 0;
@@ -131,7 +132,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
         done
     }
 
-    /// Copy up to `most` bytes to another place, until either end is reached; returns how many.
+    /// Copies up to `most` bytes to another cursor, until either end is reached; returns the count.
     #[inline(always)]
     pub fn copy_to(&mut self, to: &mut Cursor<'_, '_>, most: u32) -> u32 {
         let mut left = most;
@@ -147,11 +148,11 @@ impl<'a, 'm> Cursor<'a, 'm> {
         most - left
     }
 
-    /// Write pieces of private bytes, then everything from here on, to a descriptor in one call; returns
-    /// how many bytes went out.
+    /// Writes pieces of private bytes, and then all bytes from the cursor on, to a descriptor in one
+    /// call; returns the number of bytes written.
     ///
     /// # Errors
-    /// `TOOBIG` when the bytes lie in too many pieces, or what the descriptor says.
+    /// `TOOBIG` when the bytes lie in too many pieces, or the error of the system call.
     pub fn write_to(self, fd: BorrowedFd<'_>, prefix: &[&[u8]]) -> Result<usize, Errno> {
         let spans = self.current.into_iter().chain(self.rest.iter().copied());
         raw::io::write_vectored(fd, prefix, spans)

@@ -1,10 +1,10 @@
-//! What kind of descriptor a front-end has handed over.
+//! Determines the kind of a file descriptor that a front-end sent.
 //!
-//! Whoever serves a file system (FUSE) answers what is asked of its files when it likes, be it a
-//! write, a poll or a plain `fstat`; a socket may linger when it is closed; polling an epoll
-//! descriptor takes a lock of the kernel that its owner can hold for ever. Whoever waits for that makes
-//! every port wait, in a sleep that no signal ends. So no operation of the descriptor's own file is
-//! called before the kernel has said what it is.
+//! Operations on some descriptors can block for as long as the front-end likes. A FUSE server decides
+//! when it answers a write, a poll or even an `fstat`; a socket can linger on close; polling an epoll
+//! descriptor takes a kernel lock that its owner can hold for ever. A worker that waits for such an
+//! operation stops every port, in a sleep that no signal ends. So this module asks the kernel for the
+//! kind of the file first, and calls no operation of the file itself.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,14 +16,15 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What the kernel calls each eventfd: `eventfd_file_create` in its `fs/eventfd.c`. Files that have a
-/// path begin with a slash, and no other file of the kernel's own has this name.
+/// The kernel's name for each eventfd (`eventfd_file_create` in `fs/eventfd.c`). The path of a file on
+/// a file system begins with a slash, and no other anonymous file has this name.
 const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
 
-/// This process's descriptors by their numbers. A sandbox may hide `/proc`, so this outlives it.
+/// `/proc/self/fd`, which stays open because a sandbox may hide `/proc` later.
 static DESCRIPTORS: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
 
-/// Open what [`is_event`] asks. A process that gives up the right to open files does this before.
+/// Opens `/proc/self/fd` for [`is_event`]. A process that gives up the right to open files must call
+/// this first.
 ///
 /// # Errors
 /// `/proc` is not mounted.
@@ -35,12 +36,12 @@ pub fn prepare() -> Result<(), Errno> {
     opened.as_ref().map(drop).map_err(|error| *error)
 }
 
-/// Whether it is an eventfd and nothing else: neither a file of any file system, nor another of the
-/// kernel's own (epoll, timerfd, signalfd, pidfd, io_uring, userfaultfd, KVM, VFIO), whose operations may
-/// wait or do something.
+/// Returns whether the descriptor is an eventfd: neither a file on a file system, nor another anonymous
+/// file (epoll, timerfd, signalfd, pidfd, io_uring, userfaultfd, KVM, VFIO), whose operations may block
+/// or have side effects.
 ///
-/// The write of a zero, which tells eventfds from most others, is an operation of a VFIO device, too: so
-/// the kernel is asked for the name, which calls nothing of the file.
+/// Writing a zero would tell eventfds from most other files, but is an operation of a VFIO device too.
+/// Reading the file's name from `/proc` calls no operation of the file.
 pub fn is_event(descriptor: impl AsFd) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     // syscalls: statx
@@ -62,7 +63,8 @@ fn has_name(descriptor: impl AsFd, name: &[u8]) -> bool {
     readlinkat_raw(descriptors, number, &mut buffer[..]).is_ok_and(|(found, _)| *found == *name)
 }
 
-/// Whether it is memory: a memfd, or a file on tmpfs or hugetlbfs. No other has seals.
+/// Returns whether the descriptor is memory: a memfd, or a file on tmpfs or hugetlbfs. No other file
+/// has seals.
 pub(crate) fn is_memory(descriptor: impl AsFd) -> bool {
     // syscalls: fcntl
     fcntl_get_seals(descriptor).is_ok()
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn eventfds_memory_and_other_files_are_distinguished() {
         let memory = memfd_create("memory", MemfdFlags::CLOEXEC).unwrap();
         assert!(is_memory(&memory) && !is_event(&memory));
         let (read, write) = rustix::pipe::pipe().unwrap();
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eventfd_is_one_also_when_it_is_full_or_blocks() {
+    fn an_eventfd_is_recognised_when_it_is_full_or_blocking() {
         for flags in [
             EventfdFlags::CLOEXEC,
             EventfdFlags::NONBLOCK,
@@ -112,9 +114,9 @@ mod tests {
         }
     }
 
-    /// A file may have the name, but not alone: its path is told with it.
+    /// A file may have the name of an eventfd, but the kernel returns it with its path.
     #[test]
-    fn a_file_of_that_name_is_none() {
+    fn a_file_named_like_an_eventfd_is_not_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("anon_inode:[eventfd]")).unwrap();
         let memory = memfd_create("anon_inode:[eventfd]", MemfdFlags::CLOEXEC).unwrap();

@@ -1,43 +1,43 @@
-//! The dirty log: which pages of a VM's memory were written while it migrates (vhost-user
+//! The dirty log: the bitmap of pages that the back-end writes while a VM migrates (vhost-user
 //! specification, "Migration").
 //!
-//! The front-end copies memory while the VM runs and copies again what the log names. So every
-//! write is logged, and after it was made: a page logged before could be copied in between, and
-//! its bit cleared, and the write would be lost.
+//! The front-end copies memory while the VM runs, and then copies the pages that the log marks again.
+//! So the back-end marks every write, and does so after the write: if it marked a page before the write,
+//! the front-end could clear the bit and copy the page in between, and the write would be lost.
 //!
-//! The log is memory of the front-end: one bit a page from guest-physical address 0 on, set with
-//! atomic operations because the front-end clears bits meanwhile. What lies behind its end is
-//! refused when memory or rings are set up ([`DirtyLog::covers`]), so no mark of the data path
-//! can fail.
+//! The log is memory of the front-end. It has one bit a page, beginning at guest-physical address 0. The
+//! back-end sets bits with atomic operations, because the front-end clears bits concurrently. Memory and
+//! rings that the log does not cover are refused when they are set up ([`DirtyLog::covers`]), so marking
+//! cannot fail in the data path.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::raw::{MapError, Mapping};
 
-/// Bytes a bit stands for (`VHOST_LOG_PAGE`).
+/// Bytes that one bit covers (`VHOST_LOG_PAGE`).
 pub const LOG_PAGE: u64 = 4096;
 
-/// A log that the front-end has handed over.
+/// A mapped dirty log.
 #[derive(Debug)]
 pub struct DirtyLog(Mapping);
 
 impl DirtyLog {
-    /// A log of `size` bytes at an offset of a file.
+    /// Maps a log of `size` bytes at an offset of a file.
     ///
     /// # Errors
-    /// It cannot be mapped.
+    /// The log cannot be mapped.
     pub fn new(fd: BorrowedFd<'_>, size: u64, offset: u64) -> Result<Self, MapError> {
         Mapping::new(fd, offset, size).map(Self)
     }
 
-    /// Whether every address below `end` has a bit.
+    /// Returns whether every address below `end` has a bit.
     #[must_use]
     pub fn covers(&self, end: u64) -> bool {
         end.div_ceil(LOG_PAGE).div_ceil(8) <= self.0.size() as u64
     }
 
-    /// Note that `length` bytes were written at an address, as the log counts addresses.
+    /// Marks `length` bytes at an address of the log as written.
     pub fn mark(&self, address: u64, length: u32) {
         let Some(last) = u64::from(length).checked_sub(1) else {
             return;
@@ -49,14 +49,14 @@ impl DirtyLog {
         }
     }
 
-    /// Whether the front-end has truncated it.
+    /// Returns whether the front-end truncated the log's file.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.0.truncated()
     }
 }
 
-/// Where the writes to one used ring are logged.
+/// The part of a dirty log in which writes to one used ring are marked.
 #[derive(Clone, Debug)]
 pub struct UsedLog {
     log: Arc<DirtyLog>,
@@ -64,8 +64,8 @@ pub struct UsedLog {
 }
 
 impl UsedLog {
-    /// Log the `length` bytes of a used ring at this address, which need not be one of memory;
-    /// `None` when the log ends before it does.
+    /// Creates the log of a used ring of `length` bytes at this address of the log, which need not be
+    /// the address of the ring in memory. Returns `None` when the log does not cover all of it.
     #[must_use]
     pub fn new(log: &Arc<DirtyLog>, address: u64, length: u32) -> Option<Self> {
         let end = address.checked_add(length.into())?;
@@ -75,10 +75,10 @@ impl UsedLog {
         })
     }
 
-    /// Note that `length` bytes were written at an offset into the used ring.
+    /// Marks `length` bytes at an offset into the used ring as written.
     #[cold]
     pub fn mark(&self, offset: u32, length: u32) {
-        // Cannot overflow: the end of the ring does not.
+        // Cannot overflow: `new` checked the end of the ring.
         self.log.mark(self.address + u64::from(offset), length);
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_migration_a_page_is_a_bit() {
+    fn spec_migration_each_page_has_one_bit() {
         let (fd, log) = log(3);
         log.mark(4096, 1);
         log.mark(8 * 4096 - 1, 2);

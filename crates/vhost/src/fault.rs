@@ -1,11 +1,11 @@
-//! What can go wrong, and whose fault it is.
+//! The errors that end a port, and who caused each: the guest's driver, its front-end or this host.
 
 use rustix::io::Errno;
 
 use crate::raw::{MapError, RingError};
 
-/// Something that ends a port. Everything but [`Fault::Host`] is the doing of the guest's driver
-/// or of its front-end, and a reason to quarantine the port.
+/// An error that ends a port. The guest's driver or its front-end causes every fault except
+/// [`Fault::Host`], and every such fault except [`Fault::Gone`] is a reason to quarantine the port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The front-end closed its socket.
@@ -17,9 +17,9 @@ pub enum Fault {
     /// The driver or front-end set up or drove a ring against the rules.
     #[error("ring {ring}: {fault}")]
     Ring {
-        /// Which ring, as vhost-user numbers them: 0 receives, 1 transmits, 2 receives, …
+        /// The ring's vhost-user number: 0 receives, 1 transmits, 2 receives, …
         ring: usize,
-        /// What it did.
+        /// The rule that it broke.
         fault: RingFault,
     },
     /// The front-end truncated its memory while it was in use.
@@ -33,7 +33,7 @@ pub enum Fault {
 /// A front-end's breach of the vhost-user protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolFault {
-    /// Header: only version 1 exists.
+    /// The header names a version other than 1.
     #[error("message {request} has version {version}, only version 1 exists")]
     Version {
         /// The message's number.
@@ -41,13 +41,13 @@ pub enum ProtocolFault {
         /// The version it claims.
         version: u32,
     },
-    /// A number that is no message of a front-end.
+    /// A number that no front-end message has.
     #[error("there is no message {0}")]
     Unknown(u32),
     /// A message that belongs to a feature that was not negotiated.
     #[error("message {0} belongs to a feature that was not negotiated")]
     NotNegotiated(u32),
-    /// The payload has not the size the message asks for.
+    /// The payload does not have the size that the message requires.
     #[error("message {request} has a payload of {size} bytes")]
     Size {
         /// The message's number.
@@ -60,24 +60,24 @@ pub enum ProtocolFault {
     Descriptors {
         /// The message's number.
         request: u32,
-        /// How many came.
+        /// Descriptors that came with the message.
         got: usize,
-        /// How many it takes.
+        /// Descriptors that the message takes.
         expected: usize,
     },
-    /// A descriptor of the wrong kind: using it, or closing it, could make us wait.
+    /// A descriptor of the wrong kind: using or closing it could block the worker.
     #[error(
         "it handed over a descriptor of the wrong kind: kick, call and error need an eventfd, memory \
          a memfd or a file on tmpfs or hugetlbfs"
     )]
     WrongDescriptor,
-    /// Features that were never offered.
+    /// Features that this back-end did not offer.
     #[error("it acknowledged features that were not offered: {0:#x}")]
     Features(u64),
     /// A ring number past the last one.
     #[error("there is no ring {0}")]
     RingNumber(u32),
-    /// A change that must not be made while the ring runs.
+    /// A change that is not allowed while the ring runs.
     #[error("message {request} changes ring {ring} while it runs")]
     Running {
         /// The message's number.
@@ -85,7 +85,7 @@ pub enum ProtocolFault {
         /// Which ring.
         ring: usize,
     },
-    /// A memory region that cannot be.
+    /// A memory region that cannot be used.
     #[error("memory region at {guest:#x}, {size:#x} bytes: {why}")]
     Region {
         /// Guest-physical address.
@@ -95,7 +95,7 @@ pub enum ProtocolFault {
         /// What is wrong with it.
         why: RegionFault,
     },
-    /// A region to be removed that is not there.
+    /// A request to remove a region that does not exist.
     #[error("there is no memory region at {0:#x} to remove")]
     NoRegion(u64),
     /// A dirty log that cannot be used.
@@ -106,7 +106,7 @@ pub enum ProtocolFault {
         /// What is wrong with it.
         why: MapError,
     },
-    /// It sends requests but does not read the replies.
+    /// The front-end sends requests but does not read the replies.
     #[error("it does not read its replies")]
     NotReading,
 }
@@ -117,16 +117,16 @@ pub enum RegionFault {
     /// Address plus size overflow, or the size is zero.
     #[error("its addresses overflow or it is empty")]
     Range,
-    /// Another region has some of its addresses.
+    /// The region overlaps another one.
     #[error("it overlaps another region")]
     Overlap,
-    /// More regions or bytes than one device may have.
+    /// The device would have more regions or bytes than the limits allow.
     #[error("the device has too many regions or too much memory")]
     TooMany,
-    /// Its pages have no bits in the dirty log.
+    /// The dirty log has no bits for some of the region's pages.
     #[error("the dirty log is too short for it")]
     NotLogged,
-    /// It cannot be mapped.
+    /// The region cannot be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
 }
@@ -135,33 +135,33 @@ pub enum RegionFault {
 /// (5.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingFault {
-    /// The ring's memory.
+    /// The ring's size or the memory of one of its parts is invalid.
     #[error(transparent)]
     Memory(#[from] RingError),
     /// A part of the ring lies outside guest memory.
     #[error("its {0} is not in guest memory: is all of that shared (QEMU: share=on)?")]
     Outside(&'static str),
-    /// The last byte of its used ring has no bit in the dirty log.
+    /// The dirty log has no bit for the last byte of the used ring.
     #[error("its used ring is to be logged at {0:#x}, past the end of the dirty log")]
     NotLogged(u64),
-    /// A kick or call descriptor that cannot be one.
+    /// A kick or call descriptor that cannot carry events.
     #[error("its {0} descriptor cannot carry events")]
     Notifier(&'static str),
-    /// A call descriptor that was made to block, and was full.
+    /// The front-end made the call descriptor block, and its counter was full.
     #[error("its call descriptor was filled and made to block")]
     Blocks,
-    /// The ring was started before it was described.
+    /// The front-end started the ring before it set the ring's size and addresses.
     #[error("it was started before its size and addresses were set")]
     NotConfigured,
-    /// 2.7.6: the available index runs ahead of what the ring can hold.
+    /// 2.7.6: the available index is further ahead than the ring has entries.
     #[error(
         "available index {index} is more than {size} ahead of {seen}: its driver is broken, or its memory \
          not shared (QEMU: share=on)"
     )]
     AvailableIndex {
-        /// The index found.
+        /// The index in memory.
         index: u16,
-        /// The last one handled.
+        /// The index of the next chain to take.
         seen: u16,
         /// The ring's size.
         size: u32,
@@ -169,19 +169,19 @@ pub enum RingFault {
     /// 2.7.6: a head past the descriptor table.
     #[error("chain head {0} is past the descriptor table")]
     Head(u16),
-    /// A descriptor that names a next one past its table.
+    /// A descriptor whose next descriptor is past the end of the table.
     #[error("a descriptor points to {0}, past its table")]
     Next(u16),
-    /// 2.7.5: longer than a chain may be, which a loop is.
+    /// 2.7.5: a chain that is longer than the limit. A loop is detected this way.
     #[error("a descriptor chain loops or is too long")]
     ChainTooLong,
-    /// More pieces than a chain may have in memory.
+    /// A chain that occupies more pieces of memory than a batch has spans.
     #[error("a descriptor chain is in too many pieces")]
     TooManyPieces,
-    /// A descriptor of no bytes.
+    /// A descriptor of length 0.
     #[error("a descriptor has no bytes")]
     Empty,
-    /// A buffer that is not in guest memory.
+    /// A buffer outside guest memory.
     #[error("a descriptor names {length} bytes at {address:#x}, outside guest memory")]
     Address {
         /// Guest-physical address.
@@ -189,13 +189,13 @@ pub enum RingFault {
         /// Length in bytes.
         length: u32,
     },
-    /// 2.7.4.2: all descriptors of this ring are of the other direction.
+    /// 2.7.4.2: a descriptor whose direction does not match the ring's.
     #[error("a descriptor is {0}")]
     Direction(&'static str),
-    /// 2.7.5.3.1: indirect not negotiated, nested, or together with NEXT.
+    /// 2.7.5.3.1: an indirect descriptor that was not negotiated, is nested, or has NEXT set.
     #[error("an indirect descriptor is {0}")]
     Indirect(&'static str),
-    /// 2.7.5: the bytes of a chain overflow.
+    /// 2.7.5: a chain of 4 GiB or more.
     #[error("a chain has more than 4 GiB")]
     TooManyBytes,
     /// 5.1.6: the chain is shorter than the network header.

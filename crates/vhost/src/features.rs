@@ -1,35 +1,35 @@
-//! The features this back-end offers.
+//! The virtio and vhost-user features that this back-end offers.
 
 use crate::net_header::NetHeader;
 use virtio_bindings::{virtio_config as config, virtio_net as net, virtio_ring as ring};
 
-/// `VHOST_F_LOG_ALL`: every write into guest memory is logged. Taken by the front-end, for as long
-/// as the VM migrates, and not by its driver.
+/// `VHOST_F_LOG_ALL`: the back-end logs every write into guest memory. The front-end, not the driver,
+/// acknowledges this feature while the VM migrates.
 pub const LOG_ALL: u64 = 1 << 26;
 
-/// `VHOST_USER_F_PROTOCOL_FEATURES`: the front-end may ask for protocol features.
+/// `VHOST_USER_F_PROTOCOL_FEATURES`: the front-end may negotiate protocol features.
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 
 /// `VHOST_USER_PROTOCOL_F_*` (vhost-user specification, "Protocol features").
 pub mod protocol {
     /// More than one queue pair.
     pub const MQ: u64 = 1 << 0;
-    /// The dirty log is memory that comes as a descriptor.
+    /// The front-end passes the dirty log as a descriptor of shared memory.
     pub const LOG_SHMFD: u64 = 1 << 1;
-    /// The front-end asks for a RARP after a migration.
+    /// The front-end may ask the back-end to send a RARP after a migration.
     pub const RARP: u64 = 1 << 2;
-    /// Requests may ask for an acknowledgement.
+    /// Messages may request an acknowledgement.
     pub const REPLY_ACK: u64 = 1 << 3;
     /// The front-end announces the MTU.
     pub const MTU: u64 = 1 << 4;
-    /// The device can be reset.
+    /// The front-end can reset the device.
     pub const RESET_DEVICE: u64 = 1 << 13;
-    /// Memory regions come and go one by one.
+    /// The front-end adds and removes memory regions one by one.
     pub const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
     /// The front-end passes the driver's status on.
     pub const STATUS: u64 = 1 << 16;
 
-    /// What we offer.
+    /// The protocol features that this back-end offers.
     pub const OFFERED: u64 =
         MQ | LOG_SHMFD | RARP | REPLY_ACK | MTU | RESET_DEVICE | CONFIGURE_MEM_SLOTS | STATUS;
 }
@@ -48,10 +48,10 @@ pub const MRG_RXBUF: u64 = 1 << net::VIRTIO_NET_F_MRG_RXBUF;
 /// `VIRTIO_NET_F_MQ`; offered when the device has more than one queue pair.
 pub const MQ: u64 = 1 << net::VIRTIO_NET_F_MQ;
 
-/// Everything offered to a driver, vhost-user's bits included.
+/// The features that this back-end offers, including the bits of vhost-user.
 ///
-/// The control queue is not offered: QEMU serves it itself, and a front-end without QEMU in
-/// between would wait for our answer for ever.
+/// The control queue is not among them: QEMU serves it itself, and another front-end would wait for
+/// an answer of this back-end for ever.
 pub const OFFERED: u64 = PROTOCOL_FEATURES
     | LOG_ALL
     | VERSION_1
@@ -75,15 +75,15 @@ pub const OFFERED: u64 = PROTOCOL_FEATURES
     | 1 << net::VIRTIO_NET_F_GUEST_ANNOUNCE
     | MQ;
 
-/// Whether a driver with these features can ask for anything in the network headers it sends:
-/// all of it needs `VIRTIO_NET_F_CSUM` (5.1.3.1). Else they mean nothing and need not be read.
+/// Returns whether a driver with these features can request offloads in the network headers that it
+/// sends. Every offload needs `VIRTIO_NET_F_CSUM` (5.1.3.1); without it, the header need not be read.
 #[inline]
 #[must_use]
-pub fn headers_mean_something(features: u64) -> bool {
+pub fn tx_offloads_negotiated(features: u64) -> bool {
     features & (1 << net::VIRTIO_NET_F_CSUM) != 0
 }
 
-/// Bytes of the network header under these features (5.1.6).
+/// Returns the length of the network header under these features, in bytes (5.1.6).
 #[inline]
 #[must_use]
 pub fn header_size(features: u64) -> u32 {

@@ -1,8 +1,8 @@
-//! The first 26 bytes of a frame on a ring: network header, then Ethernet header.
+//! The first 26 bytes of a frame on a ring: the network header, then the Ethernet header.
 //!
-//! Kept as words, not as bytes: every frame's start is read, looked at, changed and written, and
-//! as words it never leaves the registers. (As a byte array it cost a failed store-to-load
-//! forwarding twice a frame, about a third of the time of a small one.)
+//! They are stored as words, not as bytes. The switch reads, inspects, changes and writes the start of
+//! every frame, and words stay in registers. (As a byte array, the start cost two failed
+//! store-to-load forwardings a frame, about a third of the time of a small frame.)
 //!
 //! ```text
 //! word 0  flags u8, gso_type u8, hdr_len u16, gso_size u16, csum_start u16
@@ -13,7 +13,7 @@
 
 use crate::net_header::{NEEDS_CSUM, NetHeader};
 
-/// Network header and Ethernet header of a frame, in private memory.
+/// The network header and the Ethernet header of a frame, in private memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameStart {
     /// Bytes 0 to 23, little endian.
@@ -23,16 +23,16 @@ pub struct FrameStart {
 }
 
 impl FrameStart {
-    /// Bytes it takes.
+    /// Length in bytes.
     pub const SIZE: usize = NetHeader::SIZE + Self::ETHERNET;
 
-    /// The same, as the lengths of rings are counted.
+    /// The same as `u32`, the type of lengths on rings.
     pub const BYTES: u32 = 26;
 
     /// Bytes of an Ethernet header without tags.
     pub const ETHERNET: usize = 14;
 
-    /// From its bytes.
+    /// Converts from bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
         let mut words = [0; 3];
@@ -45,7 +45,7 @@ impl FrameStart {
         Self { words, tail }
     }
 
-    /// To its bytes.
+    /// Converts to bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -56,7 +56,7 @@ impl FrameStart {
         bytes
     }
 
-    /// The network header.
+    /// Returns the network header.
     #[inline]
     #[must_use]
     pub fn header(&self) -> NetHeader {
@@ -64,7 +64,7 @@ impl FrameStart {
         NetHeader::from_words(first, second)
     }
 
-    /// Whether the network header asks for nothing: no checksum to fill in, nothing to cut.
+    /// Returns whether the network header requests no offload: neither a checksum nor GSO.
     #[inline]
     #[must_use]
     pub fn is_plain(&self) -> bool {
@@ -72,7 +72,7 @@ impl FrameStart {
         first & (0xff00 | NEEDS_CSUM as u64) == 0
     }
 
-    /// The same frame with another network header.
+    /// Returns the same start with another network header.
     #[inline]
     #[must_use]
     pub fn with_header(&self, header: NetHeader) -> Self {
@@ -84,7 +84,8 @@ impl FrameStart {
         }
     }
 
-    /// Where the frame goes: the six octets as a number, first on the wire highest.
+    /// Returns the destination address as a number; the octet that is first on the wire is the
+    /// most significant one.
     #[inline]
     #[must_use]
     pub fn destination(&self) -> u64 {
@@ -92,7 +93,7 @@ impl FrameStart {
         ((second >> 32) | (third << 32)).swap_bytes() >> 16
     }
 
-    /// Where the frame comes from, likewise.
+    /// Returns the source address, likewise.
     #[inline]
     #[must_use]
     pub fn source(&self) -> u64 {
@@ -115,7 +116,7 @@ mod tests {
     ];
 
     #[test]
-    fn words_are_the_bytes() {
+    fn words_and_bytes_convert_both_ways() {
         let start = FrameStart::from_bytes(&BYTES);
         assert_eq!(start.to_bytes(), BYTES);
         assert_eq!(start.destination(), 0x5254_0001_0203);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_5_1_6_the_header_is_where_the_specification_has_it() {
+    fn spec_5_1_6_the_header_has_the_layout_of_the_specification() {
         let start = FrameStart::from_bytes(&BYTES);
         let header = NetHeader {
             flags: 1,

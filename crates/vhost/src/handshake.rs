@@ -1,11 +1,12 @@
-//! The handshake that lets either side of a ring sleep without being forgotten (virtio 1.3,
-//! 2.7.7.2 and 2.7.10.1).
+//! The store-fence-load handshake that prevents lost wake-ups on a ring (virtio 1.3, 2.7.7.2 and
+//! 2.7.10.1).
 //!
-//! Both sides do the same, with the roles exchanged: tell the other side something (an index, or
-//! a wish to be notified), then look at what the other side told. Each must tell before it
-//! looks, which a processor does not promise without a full fence in between: with one on both
-//! sides, at least one of the two sees what the other told. The model at the end checks every
-//! interleaving and every reordering the memory model allows.
+//! Both sides follow the same protocol. Each side first publishes a value (an index, or the index
+//! at which it wants a notification) and then reads the value that the other side published. The
+//! store must become visible before the load executes. A processor guarantees this order only with
+//! a full fence between the two: with a fence on both sides, at least one side sees the other's
+//! value. The loom model at the end of this file checks every interleaving and every reordering
+//! that the memory model allows.
 
 #[cfg(loom)]
 use loom::sync::atomic::fence;
@@ -14,12 +15,13 @@ use std::sync::atomic::fence;
 
 use std::sync::atomic::Ordering;
 
-/// Tell the other side something, then look at what it told.
+/// Calls `publish`, which stores a value for the other side, then a full fence, then `check`, which
+/// reads the value that the other side stored.
 #[inline(always)]
-pub(crate) fn tell_then_look<T>(tell: impl FnOnce(), look: impl FnOnce() -> T) -> T {
-    tell();
+pub(crate) fn publish_then_check<T>(publish: impl FnOnce(), check: impl FnOnce() -> T) -> T {
+    publish();
     fence(Ordering::SeqCst);
-    look()
+    check()
 }
 
 #[cfg(all(loom, test))]
@@ -29,44 +31,42 @@ mod model {
     use loom::sync::atomic::{AtomicU16, Ordering};
     use loom::thread;
 
-    use super::tell_then_look;
+    use super::publish_then_check;
 
-    /// What one side publishes and the other's wish to be notified.
+    /// The producer's index, and the index at which the consumer wants a notification.
     #[derive(Default)]
     struct Shared {
         index: AtomicU16,
-        wish: AtomicU16,
+        event: AtomicU16,
     }
 
-    /// The producer publishes index 1 and looks whether the consumer wants to hear of it; the
-    /// consumer wishes for index 1 and looks whether it is there. If the producer sends no
-    /// notification, the consumer must have seen the index: else it would sleep for ever.
+    /// The producer publishes index 1 and checks whether the consumer requested a notification for
+    /// it. The consumer requests a notification for index 1 and checks whether the index is there.
+    /// If the producer sends no notification, the consumer must have seen the index; otherwise the
+    /// consumer would sleep for ever.
     #[test]
-    fn spec_2_7_7_2_nobody_sleeps_beside_work() {
+    fn spec_2_7_7_2_no_wake_up_is_lost() {
         loom::model(|| {
             let shared = Arc::new(Shared::default());
             let producer = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    tell_then_look(
+                    publish_then_check(
                         || shared.index.store(1, Ordering::Release),
-                        || shared.wish.load(Ordering::Relaxed) == 1,
+                        || shared.event.load(Ordering::Relaxed) == 1,
                     )
                 })
             };
-            let seen = tell_then_look(
-                || shared.wish.store(1, Ordering::Relaxed),
+            let seen = publish_then_check(
+                || shared.event.store(1, Ordering::Relaxed),
                 || shared.index.load(Ordering::Acquire) == 1,
             );
             let notified = producer.join().unwrap();
-            assert!(
-                notified || seen,
-                "work is there, nobody was told, and nobody looked"
-            );
+            assert!(notified || seen, "neither side saw the value of the other");
         });
     }
 
-    /// What was written before an index is visible to whoever sees the index.
+    /// A consumer that sees the index also sees what the producer wrote before it.
     #[test]
     fn spec_2_7_13_entries_are_visible_before_their_index() {
         loom::model(|| {

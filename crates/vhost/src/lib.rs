@@ -1,32 +1,87 @@
-//! The back-end side of vhost-user, and of the virtio split ring. Knows nothing of switching.
+//! The back-end side of vhost-user and of the virtio split ring. This crate does not know about
+//! switching.
 //!
 //! # Theory of operation
 //!
-//! A *front-end* (QEMU) connects a stream socket. Over it come [`message`]s, some with
-//! descriptors; [`channel`] frames them, [`message`] decodes them, and [`backend::Backend`] keeps
-//! the state they build up: features, [`memory::GuestMemory`] and [`vring::Vring`]s. A ring that
-//! is started becomes a [`ring::Ring`], whose three parts were translated to this process's
-//! addresses once and checked.
+//! ```text
+//!    front-end (QEMU)                    |  this process
+//!                                        |
+//!    socket ---- messages, descriptors --|-> channel -> message -> backend::Backend
+//!                                        |   (framing)  (decoding)  |      features, log
+//!                                        |                          v
+//!    VM's memory = memfds ---------------|-> raw::Mapping <- memory::GuestMemory
+//!      payload of frames                 |   raw::Span    <- chain, copy
+//!      descriptors, available, used -----|-> raw::RingMemory <- ring::Ring <- vring::Vring
+//!                                        |
+//!    eventfds: kick ---------------------|-> the owner's epoll set
+//!              call <--------------------|-- vring::Vring::call
+//! ```
 //!
-//! The data path then works on rings alone: look at available chains in batches
-//! ([`ring::Ring::collect`], through the one chain walker in [`chain`]), read and check their
-//! network headers ([`net_header`]), copy their bytes (the copy routines of `raw::Span`), hand the
-//! chains back and publish them in batches.
+//! A *front-end* (QEMU) connects a stream socket and sends messages over it, some with descriptors.
+//! [`channel`] frames the messages, [`message`] decodes them, and [`backend::Backend`] keeps the state
+//! that they build: features, [`memory::GuestMemory`] and [`vring::Vring`]s. When the front-end starts a
+//! ring, the back-end creates a [`ring::Ring`], whose three parts it translates to addresses of this
+//! process and checks once.
 //!
-//! While a VM migrates, every write into its memory is noted in its front-end's [`dirty_log`]:
-//! those into buffers by whoever fills them ([`memory::GuestMemory::mark`]), those into a used
-//! ring by `raw::RingMemory`.
+//! The data path uses rings only. It reads available chains in batches ([`ring::Ring::collect`], through
+//! the walker in [`chain`]), reads and checks their network headers ([`net_header`]), copies their bytes
+//! ([`mod@copy`], with the routines of [`Span`]), and returns and publishes the chains in batches.
 //!
-//! Who owns what: a `Backend` owns its socket, descriptors and memory. Messages need it whole
-//! (`&mut`); in between, several threads may share it and work on the rings, each of which has a
-//! lock of its own. Memory is shared by reference count with the rings in it, so it is unmapped
-//! when the last user is done.
+//! While a VM migrates, every write into its memory is marked in its front-end's [`dirty_log`]. The code
+//! that fills a buffer marks it ([`memory::GuestMemory::mark`]); `raw::RingMemory` marks writes to a used
+//! ring.
 //!
-//! What may fail: everything a guest or front-end writes. A [`fault::Fault`] says whose doing it
-//! was; it ends this device and nothing else. A front-end that truncates its memory in use is
-//! caught too ([`sigbus`]), and so is one that makes us wait where its guest is called, if the
-//! thread has an [`alarm`]. What front-ends handed over is closed and unmapped by threads that nobody waits
-//! for ([`reclaim`]). Nothing else here blocks, and nothing allocates once a ring runs.
+//! **Ownership.** A `Backend` owns its socket, descriptors and memory. Messages need exclusive access to
+//! it (`&mut`). Between messages, several threads may share it and work on its rings, each of which has a
+//! lock. Memory is reference-counted and shared with the rings in it, so it is unmapped when its last user
+//! is dropped.
+//!
+//! **Failures.** Everything that a guest or front-end writes can be invalid. A [`fault::Fault`] names the
+//! side that caused it; it ends this device and affects no other. [`sigbus`] detects a front-end that
+//! truncates its memory while it is in use. An [`alarm`] of the thread detects a front-end whose call
+//! descriptor blocks. Background threads close descriptors and unmap memory of front-ends ([`reclaim`]),
+//! because either can take long. Nothing else in this crate blocks, and nothing allocates once a ring
+//! runs.
+//!
+//! # Example
+//!
+//! A back-end that executes its front-end's messages, and then returns every frame that the guest
+//! transmitted on its first queue pair without forwarding it:
+//!
+//! ```no_run
+//! use std::os::fd::OwnedFd;
+//!
+//! use vhost::backend::{Backend, ring_fault};
+//! use vhost::chain::Batch;
+//! use vhost::fault::Fault;
+//!
+//! /// The vhost-user number of the first transmit ring.
+//! const TRANSMIT: usize = 1;
+//!
+//! fn discard(socket: OwnedFd) -> Result<(), Fault> {
+//!     vhost::sigbus::install().expect("a handler");
+//!     let mut backend: Backend = Backend::new(socket, 1)?;
+//!     while let Some(message) = backend.receive()? {
+//!         backend.apply(message)?;
+//!     }
+//!     let memory = backend.memory();
+//!     let Some(mut vring) = backend.vring(TRANSMIT) else {
+//!         return Ok(());
+//!     };
+//!     let Some(ring) = vring.active_mut() else {
+//!         return Ok(());
+//!     };
+//!     let mut batch = Batch::new();
+//!     ring.collect(memory, 64, &mut batch).map_err(ring_fault(TRANSMIT))?;
+//!     let chains = batch.chains();
+//!     ring.consume(chains.len() as u16);
+//!     ring.put_used_run(chains.iter().map(|chain| chain.head));
+//!     if ring.publish() {
+//!         vring.call().map_err(ring_fault(TRANSMIT))?;
+//!     }
+//!     Ok(())
+//! }
+//! ```
 #![deny(unsafe_code)]
 
 pub mod backend;

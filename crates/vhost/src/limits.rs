@@ -3,7 +3,7 @@
 /// Queue pairs one device may have.
 pub const MAX_QUEUE_PAIRS: usize = 16;
 
-/// Rings one device may have. The control queue is served by the front-end.
+/// Rings one device may have. The front-end serves the control queue.
 pub const MAX_VRINGS: usize = 2 * MAX_QUEUE_PAIRS;
 
 /// Largest ring (virtio 1.3, section 2.7: at most 32768).
@@ -13,29 +13,30 @@ pub const MAX_RING_SIZE: u32 = 32_768;
 /// far shorter (Linux: 19).
 pub const MAX_CHAIN: u32 = 1024;
 
-/// Memory regions one device may map (what KVM gives a VM, and libvhost-user allows).
+/// Memory regions one device may map: KVM offers a VM as many memory slots, and libvhost-user
+/// allows as many.
 pub const MAX_MEMORY_SLOTS: usize = 509;
 
-/// Regions in one `SET_MEM_TABLE` (vhost-user's baseline).
+/// Regions in one `SET_MEM_TABLE` (`VHOST_MEMORY_BASELINE_NREGIONS`).
 pub const MAX_TABLE_REGIONS: usize = 8;
 
 /// Guest memory one device may map, in bytes: 4 TiB.
 pub const MAX_GUEST_MEMORY: u64 = 1 << 42;
 
-/// Regions mapped at one time in the whole process.
+/// Regions that the whole process maps at one time.
 pub const MAX_MAPPINGS: usize = 32_768;
 
-/// Largest payload of a vhost-user message, in bytes. The largest one in use is 268.
+/// Largest payload of a vhost-user message, in bytes. The largest message in use has 268 bytes.
 pub const MAX_PAYLOAD: usize = 1024;
 
 /// Descriptors one vhost-user message may carry.
 pub const MAX_MESSAGE_FDS: usize = MAX_TABLE_REGIONS;
 
-/// Chains looked at together. A 64 KiB frame in mergeable buffers of 1.5 KB takes 43 of them, and
-/// must fit.
+/// Chains in one batch. A 64 KiB frame in mergeable buffers of 1.5 KB takes 43 chains, which must
+/// fit into a batch.
 pub const BATCH: usize = 64;
 
-/// Spans one batch can hold. A chain of [`MAX_CHAIN`] descriptors fits even when some of them
+/// Spans in one batch. A chain of [`MAX_CHAIN`] descriptors fits even when some of its buffers
 /// cross from one memory region to the next.
 pub const BATCH_SPANS: usize = 1280;
 

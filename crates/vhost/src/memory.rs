@@ -1,4 +1,4 @@
-//! A VM's memory, as its front-end describes it.
+//! The memory regions of a VM, as its front-end describes them, and the translation of addresses.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use crate::fault::{ProtocolFault, RegionFault, RingFault};
 use crate::limits::{MAX_GUEST_MEMORY, MAX_MEMORY_SLOTS};
 use crate::raw::{Mapping, Span};
 
-/// A region as a message describes it.
+/// A memory region as a vhost-user message describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// Guest-physical address: what descriptors name.
+    /// Guest-physical address, which descriptors use.
     pub guest: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Address in the front-end: what ring addresses name.
+    /// Address in the front-end, which ring addresses use.
     pub user: u64,
-    /// Offset into the file.
+    /// Offset of the region in its file.
     pub offset: u64,
 }
 
@@ -27,22 +27,22 @@ struct Region {
     mapping: Arc<Mapping>,
 }
 
-/// The regions of a VM, ordered by guest-physical address, none overlapping another.
+/// The regions of a VM, ordered by guest-physical address, without overlaps.
 ///
-/// A value never changes: adding or removing a region makes a new one that shares the mappings,
-/// so whoever holds the old one can still use it.
+/// A value is immutable: adding or removing a region returns a new value that shares the mappings, so
+/// users of the old value can continue to use it.
 #[derive(Clone, Debug, Default)]
 pub struct GuestMemory {
     regions: Vec<Region>,
-    /// Covers every region.
+    /// The dirty log, while writes are logged; it covers every region.
     log: Option<Arc<DirtyLog>>,
 }
 
 impl GuestMemory {
-    /// The memory with one more region.
+    /// Returns the memory with one more region.
     ///
     /// # Errors
-    /// The region is impossible, overlaps another, or cannot be mapped.
+    /// The region is out of range, overlaps another, or cannot be mapped.
     pub fn with(&self, info: RegionInfo, fd: BorrowedFd<'_>) -> Result<Self, ProtocolFault> {
         self.try_with(info, fd)
             .map_err(|why| ProtocolFault::Region {
@@ -93,7 +93,7 @@ impl GuestMemory {
         })
     }
 
-    /// The memory without the region at the same addresses.
+    /// Returns the memory without the region at these addresses.
     ///
     /// # Errors
     /// There is no such region.
@@ -114,10 +114,10 @@ impl GuestMemory {
         })
     }
 
-    /// The same memory, with this log or none.
+    /// Returns the same memory with this dirty log, or without one.
     ///
     /// # Errors
-    /// The log has no room for a region.
+    /// The log does not cover every region.
     pub fn logged_by(&self, log: Option<Arc<DirtyLog>>) -> Result<Self, ProtocolFault> {
         let past = |region: &&Region| {
             let end = region.info.guest + region.info.size;
@@ -136,14 +136,14 @@ impl GuestMemory {
         })
     }
 
-    /// The log of writes, while there is one.
+    /// Returns the dirty log, while writes are logged.
     #[inline]
     #[must_use]
     pub fn log(&self) -> Option<&Arc<DirtyLog>> {
         self.log.as_ref()
     }
 
-    /// Note in the log that the first `written` bytes of these spans were written.
+    /// Marks the first `written` bytes of these spans as dirty, if writes are logged.
     #[cold]
     pub fn mark(&self, spans: &[Span<'_>], written: u32) {
         let Some(log) = &self.log else { return };
@@ -151,8 +151,7 @@ impl GuestMemory {
         for span in spans {
             let count = span.length().min(left);
             left -= count;
-            // Where the span was found, not the first place with the same bytes: regions may
-            // share a file.
+            // Compare with the region's mapping, because several regions may share a file.
             let place = self.regions.iter().find_map(|region| {
                 let offset = region.mapping.offset_of(span)?;
                 Some(region.info.guest + offset)
@@ -164,20 +163,20 @@ impl GuestMemory {
         }
     }
 
-    /// How many regions there are.
+    /// Returns the number of regions.
     #[must_use]
     pub fn regions(&self) -> usize {
         self.regions.len()
     }
 
-    /// Whether the front-end truncated any of it, or its log.
+    /// Returns whether the front-end truncated the file of a region or of the log.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.regions.iter().any(|region| region.mapping.truncated())
             || self.log.as_ref().is_some_and(|log| log.truncated())
     }
 
-    /// The bytes at a guest-physical address, if they all lie in one region.
+    /// Returns the bytes at a guest-physical address, if they all lie in one region.
     #[inline(always)]
     #[must_use]
     pub fn contiguous(&self, address: u64, length: u32) -> Option<Span<'_>> {
@@ -185,8 +184,8 @@ impl GuestMemory {
         region.mapping.span(offset, length)
     }
 
-    /// Find the bytes at a guest-physical address; calls `found` for each contiguous piece, in
-    /// order. There is more than one where a buffer crosses from one region to the next.
+    /// Translates the bytes at a guest-physical address; calls `found` for each contiguous piece, in
+    /// order. A buffer that crosses from one region to the next has several pieces.
     ///
     /// # Errors
     /// Some of the bytes are outside every region, or `found` failed.
@@ -210,10 +209,10 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// The region that holds a guest-physical address, and the offset into it.
+    /// Returns the region that contains a guest-physical address, and the offset into it.
     ///
-    /// VMs have a handful of regions, and the first ones hold most of the RAM: for those a scan
-    /// beats a search.
+    /// Most VMs have at most eight regions, and the first ones contain most of the RAM: for these a
+    /// linear scan is faster than a binary search.
     #[inline(always)]
     fn find(&self, address: u64) -> Option<(&Region, u64)> {
         let within = |region: &Region| {
@@ -233,8 +232,8 @@ impl GuestMemory {
         Some((region, within(region)?))
     }
 
-    /// The mapping and offset of `length` bytes at an address of the front-end, all in one
-    /// region. For rings.
+    /// Returns the mapping and the offset of `length` bytes at an address of the front-end, if they
+    /// all lie in one region. Rings are located this way.
     #[must_use]
     pub fn locate_user(&self, address: u64, length: u32) -> Option<(Arc<Mapping>, u64)> {
         let end = address.checked_add(u64::from(length))?;

@@ -1,7 +1,7 @@
-//! The messages a front-end sends, decoded (vhost-user specification, "Communication").
+//! Decodes the messages of a front-end (vhost-user specification, "Communication").
 //!
-//! Decoding is pure: bytes and a count of descriptors in, a [`Request`] or a fault out. What is
-//! left to check needs the device's state and is checked by [`crate::backend`].
+//! Decoding has no side effects: it converts bytes and a count of descriptors to a [`Request`] or a
+//! fault. [`crate::backend`] makes the checks that need the device's state.
 
 use crate::fault::ProtocolFault;
 use crate::limits::{MAX_PAYLOAD, MAX_TABLE_REGIONS, MAX_VRINGS};
@@ -9,15 +9,15 @@ use crate::memory::RegionInfo;
 
 use arrayvec::ArrayVec;
 
-/// The header in front of each message: request, flags, payload size, all 32 bits in the order
-/// of this host.
+/// The header in front of each message: request, flags and payload size, each 32 bits in the host's
+/// byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which message.
+    /// The message's number.
     pub request: u32,
-    /// Version, reply and need-reply bits.
+    /// The version, and the reply and need-reply bits.
     pub flags: u32,
-    /// Payload bytes that follow.
+    /// Payload bytes behind the header.
     pub size: u32,
 }
 
@@ -30,10 +30,10 @@ impl Header {
     const REPLY: u32 = 1 << 2;
     const NEED_REPLY: u32 = 1 << 3;
 
-    /// From its bytes, checked for version and size.
+    /// Decodes a header and checks its version and size.
     ///
     /// # Errors
-    /// Another version, or a payload larger than any message's.
+    /// The version is not 1, or the payload is larger than that of any message.
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Result<Self, ProtocolFault> {
         let [request, flags, size] = words(&bytes);
         if flags & Self::VERSION_MASK != Self::VERSION {
@@ -52,7 +52,7 @@ impl Header {
         })
     }
 
-    /// The header of a reply with a payload of `size` bytes.
+    /// Encodes the header of a reply with a payload of `size` bytes.
     #[must_use]
     pub fn reply(request: u32, size: u32) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -63,7 +63,7 @@ impl Header {
         bytes
     }
 
-    /// The front-end wants an acknowledgement even though the message has no reply.
+    /// Returns whether the front-end requested an acknowledgement of a message without a reply.
     #[must_use]
     pub fn needs_reply(&self) -> bool {
         self.flags & Self::NEED_REPLY != 0
@@ -78,7 +78,7 @@ fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     out
 }
 
-/// Where the parts of a ring are, in addresses of the front-end.
+/// The addresses of the parts of a ring, as addresses of the front-end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingAddresses {
     /// Descriptor table.
@@ -87,86 +87,87 @@ pub struct RingAddresses {
     pub used: u64,
     /// Available ring.
     pub available: u64,
-    /// Where writes to the used ring are logged, if they are to be: an address of the dirty log.
+    /// The address in the dirty log at which writes to the used ring are marked, if the front-end
+    /// requested it.
     pub log: Option<u64>,
 }
 
-/// A decoded message. Rings are numbers below [`MAX_VRINGS`].
+/// A decoded message. Ring numbers are below [`MAX_VRINGS`].
 #[allow(
     clippy::large_enum_variant,
-    reason = "messages are rare and live on the stack"
+    reason = "messages are rare and are stored on the stack"
 )]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// 1: which features does the device have?
+    /// 1: returns the features of the device.
     GetFeatures,
-    /// 2: the features the driver took.
+    /// 2: sets the features that the driver acknowledged.
     SetFeatures(u64),
-    /// 3: the session begins.
+    /// 3: begins the session.
     SetOwner,
-    /// 4, deprecated: stop all rings.
+    /// 4, deprecated: stops all rings.
     ResetOwner,
-    /// 5: all the memory there is; one descriptor a region.
+    /// 5: replaces all memory regions; carries one descriptor a region.
     SetMemTable(ArrayVec<RegionInfo, MAX_TABLE_REGIONS>),
-    /// 6: where writes are logged during a migration; one descriptor.
+    /// 6: sets the dirty log of a migration; carries one descriptor.
     SetLogBase {
-        /// Bytes of the log.
+        /// Size of the log in bytes.
         size: u64,
-        /// Where it begins in its file.
+        /// Offset of the log in its file.
         offset: u64,
     },
-    /// 7: how to tell that something was logged; one descriptor.
+    /// 7: sets the eventfd that signals changes of the log; carries one descriptor.
     SetLogFd,
-    /// 8: a ring's size.
+    /// 8: sets a ring's size.
     SetVringNum(usize, u32),
-    /// 9: a ring's addresses.
+    /// 9: sets a ring's addresses.
     SetVringAddr(usize, RingAddresses),
-    /// 10: where a ring goes on.
+    /// 10: sets the position at which a ring resumes.
     SetVringBase(usize, u16),
-    /// 11: stop a ring and say where.
+    /// 11: stops a ring and returns the position at which it can resume.
     GetVringBase(usize),
-    /// 12: start a ring; one descriptor, none when polling is wanted.
+    /// 12: starts a ring; carries the kick descriptor, or none when the back-end must poll.
     SetVringKick(usize),
-    /// 13: how to call the driver; one descriptor, none when it polls.
+    /// 13: sets the call descriptor of a ring; carries one descriptor, or none when the driver polls.
     SetVringCall(usize),
-    /// 14: how to tell of ring errors; one descriptor or none.
+    /// 14: sets the descriptor that signals ring errors; carries one descriptor or none.
     SetVringErr(usize),
-    /// 15: which protocol features are there?
+    /// 15: returns the protocol features.
     GetProtocolFeatures,
-    /// 16: the protocol features the front-end took.
+    /// 16: sets the protocol features that the front-end acknowledged.
     SetProtocolFeatures(u64),
-    /// 17: how many queue pairs?
+    /// 17: returns the number of queue pairs.
     GetQueueNum,
-    /// 18: let a ring carry traffic, or not.
+    /// 18: enables or disables a ring.
     SetVringEnable(usize, bool),
-    /// 19: announce this MAC after a migration.
+    /// 19: announces this MAC address after a migration.
     SendRarp([u8; 6]),
-    /// 20: the MTU.
+    /// 20: sets the MTU.
     SetMtu(u64),
-    /// 34: as new.
+    /// 34: resets the device.
     ResetDevice,
-    /// 36: how many memory regions at most?
+    /// 36: returns the highest possible number of memory regions.
     GetMaxMemSlots,
-    /// 37: one more region; one descriptor.
+    /// 37: adds a memory region; carries one descriptor.
     AddMemReg(RegionInfo),
-    /// 38: one region less.
+    /// 38: removes a memory region.
     RemMemReg(RegionInfo),
-    /// 39: the driver's status.
+    /// 39: sets the driver's status.
     SetStatus(u64),
-    /// 40: which status?
+    /// 40: returns the driver's status.
     GetStatus,
 }
 
-/// Bit of a kick, call or error message: no descriptor comes with it.
+/// Bit of a kick, call or error message: the message carries no descriptor.
 const NO_DESCRIPTOR: u64 = 1 << 8;
 
-/// Flag of a ring's addresses (`VHOST_VRING_F_LOG`): log writes to the used ring.
+/// Flag of a ring's addresses (`VHOST_VRING_F_LOG`): the back-end logs writes to the used ring.
 const LOG_USED: u32 = 1 << 0;
 
-/// Decode a message that came with `descriptors` descriptors.
+/// Decodes a message that came with `descriptors` descriptors.
 ///
 /// # Errors
-/// No such message, or its payload or descriptors are not what it takes.
+/// There is no such message, or its payload or descriptors do not match it.
 pub fn decode(
     header: &Header,
     payload: &[u8],
@@ -190,14 +191,14 @@ pub fn decode(
     Ok(request)
 }
 
-/// A payload being taken apart.
+/// A message while its payload is decoded.
 struct Body<'a> {
     request: u32,
     payload: &'a [u8],
 }
 
 impl Body<'_> {
-    /// The message and the number of descriptors it takes.
+    /// Returns the message and the number of descriptors that it carries.
     fn decode(&self) -> Result<(Request, usize), ProtocolFault> {
         let request = match self.request {
             1 => self.empty(Request::GetFeatures)?,
@@ -241,7 +242,7 @@ impl Body<'_> {
             38 => Request::RemMemReg(self.region()?),
             39 => Request::SetStatus(self.number()?),
             40 => self.empty(Request::GetStatus)?,
-            // Messages of features that are never offered.
+            // Messages of features that this back-end does not offer.
             21..=33 | 35 | 41..=44 => {
                 return Err(ProtocolFault::NotNegotiated(self.request));
             }
@@ -271,13 +272,13 @@ impl Body<'_> {
         self.exactly().map(u64::from_ne_bytes)
     }
 
-    /// A vring state description: ring number and value.
+    /// Decodes a vring state description: ring number and value.
     fn state(&self) -> Result<(usize, u32), ProtocolFault> {
         let [index, value] = words(&self.exactly::<8>()?);
         Ok((ring(index)?, value))
     }
 
-    /// Kick, call and error messages: ring number and the no-descriptor bit.
+    /// Decodes the payload of kick, call and error messages: ring number and no-descriptor bit.
     fn ring_descriptor(
         &self,
         request: fn(usize) -> Request,
@@ -290,7 +291,7 @@ impl Body<'_> {
         ))
     }
 
-    /// A vring address description: ring, flags, descriptors, used, available, log.
+    /// Decodes a vring address description: ring, flags, descriptors, used, available, log.
     fn addresses(&self) -> Result<Request, ProtocolFault> {
         let bytes: [u8; 40] = self.exactly()?;
         let [index, flags] = words(&bytes);
@@ -304,14 +305,14 @@ impl Body<'_> {
         Ok(Request::SetVringAddr(ring(index)?, addresses))
     }
 
-    /// A log description: size, offset.
+    /// Decodes a log description: size, offset.
     fn log(&self) -> Result<Request, ProtocolFault> {
         let [size, offset] = long_words(&self.exactly::<16>()?);
         Ok(Request::SetLogBase { size, offset })
     }
 
-    /// A memory table: count, padding, regions. User-Mode Linux always sends room for all of
-    /// them, so what is behind the last one is not looked at.
+    /// Decodes a memory table: count, padding, regions. User-Mode Linux always sends a table of full
+    /// size, so bytes behind the last region are ignored.
     fn table(&self) -> Result<ArrayVec<RegionInfo, MAX_TABLE_REGIONS>, ProtocolFault> {
         let (head, body) = self
             .payload
@@ -325,7 +326,7 @@ impl Body<'_> {
         Ok(body.chunks_exact(32).take(count).map(region).collect())
     }
 
-    /// One memory region: padding, region.
+    /// Decodes one memory region: padding, region.
     fn region(&self) -> Result<RegionInfo, ProtocolFault> {
         let bytes: [u8; 40] = self.exactly()?;
         let (_, body) = bytes.split_at(8);

@@ -1,5 +1,5 @@
-//! The header in front of every frame (virtio 1.3, section 5.1.6), and the tree's only check of
-//! it.
+//! The network header in front of every frame (virtio 1.3, section 5.1.6), and its validation. No
+//! other code in the workspace validates network headers.
 
 use virtio_bindings::virtio_net as net;
 
@@ -12,32 +12,32 @@ pub struct NetHeader {
     pub flags: u8,
     /// `VIRTIO_NET_HDR_GSO_*`.
     pub gso_type: u8,
-    /// Length of the frame's headers, a hint.
+    /// Length of the frame's headers in bytes; a hint.
     pub hdr_len: u16,
-    /// Payload bytes of each segment the frame is to be cut into.
+    /// Payload bytes of each segment of a GSO frame.
     pub gso_size: u16,
-    /// Where the checksum begins.
+    /// Offset in the frame from which the checksum is computed.
     pub csum_start: u16,
-    /// Where it goes, counted from `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
-    /// How many receive buffers the frame is in; meaningful towards the guest only.
+    /// Number of receive buffers that hold the frame; only meaningful for received frames.
     pub num_buffers: u16,
 }
 
 /// `flags`: the checksum is partial.
 pub const NEEDS_CSUM: u8 = 1;
-/// `gso_type`: one frame, nothing to cut.
+/// `gso_type`: not a GSO frame.
 pub const GSO_NONE: u8 = 0;
 /// `gso_type`: TCP over IPv4.
 pub const GSO_TCPV4: u8 = 1;
 /// `gso_type`: TCP over IPv6.
 pub const GSO_TCPV6: u8 = 4;
-/// `gso_type`: UDP cut into datagrams (USO).
+/// `gso_type`: UDP segmentation into datagrams (USO).
 pub const GSO_UDP_L4: u8 = 5;
 /// Added to a TCP `gso_type`: the first segment has CWR set.
 pub const GSO_ECN: u8 = 0x80;
 
-// The header's fields are bytes, the bindings' constants are not.
+// The fields of the header are bytes, while the constants of the bindings are `u32`.
 const _: () = assert!(
     NEEDS_CSUM as u32 == net::VIRTIO_NET_HDR_F_NEEDS_CSUM
         && GSO_NONE as u32 == net::VIRTIO_NET_HDR_GSO_NONE
@@ -51,7 +51,7 @@ const _: () = assert!(
 const ETHERNET: u32 = 14;
 
 impl NetHeader {
-    /// The header of a frame that asks for nothing.
+    /// The header of a frame without offloads.
     pub const NONE: Self = Self {
         flags: 0,
         gso_type: 0,
@@ -62,13 +62,13 @@ impl NetHeader {
         num_buffers: 0,
     };
 
-    /// Bytes of the header with `num_buffers`, as every VERSION_1 driver has it.
+    /// Bytes of the header with `num_buffers`, which every VERSION_1 driver uses.
     pub const SIZE: usize = 12;
 
     /// Bytes of the header of a legacy driver without mergeable buffers.
     pub const LEGACY_SIZE: usize = 10;
 
-    /// From its bytes.
+    /// Converts from bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
@@ -76,7 +76,7 @@ impl NetHeader {
         Self::from_words(u64::from_le_bytes([a, b, c, d, e, f, g, h]), second.into())
     }
 
-    /// To its bytes.
+    /// Converts to bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let (first, second) = self.to_words();
@@ -85,8 +85,8 @@ impl NetHeader {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// From its bytes 0 to 7 and 8 to 11 as little-endian numbers; what is above in the second
-    /// is not looked at.
+    /// Converts from bytes 0 to 7 and 8 to 11 as little-endian numbers; ignores the upper half of
+    /// the second number.
     #[inline]
     #[must_use]
     #[allow(
@@ -105,7 +105,7 @@ impl NetHeader {
         }
     }
 
-    /// The reverse of [`from_words`](Self::from_words).
+    /// Converts to words; the reverse of [`from_words`](Self::from_words).
     #[inline]
     #[must_use]
     pub fn to_words(self) -> (u64, u64) {
@@ -120,9 +120,9 @@ impl NetHeader {
         )
     }
 
-    /// Check a transmitted header against the frame's length and the features its driver
-    /// negotiated (5.1.6.2.1), and return what may be passed on: only fields that mean something,
-    /// with the `hdr_len` hint made to fit.
+    /// Checks a transmitted header against the frame's length and the features that its driver
+    /// negotiated (5.1.6.2.1). Returns the header that a receiver may get: it has only the fields
+    /// that are meaningful, and `hdr_len` is clamped to a possible value.
     ///
     /// # Errors
     /// The header contradicts itself, the frame or the features.
@@ -152,8 +152,8 @@ impl NetHeader {
         if gso_type != GSO_NONE && gso_size == 0 {
             return Err("a frame to be cut has segments of no bytes");
         }
-        // A frame that reaches its checksum field is longer than `field + 2`, which fits: it is
-        // at most MAX_FRAME, and the sum of two u16 fields is clamped to it.
+        // `clamp` needs `field + 2 <= frame`, which was checked above. The result may exceed a u16
+        // for a frame of MAX_FRAME bytes; it is a hint, so it saturates.
         let hdr_len = u32::from(self.hdr_len).clamp(field + 2, frame);
         Ok(Self {
             flags: NEEDS_CSUM,

@@ -1,11 +1,12 @@
-//! Gives back what front-ends handed over, in threads that nobody waits for.
+//! Closes front-ends' descriptors and unmaps their memory in background threads.
 //!
-//! To close a descriptor can take as long as the one that handed it over likes: a file system of its own
-//! (FUSE) need not answer, a TCP socket lingers, and to unmap the memory of a large VM takes seconds. So no
-//! thread that serves does that: it hands both over here, which never waits. One thread closes, another one
-//! unmaps: one that hangs in a close keeps no VM's memory.
+//! Closing a descriptor can take as long as the front-end that sent it likes: a FUSE server need not
+//! answer, and a TCP socket lingers. Unmapping the memory of a large VM takes seconds. So the threads that
+//! serve ports do neither: they queue descriptors and mappings for the threads here, which never blocks.
+//! One thread closes and another one unmaps, so a close that hangs does not keep a VM's memory mapped.
 //!
-//! Without [`start`], as in tests of a part, everything is given back where it is dropped.
+//! Without [`start`], for example in unit tests, descriptors are closed and memory is unmapped where they
+//! are dropped.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,34 +17,34 @@ use std::thread;
 
 use crate::raw::Pages;
 
-/// Descriptors that wait to be closed, at most. When the thread that closes hangs and as many wait, others
-/// stay open as long as the process.
-const CLOSES: usize = 1024;
+/// Most descriptors that wait to be closed. When the closing thread hangs and this many descriptors wait,
+/// further descriptors stay open until the process ends.
+const MAX_CLOSES: usize = 1024;
 
 static CLOSER: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
-/// Its queue is bounded by the number of mappings that a process may have: each keeps its place until it is
-/// unmapped.
+/// The queue of the unmapping thread. `MAX_MAPPINGS` bounds it: each mapping keeps its registration until
+/// it is unmapped.
 static UNMAPPER: OnceLock<Sender<Pages>> = OnceLock::new();
 
-/// Descriptors that were left open.
+/// Descriptors that stay open because the queue was full.
 static LEFT_OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// Start the threads, once for the process. Each has called `prepare` when this returns.
+/// Starts the threads, once per process. Each thread has called `prepare` when this returns.
 ///
 /// # Errors
-/// The kernel has no thread for us.
+/// The kernel refuses to create a thread.
 pub fn start(prepare: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     if CLOSER.get().is_some() {
         return Ok(());
     }
-    let (closer, closes) = sync_channel(CLOSES);
+    let (closer, closes) = sync_channel(MAX_CLOSES);
     let (unmapper, unmaps) = channel();
     let (ready, prepared) = channel();
     run("reclaim-close", prepare, ready.clone(), closes)?;
     run("reclaim-unmap", prepare, ready, unmaps)?;
     prepared.into_iter().for_each(drop);
-    // Who comes second is not heard, and its threads end.
+    // If two callers race, the second one's queues are dropped here, and its threads end.
     let _second = (CLOSER.set(closer), UNMAPPER.set(unmapper));
     Ok(())
 }
@@ -63,7 +64,7 @@ fn run<T: Send + 'static>(
     Ok(())
 }
 
-/// Close a descriptor that somebody else may keep from being closed. Does not wait for that.
+/// Queues a descriptor to be closed. Does not wait for the close, which another process may delay.
 pub fn close(fd: OwnedFd) {
     let Some(closer) = CLOSER.get() else {
         return drop(fd);
@@ -71,7 +72,7 @@ pub fn close(fd: OwnedFd) {
     if let Err(full) = closer.try_send(fd) {
         if LEFT_OPEN.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!(
-                "descriptors that front-ends handed over cannot be closed: {CLOSES} wait, and others stay \
+                "descriptors that front-ends handed over cannot be closed: {MAX_CLOSES} wait, and others stay \
                  open; a front-end has handed over a file whose close does not end"
             );
         }
@@ -81,10 +82,10 @@ pub fn close(fd: OwnedFd) {
     }
 }
 
-/// Unmap memory. Does not wait for that.
+/// Queues memory to be unmapped. Does not wait for the unmapping.
 pub(crate) fn unmap(pages: Pages) {
     match UNMAPPER.get() {
-        // The thread lives as long as the process.
+        // The thread runs until the process ends, so the send cannot fail.
         Some(unmapper) => drop(unmapper.send(pages)),
         None => drop(pages),
     }
@@ -107,7 +108,7 @@ mod tests {
     use crate::channel::Channel;
     use crate::raw::{Foreign, Mapping};
 
-    /// A socket whose close waits: what was sent is not taken, and it lingers.
+    /// Returns a socket whose close blocks: it lingers, and its peer does not read what was sent.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -120,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_close_and_memory_is_unmapped_all_the_same() {
+    fn a_close_that_blocks_delays_neither_the_caller_nor_the_unmapping_of_memory() {
         start(|| {}).unwrap();
         start(|| {}).unwrap();
         let (fd, receiver) = lingering();
         let started = Instant::now();
         drop(Foreign::from(fd));
         assert!(started.elapsed() < Duration::from_millis(100), "it waited");
-        // What nobody received is closed with the socket that it waits in.
+        // A descriptor that was sent but not received is closed together with its socket.
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (fd, other_receiver) = lingering();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -140,7 +141,7 @@ mod tests {
         let closing = Instant::now();
         drop(Channel::new(ours.into()).unwrap());
         assert!(closing.elapsed() < Duration::from_millis(100), "it waited");
-        // Memory does not wait behind it.
+        // Unmapping does not wait for the close.
         let memory = memfd_create("reclaimed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
         let memory = memory.unwrap();
         rustix::fs::ftruncate(&memory, 1 << 20).unwrap();
@@ -150,8 +151,8 @@ mod tests {
             assert!(started.elapsed() < Duration::from_secs(10), "it is mapped");
             thread::yield_now();
         }
-        // As many as there may be wait behind it, and no more.
-        for _ in 0..CLOSES + 2 {
+        // The queue behind the blocked close is bounded.
+        for _ in 0..MAX_CLOSES + 2 {
             let (one, _other) = rustix::pipe::pipe().unwrap();
             close(one);
         }

@@ -1,28 +1,29 @@
-//! The bounds of one registered mapping, written by the thread that maps and unmaps and read by a signal
-//! handler at any moment, without a lock.
+//! The bounds of one registered mapping. The thread that maps and unmaps writes them, and a signal
+//! handler reads them at any moment, without a lock.
 //!
-//! An entry is used again for other mappings. A handler that read the start of one mapping and the end of
-//! the next would take what lies between for registered memory. So each change counts a generation up
-//! twice, to an odd number while it is under way, and bounds count only if the generation was the same
-//! even number before and after they were read (a sequence lock).
+//! An entry is reused for other mappings. A handler that read the start of one mapping and the end of the
+//! next would take the memory between them for registered memory. So the bounds are under a sequence
+//! lock: each change increments a generation twice, which makes it odd while the change is in progress,
+//! and a reader accepts the bounds only if it read the same even generation before and after them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// No mapping begins here: the entry is free.
+/// The start address of a free entry; no mapping begins at 0.
 const FREE: usize = 0;
-/// Nor here: the entry was taken and is being filled.
+/// The start address of an entry that is taken and not filled yet; no mapping begins at 1.
 const TAKEN: usize = 1;
 
-/// The operations of an atomic number that an entry needs: the standard library's, and loom's in models.
-pub(crate) trait Word {
+/// The operations on an atomic word that an entry needs: implemented by the standard library's atomic,
+/// and by loom's in models.
+pub(crate) trait AtomicWord {
     fn load(&self, order: Ordering) -> usize;
     fn store(&self, value: usize, order: Ordering);
     fn add(&self, value: usize, order: Ordering) -> usize;
-    /// From `old` to `new`; whether it was `old`.
+    /// Replaces `old` by `new`; returns whether the value was `old`.
     fn exchange(&self, old: usize, new: usize) -> bool;
 }
 
-impl Word for AtomicUsize {
+impl AtomicWord for AtomicUsize {
     fn load(&self, order: Ordering) -> usize {
         self.load(order)
     }
@@ -59,21 +60,22 @@ impl Entry {
     }
 }
 
-impl<W: Word> Entry<W> {
-    /// Take a free entry for a mapping; whether it was free.
+impl<W: AtomicWord> Entry<W> {
+    /// Takes a free entry for a mapping; returns whether the entry was free.
     pub(crate) fn take(&self, start: usize, end: usize) -> bool {
         if !self.start.exchange(FREE, TAKEN) {
             return false;
         }
         self.change(|| {
-            // Released: who reads a bound of this mapping sees the odd generation, or a later one.
+            // Release: a reader that sees a bound of this mapping also sees the odd generation, or a
+            // later one.
             self.end.store(end, Ordering::Release);
             self.start.store(start, Ordering::Release);
         });
         true
     }
 
-    /// Give the entry back. Nobody else may have its mapping by then.
+    /// Frees the entry. The caller must be the only user of its mapping.
     pub(crate) fn free(&self) {
         self.change(|| self.end.store(0, Ordering::Release));
         self.start.store(FREE, Ordering::Release);
@@ -85,13 +87,13 @@ impl<W: Word> Entry<W> {
         self.generation.add(1, Ordering::Release);
     }
 
-    /// The bounds of the mapping, if it holds this address. A mapping that is registered for as long as
-    /// this takes is always found.
+    /// Returns the bounds of the mapping if it contains `address`. Always finds a mapping that stays
+    /// registered during the call.
     pub(crate) fn bounds_around(&self, address: usize) -> Option<(usize, usize)> {
         let before = self.generation.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Acquire);
         let end = self.end.load(Ordering::Acquire);
-        // Not before the loads above, which acquire.
+        // The acquire loads above keep this load behind them.
         let after = self.generation.load(Ordering::Relaxed);
         let whole = before == after && before % 2 == 0;
         let holds = start > TAKEN && (start..end).contains(&address);
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_holds_one_mapping_at_a_time() {
+    fn an_entry_registers_one_mapping_at_a_time() {
         let entry = Entry::new();
         assert_eq!(entry.bounds_around(0), None);
         assert!(entry.take(4096, 8192));
@@ -126,7 +128,7 @@ mod model {
 
     use super::*;
 
-    impl Word for AtomicUsize {
+    impl AtomicWord for AtomicUsize {
         fn load(&self, order: Ordering) -> usize {
             self.load(order)
         }
@@ -153,8 +155,8 @@ mod model {
         }
     }
 
-    /// A fault at 30 hits a mapping of another entry. In this one, a mapping before it goes and one behind
-    /// it comes, and the other way round: at no time does this entry hold 30.
+    /// A fault at address 30 belongs to a mapping of another entry. This entry's mapping is replaced,
+    /// from below 30 to above 30 and the other way round: at no time does this entry contain 30.
     #[test]
     fn bounds_of_two_mappings_are_never_mixed() {
         for [first, second] in [[(10, 20), (40, 60)], [(40, 60), (10, 20)]] {
@@ -172,10 +174,10 @@ mod model {
         }
     }
 
-    /// Three in a row, of which the first and the last begin at the same place. With up to three
-    /// interruptions: every order takes minutes.
+    /// Three mappings in a row, of which the first and the last begin at the same address (the ABA
+    /// problem). Limited to three preemptions: all interleavings would take minutes.
     #[test]
-    fn a_start_that_comes_back_does_not_vouch_for_another_end() {
+    fn a_start_address_that_recurs_is_not_combined_with_another_end() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
@@ -193,10 +195,9 @@ mod model {
         });
     }
 
-    /// A mapping that stays is found, whatever else is registered meanwhile; one that goes is found whole
-    /// or not at all.
+    /// A reader finds a mapping that is being replaced whole, or not at all.
     #[test]
-    fn what_is_found_is_a_mapping_that_was_registered() {
+    fn a_reader_finds_only_bounds_that_were_registered_together() {
         loom::model(|| {
             let entry = Arc::new(entry());
             assert!(entry.take(10, 20));

@@ -1,21 +1,22 @@
 //! A running split ring, from the device's side (virtio 1.3, section 2.7).
 //!
-//! Work flows like this: [`Ring::collect`] looks at chains the driver made available without
-//! taking them; [`Ring::consume`] takes them; [`Ring::put_used`] hands them back, in the order they
-//! came, always; [`Ring::publish`] makes what was handed back visible and says whether the driver
-//! wants to be called. Indices are free running and wrap.
+//! The device side uses a ring in four steps. [`Ring::collect`] reads chains that the driver made
+//! available and does not take them. [`Ring::consume`] takes them. [`Ring::put_used`] writes them to
+//! the used ring, always in the order in which they became available. [`Ring::publish`] advances the
+//! used index and returns whether the driver wants a call. Indices are free running and wrap.
 //!
-//! Because of the order, the used index says exactly which chains are done with: a back-end that
-//! is killed and started again goes on there, and repeats at most the burst that was in hand.
+//! Because of this order, the used index tells exactly which chains are completed. A back-end that is
+//! killed and started again resumes at the used index, and repeats at most the burst that was in
+//! progress.
 
 use crate::chain::{Batch, Direction, Rules};
 use crate::fault::RingFault;
 use crate::features;
-use crate::handshake::tell_then_look;
+use crate::handshake::publish_then_check;
 use crate::memory::GuestMemory;
 use crate::raw::RingMemory;
 
-/// A ring that the front-end has started.
+/// A split ring that the front-end has started.
 #[derive(Debug)]
 pub struct Ring {
     memory: RingMemory,
@@ -24,19 +25,20 @@ pub struct Ring {
     in_order: bool,
     /// The next available entry to take.
     next_available: u16,
-    /// The available index as last read: entries below it can be taken without asking again.
-    /// Reading it takes the cache line from the driver, which is about to write it.
+    /// The available index as last read (QEMU's `shadow_avail_idx`): the device takes entries below
+    /// it without reading the index again. A read takes the cache line away from the driver, which
+    /// is about to write it.
     known_available: u16,
-    /// Where the next used element goes.
+    /// The position of the next used element.
     next_used: u16,
-    /// The used index the driver can see.
+    /// The used index that the driver sees.
     published: u16,
-    /// The driver is asked to kick; only meaningful without `EVENT_IDX`.
-    kicks_wanted: bool,
+    /// The driver may kick; only meaningful without `EVENT_IDX`.
+    kicks_enabled: bool,
 }
 
 impl Ring {
-    /// A ring that goes on at `base` of the available ring.
+    /// Creates a ring that resumes at position `base` of the available ring.
     #[must_use]
     pub fn new(memory: RingMemory, direction: Direction, features: u64, base: u16) -> Self {
         let used = memory.used_index();
@@ -45,7 +47,7 @@ impl Ring {
             rules: Rules {
                 direction,
                 indirect: features & features::INDIRECT_DESC != 0,
-                unread: if features::headers_mean_something(features) {
+                unread: if features::tx_offloads_negotiated(features) {
                     0
                 } else {
                     features::header_size(features)
@@ -57,7 +59,7 @@ impl Ring {
             known_available: base,
             next_used: used,
             published: used,
-            kicks_wanted: true,
+            kicks_enabled: true,
         };
         if !ring.event_idx {
             ring.memory.set_no_notify(false);
@@ -65,27 +67,28 @@ impl Ring {
         ring
     }
 
-    /// The same ring at other places in memory.
+    /// Moves the ring to other addresses and keeps its indices.
     pub fn relocate(&mut self, memory: RingMemory) {
         self.memory = memory;
     }
 
-    /// Where the front-end may go on when the ring is stopped: the first chain not taken.
+    /// Returns the position of the first chain that was not taken, which is where the front-end
+    /// resumes a ring that was stopped.
     #[must_use]
     pub fn next_available(&self) -> u16 {
         self.next_available
     }
 
-    /// The number of descriptors.
+    /// Returns the number of descriptors.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.memory.size()
     }
 
-    /// Chains that can be taken now.
+    /// Reads the driver's index and returns the number of available chains.
     ///
     /// # Errors
-    /// The driver's index is impossible.
+    /// The driver's index is more than the ring's size ahead.
     #[inline]
     pub fn available(&self) -> Result<u16, RingFault> {
         let index = self.memory.available_index();
@@ -100,32 +103,33 @@ impl Ring {
         Ok(count)
     }
 
-    /// Ask the driver for its index; the chains that can be taken now.
+    /// Reads the driver's index, remembers it, and returns the number of available chains.
     ///
     /// # Errors
-    /// The driver's index is impossible.
+    /// The driver's index is more than the ring's size ahead.
     #[inline]
-    pub fn look(&mut self) -> Result<u16, RingFault> {
+    pub fn refresh(&mut self) -> Result<u16, RingFault> {
         let count = self.available()?;
         self.known_available = self.next_available.wrapping_add(count);
         Ok(count)
     }
 
-    /// Chains that could be taken when the driver was last asked, less those taken since. Whoever
-    /// found them too few waits for more than these ([`ask_for_kick`](Self::ask_for_kick)), not
-    /// for more than there are meanwhile.
+    /// Returns the number of chains that were available when the driver's index was last read, less
+    /// those taken since. A caller that finds them too few passes this number to
+    /// [`enable_kicks`](Self::enable_kicks): it waits for more chains than it has seen, not for more
+    /// than have become available in the meantime.
     #[inline]
     #[must_use]
     pub fn seen(&self) -> u16 {
         self.known_available.wrapping_sub(self.next_available)
     }
 
-    /// Look at up to `most` available chains and add them to the batch, stopping early when it
-    /// is full; takes none of them. Their first bytes are on their way into the cache when this
-    /// returns, and so are the descriptors of those that may follow.
+    /// Adds up to `most` available chains to the batch without taking them, and stops early when
+    /// the batch is full. Prefetches the first bytes of these chains and the descriptors of the
+    /// chains that follow.
     ///
     /// # Errors
-    /// The driver broke a rule. Chains before the broken one are in the batch.
+    /// The driver broke a rule. Chains before the invalid one are in the batch.
     #[inline]
     pub fn collect<'m>(
         &mut self,
@@ -156,14 +160,15 @@ impl Ring {
         Ok(())
     }
 
-    /// Chains known to be available; asks the driver only when they are fewer than `wanted`.
+    /// Returns the number of chains known to be available; reads the driver's index only when that
+    /// number is below `wanted`.
     #[inline]
     fn known(&mut self, wanted: u16) -> Result<u16, RingFault> {
         let known = self.seen();
         if known >= wanted && u32::from(known) <= self.memory.size() {
             return Ok(known);
         }
-        self.look()
+        self.refresh()
     }
 
     #[inline]
@@ -172,20 +177,20 @@ impl Ring {
             .available_head(self.next_available.wrapping_add(ahead))
     }
 
-    /// Take the next `count` available chains.
+    /// Takes the next `count` available chains.
     #[inline]
     pub fn consume(&mut self, count: u16) {
         self.next_available = self.next_available.wrapping_add(count);
     }
 
-    /// Hand a chain back, with the number of bytes written into it.
+    /// Adds a chain to the used ring, with the number of bytes that the device wrote into it.
     #[inline]
     pub fn put_used(&mut self, head: u16, written: u32) {
         self.memory.put_used(self.next_used, head, written);
         self.next_used = self.next_used.wrapping_add(1);
     }
 
-    /// Hand back chains that nothing was written into.
+    /// Adds chains to the used ring that the device wrote nothing into.
     #[inline]
     pub fn put_used_run(
         &mut self,
@@ -194,8 +199,8 @@ impl Ring {
         if !self.in_order {
             return heads.for_each(|head| self.put_used(head, 0));
         }
-        // 2.7.9: one element stands for all, at the place of the first, by the head of the last.
-        // Never more than a batch.
+        // 2.7.9: one element, at the first chain's position and with the last chain's head, returns
+        // all of them. There are at most as many chains as a batch has, so the count fits.
         let count = u16::try_from(heads.len()).unwrap_or(u16::MAX);
         if let Some(last) = heads.next_back() {
             self.memory.put_used(self.next_used, last, 0);
@@ -203,7 +208,8 @@ impl Ring {
         }
     }
 
-    /// Let the driver see what was handed back. True when it wants a call for it (2.7.7.2).
+    /// Advances the used index to include every chain added since the last call. Returns true when
+    /// the driver wants a call for them (2.7.7.2).
     #[inline]
     #[must_use]
     pub fn publish(&mut self) -> bool {
@@ -212,7 +218,7 @@ impl Ring {
             return false;
         }
         self.published = new;
-        tell_then_look(
+        publish_then_check(
             || self.memory.publish_used(old, new),
             || {
                 if !self.event_idx {
@@ -225,32 +231,34 @@ impl Ring {
         )
     }
 
-    /// Tell the driver that it need not kick, because we look by ourselves.
+    /// Suppresses the driver's kicks, because the worker polls the ring.
     #[inline]
-    pub fn suppress_kicks(&mut self) {
-        // With EVENT_IDX there is nothing to do: the event index lies behind, and the driver
-        // kicks only when it passes it.
-        if !self.event_idx && self.kicks_wanted {
+    pub fn disable_kicks(&mut self) {
+        // With EVENT_IDX there is nothing to do: the driver kicks only when its index passes
+        // `avail_event`, which is already behind it.
+        if !self.event_idx && self.kicks_enabled {
             self.memory.set_no_notify(true);
-            self.kicks_wanted = false;
+            self.kicks_enabled = false;
         }
     }
 
-    /// Ask the driver to kick when it makes more available than the `seen` chains we know of.
-    /// True when it already has: then no kick may come, and the ring must be looked at again.
+    /// Requests a kick for when the driver makes more than `seen` chains available (Linux:
+    /// `vhost_enable_notify`). Returns true when it already has: then no kick may come, and the
+    /// caller must read the ring again.
     ///
-    /// A receive ring may be too short for a frame without being empty; hence `seen`, not zero.
+    /// `seen` is not always zero, because a receive ring can have too few buffers for a frame
+    /// without being empty.
     ///
     /// # Errors
-    /// The driver's index is impossible.
-    pub fn ask_for_kick(&mut self, seen: u16) -> Result<bool, RingFault> {
+    /// The driver's index is more than the ring's size ahead.
+    pub fn enable_kicks(&mut self, seen: u16) -> Result<bool, RingFault> {
         let event = self.next_available.wrapping_add(seen);
-        let wish = || match self.event_idx {
+        let enable = || match self.event_idx {
             true => self.memory.set_avail_event(event),
             false => self.memory.set_no_notify(false),
         };
-        let available = tell_then_look(wish, || self.available())?;
-        self.kicks_wanted = true;
+        let available = publish_then_check(enable, || self.available())?;
+        self.kicks_enabled = true;
         Ok(available > seen)
     }
 }

@@ -1,4 +1,4 @@
-//! Locks: the standard library's, or loom's where models are checked.
+//! The standard library's locks, or loom's in loom models.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! A ring as the front-end sets it up, message by message, until it runs.
+//! The configuration of a ring, which the front-end sets message by message until it starts the ring.
 
 use std::os::fd::OwnedFd;
 
@@ -12,14 +12,14 @@ use crate::message::RingAddresses;
 use crate::raw::RingMemory;
 use crate::ring::Ring;
 
-/// How the driver wants work announced.
+/// How one side of a ring notifies the other.
 #[derive(Debug)]
 pub enum Notifier {
-    /// Nothing was said yet, or the ring is stopped.
+    /// The front-end has not set it, or the ring is stopped.
     Unset,
-    /// It polls, or wants us to poll.
+    /// The notified side polls.
     Polling,
-    /// Through this event descriptor.
+    /// Through this eventfd.
     Event(OwnedFd),
 }
 
@@ -29,7 +29,7 @@ impl Notifier {
     }
 }
 
-/// One ring of a device, and what its owner keeps with it.
+/// One ring of a device, and the state that the device's owner stores with it.
 #[derive(Debug)]
 pub struct Vring<S = ()> {
     direction: Direction,
@@ -37,17 +37,18 @@ pub struct Vring<S = ()> {
     addresses: Option<RingAddresses>,
     base: u16,
     enabled: bool,
-    /// It waits for the dirty log that its writes go into.
+    /// The ring carries no traffic until the front-end sends the dirty log.
     waits_for_log: bool,
     kick: Notifier,
     call: Notifier,
     running: Option<Ring>,
-    /// What the owner knows of the ring: whoever works on one works on the other.
+    /// The owner's state of the ring, under the same lock.
     pub state: S,
 }
 
 impl<S: Default> Vring<S> {
-    /// A ring nobody set up; even numbers receive, odd ones transmit (virtio 1.3, 5.1.2).
+    /// Creates a ring without configuration. Even numbers are receive rings, odd numbers transmit
+    /// rings (virtio 1.3, 5.1.2).
     #[must_use]
     pub fn new(number: usize) -> Self {
         let direction = if number % 2 == 0 {
@@ -71,14 +72,14 @@ impl<S: Default> Vring<S> {
 }
 
 impl<S> Vring<S> {
-    /// The running ring, if it is started and enabled and need not wait for a dirty log.
+    /// Returns the ring, if it is started and enabled and does not wait for a dirty log.
     #[inline]
     #[must_use]
     pub fn active(&self) -> Option<&Ring> {
         self.running.as_ref().filter(|_| self.carries_traffic())
     }
 
-    /// The same, to be worked on.
+    /// Returns the same ring for use by the device.
     #[inline]
     #[must_use]
     pub fn active_mut(&mut self) -> Option<&mut Ring> {
@@ -86,7 +87,7 @@ impl<S> Vring<S> {
         self.running.as_mut().filter(|_| carries)
     }
 
-    /// The same, and the owner's part, each to be worked on.
+    /// Returns the same ring, and the owner's state.
     #[inline]
     #[must_use]
     pub fn parts_mut(&mut self) -> (Option<&mut Ring>, &mut S) {
@@ -100,29 +101,29 @@ impl<S> Vring<S> {
         self.enabled & !self.waits_for_log
     }
 
-    /// The running ring, enabled or not: for handing back what was taken.
+    /// Returns the started ring, enabled or not, so that chains that were taken can be returned.
     #[inline]
     #[must_use]
     pub fn running_mut(&mut self) -> Option<&mut Ring> {
         self.running.as_mut()
     }
 
-    /// Whether the ring is started, enabled or not.
+    /// Returns whether the ring is started, enabled or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// How the driver tells us of work.
+    /// Returns how the driver notifies the device.
     #[must_use]
     pub fn kick(&self) -> &Notifier {
         &self.kick
     }
 
-    /// Call the driver. A driver that polls, or whose counter is full, needs no call.
+    /// Calls the driver. A driver that polls, or whose eventfd counter is full, needs no call.
     ///
     /// # Errors
-    /// The descriptor is none that can be written to, or was made to block.
+    /// The descriptor cannot be written to, or the front-end made it block.
     pub fn call(&self) -> Result<(), RingFault> {
         let Notifier::Event(event) = &self.call else {
             return Ok(());
@@ -130,7 +131,7 @@ impl<S> Vring<S> {
         // syscalls: write
         match rustix::io::write(event, &1_u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
-            // It was full, waited for room, and the thread's alarm went off.
+            // The counter was full, the write blocked, and the thread's alarm interrupted it.
             Err(Errno::INTR) => Err(RingFault::Blocks),
             Err(_) => Err(RingFault::Notifier("call")),
         }
@@ -152,15 +153,16 @@ impl<S> Vring<S> {
         self.waits_for_log = waits;
     }
 
-    /// Use another call descriptor, and signal it once: frames that were delivered since the ring
-    /// started, or before the last back-end ended, may have signalled nobody. QEMU starts a ring by
-    /// `SET_VRING_KICK` and sends `SET_VRING_CALL` after it (`vhost_virtqueue_start` in its
-    /// `hw/virtio/vhost.c`). With `VIRTIO_F_EVENT_IDX` no later frame signals the guest either, as the
-    /// used index has passed `used_event` already. A driver must expect a call without work
-    /// (virtio 1.3, 2.7.7).
+    /// Sets another call descriptor, and signals it once. Frames that were delivered since the ring
+    /// started, or before the previous back-end ended, may have had no descriptor to signal: QEMU
+    /// starts a ring by `SET_VRING_KICK` and sends `SET_VRING_CALL` after it (`vhost_virtqueue_start`
+    /// in its `hw/virtio/vhost.c`). With `VIRTIO_F_EVENT_IDX` no later frame signals the guest either,
+    /// because the used index has passed `used_event` already. A driver must expect a call without
+    /// work (virtio 1.3, 2.7.7).
     ///
-    /// The front-end shares the descriptor with us and decides what is in it: a full one must not
-    /// make us wait. (It can undo this, which is a fault.)
+    /// The front-end shares the descriptor and can fill its counter. The descriptor is made
+    /// non-blocking, so that a full counter does not block the worker. (If the front-end makes it
+    /// blocking again, [`call`](Self::call) reports a fault.)
     pub(crate) fn set_call(&mut self, descriptor: Option<OwnedFd>) -> Result<(), RingFault> {
         if let Some(event) = &descriptor {
             // syscalls: ioctl
@@ -170,7 +172,7 @@ impl<S> Vring<S> {
         self.call()
     }
 
-    /// New addresses; a running ring moves there at once.
+    /// Sets new addresses; a running ring moves to them at once.
     pub(crate) fn set_addresses(
         &mut self,
         addresses: RingAddresses,
@@ -180,7 +182,7 @@ impl<S> Vring<S> {
         self.relocate(memory)
     }
 
-    /// Find the parts of a running ring again, after a change of memory or addresses.
+    /// Locates the parts of a running ring again, after a change of memory or addresses.
     pub(crate) fn relocate(&mut self, memory: &GuestMemory) -> Result<(), RingFault> {
         if self.running.is_none() {
             return Ok(());
@@ -192,7 +194,7 @@ impl<S> Vring<S> {
         Ok(())
     }
 
-    /// Start the ring, as a kick message does.
+    /// Starts the ring, as `SET_VRING_KICK` does.
     pub(crate) fn start(
         &mut self,
         descriptor: Option<OwnedFd>,
@@ -207,7 +209,7 @@ impl<S> Vring<S> {
         Ok(())
     }
 
-    /// Stop the ring and say where it can go on. Its descriptors are closed.
+    /// Stops the ring, closes its descriptors, and returns the position at which it can resume.
     pub(crate) fn stop(&mut self) -> u16 {
         if let Some(ring) = self.running.take() {
             self.base = ring.next_available();

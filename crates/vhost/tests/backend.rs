@@ -18,14 +18,14 @@ use front_end::{Layout, Nic, Options, Ram, Region};
 use vhost::backend::{Backend, Change};
 use vhost::fault::{Fault, ProtocolFault, RegionFault, RingFault};
 
-/// Ask for a number.
+/// Sends a request whose reply is a number; returns the number.
 fn ask(nic: &Nic, backend: &mut Backend, request: u32) -> u64 {
     assert!(nic.wire.send(request, &[], &[]));
     serve(backend).unwrap();
     nic.wire.number(request)
 }
 
-/// Say something that is acknowledged: its code.
+/// Sends a message that requests an acknowledgement; returns the code of the acknowledgement.
 fn acknowledged(nic: &Nic, backend: &mut Backend, request: u32, payload: &[u8]) -> u64 {
     assert!(
         nic.wire
@@ -74,7 +74,7 @@ fn without_protocol_features_rings_are_enabled_from_the_start() {
 }
 
 #[test]
-fn with_protocol_features_rings_wait_to_be_enabled() {
+fn with_protocol_features_rings_are_disabled_from_the_start() {
     let (wire, mut backend) = connect();
     let nic = Nic::new(wire, Options::default());
     nic.wire
@@ -86,20 +86,20 @@ fn with_protocol_features_rings_wait_to_be_enabled() {
 }
 
 #[test]
-fn reply_ack_is_given_when_it_is_negotiated_and_asked_for() {
+fn reply_ack_is_sent_when_it_is_negotiated_and_requested() {
     let (nic, mut backend) = device(Options::default());
     assert_eq!(
         acknowledged(&nic, &mut backend, request::SET_VRING_ENABLE, &state(0, 1)),
         0
     );
-    // A request with a reply of its own gets that one and no other.
+    // A request that has a reply gets this reply and no acknowledgement.
     nic.wire.send_raw(
         &message(request::GET_STATUS, VERSION | NEED_REPLY, &[]),
         &[],
     );
     serve(&mut backend).unwrap();
     assert_eq!(nic.wire.number(request::GET_STATUS), 0);
-    // Not negotiated, not given: the next thing to be read is the next reply.
+    // Without REPLY_ACK no acknowledgement is sent: the next message to read is the next reply.
     nic.wire
         .send(request::SET_PROTOCOL_FEATURES, &number(0), &[]);
     nic.wire
@@ -127,11 +127,11 @@ fn get_vring_base_stops_a_ring_where_it_is() {
     assert_eq!(serve(&mut backend).unwrap(), [Change::Ring(1)]);
     assert_eq!(nic.wire.state(request::GET_VRING_BASE), (1, 65_532));
     assert!(!backend.vring(1).unwrap().is_running() && backend.vring(0).unwrap().is_running());
-    // Stopped, it says the same.
+    // A stopped ring returns the same base.
     nic.wire.send(request::GET_VRING_BASE, &state(1, 0), &[]);
     serve(&mut backend).unwrap();
     assert_eq!(nic.wire.state(request::GET_VRING_BASE), (1, 65_532));
-    // Restarted there, the third chain is the next.
+    // Restarted at this base, the ring continues with the third chain.
     nic.wire
         .send(request::SET_VRING_BASE, &state(1, 65_532), &[]);
     nic.wire.send(
@@ -163,9 +163,9 @@ fn size_and_base_of_a_running_ring_do_not_change() {
 #[test]
 fn a_kick_before_size_or_addresses_is_a_fault() {
     let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    for say_size in [false, true] {
+    for with_size in [false, true] {
         let (wire, mut backend) = connect();
-        if say_size {
+        if with_size {
             wire.send(request::SET_VRING_NUM, &state(0, 256), &[]);
         }
         wire.send(request::SET_VRING_KICK, &number(0), &[kick.as_fd()]);
@@ -178,7 +178,7 @@ fn a_kick_before_size_or_addresses_is_a_fault() {
 }
 
 #[test]
-fn everything_that_resets_stops_all_rings() {
+fn every_message_that_resets_stops_all_rings() {
     for (request, payload) in [
         (request::RESET_OWNER, vec![]),
         (request::RESET_DEVICE, vec![]),
@@ -190,14 +190,14 @@ fn everything_that_resets_stops_all_rings() {
         assert_eq!(received.releases(2), 0..2);
         assert_eq!(backend.apply(received).unwrap(), Change::AllRings);
         assert!(backend.vrings_mut().all(|vring| !vring.is_running()));
-        // And everything can begin again.
+        // The rings can be started again.
         nic.start_rings([0; 2], || drop(serve(&mut backend).unwrap()));
         assert!(backend.vring(0).unwrap().is_running() && backend.vring(1).unwrap().is_running());
     }
 }
 
 #[test]
-fn a_message_names_only_rings_that_there_are() {
+fn a_message_with_the_number_of_a_missing_ring_is_refused() {
     for (request, payload) in [
         (request::GET_VRING_BASE, state(7, 0)),
         (request::SET_VRING_KICK, number(1 << 8 | 7)),
@@ -212,7 +212,7 @@ fn a_message_names_only_rings_that_there_are() {
 }
 
 #[test]
-fn status_is_kept_and_told() {
+fn get_status_returns_what_set_status_set() {
     let (nic, mut backend) = device(Options::default());
     assert_eq!(ask(&nic, &mut backend, request::GET_STATUS), 0);
     nic.wire.send(request::SET_STATUS, &number(15), &[]);
@@ -247,7 +247,7 @@ fn spec_5_1_4_1_the_mtu_is_68_to_65535() {
 }
 
 #[test]
-fn send_rarp_asks_for_an_announcement() {
+fn send_rarp_requests_an_announcement() {
     let (nic, mut backend) = device(Options::default());
     nic.wire
         .send(request::SEND_RARP, &[1, 2, 3, 4, 5, 6, 0, 0], &[]);
@@ -269,12 +269,12 @@ fn features_that_were_not_offered_are_refused() {
     }
     nic.wire.send(request::SET_FEATURES, &number(offered), &[]);
     serve(&mut backend).unwrap();
-    // Logging is the front-end's, not the driver's.
+    // LOG_ALL belongs to the front-end, not to the driver.
     assert_eq!(backend.features(), offered & !features::LOG_ALL);
 }
 
 #[test]
-fn one_queue_pair_is_not_offered_as_many() {
+fn mq_is_offered_only_with_several_queue_pairs() {
     let (nic, mut backend) = device(Options::default());
     const MQ: u64 = 1 << 22;
     assert_eq!(ask(&nic, &mut backend, request::GET_FEATURES) & MQ, 0);
@@ -286,7 +286,7 @@ fn one_queue_pair_is_not_offered_as_many() {
     assert_eq!(many.vring_count(), 8);
 }
 
-/// A second memory, where the first is not.
+/// Memory for one more region, at addresses that the NIC's memory does not use.
 fn spare() -> (Ram, Region) {
     let ram = Ram::new(1 << 16);
     let region = Region {
@@ -311,7 +311,7 @@ fn regions_come_and_go_while_rings_run() {
         serve(&mut backend).unwrap();
         assert_eq!(backend.memory().regions(), 2);
         assert!(backend.memory().contiguous(region.guest, 1 << 16).is_some());
-        // The offset is no part of what names a region.
+        // The offset does not identify a region.
         let named = Region {
             offset: 77,
             ..region
@@ -324,7 +324,7 @@ fn regions_come_and_go_while_rings_run() {
 }
 
 #[test]
-fn a_region_is_removed_by_all_it_is_named_by() {
+fn a_region_is_removed_only_if_both_addresses_and_the_size_match() {
     let (ram, region) = spare();
     for other in [
         Region {
@@ -403,25 +403,26 @@ fn overlapping_regions_are_refused_and_touching_ones_are_not() {
 }
 
 #[test]
-fn memory_that_is_held_outlives_its_replacement() {
+fn memory_that_is_shared_stays_mapped_after_its_replacement() {
     let (nic, mut backend) = device(Options::default());
     let (ram, region) = spare();
     nic.wire
         .send(request::ADD_MEM_REG, &single(region), &[ram.fd()]);
     serve(&mut backend).unwrap();
     ram.write(0, b"still here");
-    let held = std::sync::Arc::clone(backend.memory());
+    let shared = std::sync::Arc::clone(backend.memory());
     nic.wire.send(request::REM_MEM_REG, &single(region), &[]);
     serve(&mut backend).unwrap();
     let mut bytes = [0; 10];
-    held.contiguous(region.guest, 10).unwrap().read(&mut bytes);
+    let span = shared.contiguous(region.guest, 10).unwrap();
+    span.read(&mut bytes);
     assert_eq!(&bytes, b"still here");
 }
 
 #[test]
-fn addresses_of_a_running_ring_move_it() {
+fn new_addresses_move_a_running_ring() {
     let (mut nic, mut backend) = device(Options::default());
-    // The same ring under the same addresses, said again.
+    // The same addresses, sent again.
     let [descriptors, used, available] = nic.tx.user_addresses();
     let place = front_end::wire::addresses(1, descriptors, used, available);
     nic.wire.send(request::SET_VRING_ADDR, &place, &[]);

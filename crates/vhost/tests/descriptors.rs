@@ -1,5 +1,5 @@
-//! Descriptors that nobody wanted are closed. The only test of its binary, so that the process's
-//! descriptors are its own.
+//! The back-end closes descriptors of messages that it refuses. This is the only test of its binary,
+//! because it counts the descriptors of the process.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -35,7 +35,7 @@ fn cve_2022_0669_descriptors_of_refused_messages_are_closed() {
             assert_eq!(open(), before, "message {request} with {count}");
         }
     }
-    // Sent with every byte of a message that never ends.
+    // A descriptor with every byte of a message that never ends.
     let (wire, mut backend) = common::connect();
     let mut refused = false;
     for byte in message(request::SET_FEATURES, VERSION, &number(0)) {
@@ -48,7 +48,7 @@ fn cve_2022_0669_descriptors_of_refused_messages_are_closed() {
     assert!(refused);
     drop((wire, backend));
     assert_eq!(open(), before);
-    // Accepted ones are closed too, once another takes their place or the ring stops.
+    // Accepted descriptors are closed when another one replaces them or the ring stops.
     let (nic, mut backend) = common::device(front_end::Options::default());
     let running = open();
     for _ in 0..10 {

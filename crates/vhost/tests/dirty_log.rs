@@ -1,4 +1,5 @@
-//! The dirty log, message by message and write by write (vhost-user specification, "Migration").
+//! The dirty log: its messages, and which pages each write marks (vhost-user specification,
+//! "Migration").
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -37,20 +38,20 @@ fn is_active(backend: &Backend) -> [bool; 2] {
     [0, 1].map(|ring| backend.vring(ring).unwrap().active().is_some())
 }
 
-/// A device whose used rings are logged far from where they are.
+/// A device whose used rings have log addresses that differ from their addresses in memory.
 fn logged(options: Options) -> (Nic, Backend, Log) {
     let (nic, mut backend) = device(options);
-    let log = Log::new(FAR[1] + (1 << 20));
+    let log = Log::new(LOG_ADDRESSES[1] + (1 << 20));
     nic.set_log_base(&log, || drop(serve(&mut backend).unwrap()));
-    nic.log_all(FAR, || drop(serve(&mut backend).unwrap()));
+    nic.log_all(LOG_ADDRESSES, || drop(serve(&mut backend).unwrap()));
     drop(log.take());
     (nic, backend, log)
 }
 
-const FAR: [u64; 2] = [(1 << 32) + 12, (1 << 32) + (1 << 20)];
+const LOG_ADDRESSES: [u64; 2] = [(1 << 32) + 12, (1 << 32) + (1 << 20)];
 
 #[test]
-fn spec_migration_a_used_ring_is_logged_where_it_is_said_to_be() {
+fn spec_migration_a_used_ring_is_logged_at_its_log_address() {
     for event_idx in [0, features::EVENT_IDX] {
         let (mut nic, mut backend, log) = logged(Options {
             features: features::PLAIN & !features::EVENT_IDX | event_idx,
@@ -65,18 +66,18 @@ fn spec_migration_a_used_ring_is_logged_where_it_is_said_to_be() {
         ring.put_used(0, 0);
         assert_eq!(log.take(), BTreeSet::new(), "the driver cannot see it yet");
         let _ = ring.publish();
-        let element = FAR[1] + 4 + 8 * (65_300 % 1024);
-        assert_eq!(log.take(), pages([FAR[1], element]));
-        ring.suppress_kicks();
+        let element = LOG_ADDRESSES[1] + 4 + 8 * (65_300 % 1024);
+        assert_eq!(log.take(), pages([LOG_ADDRESSES[1], element]));
+        ring.disable_kicks();
         let flags = if event_idx == 0 {
-            pages([FAR[1]])
+            pages([LOG_ADDRESSES[1]])
         } else {
             pages([])
         };
         assert_eq!(log.take(), flags);
-        ring.ask_for_kick(0).unwrap();
-        let wish = if event_idx == 0 { 0 } else { 4 + 8 * 1024 };
-        assert_eq!(log.take(), pages([FAR[1] + wish]));
+        ring.enable_kicks(0).unwrap();
+        let event = if event_idx == 0 { 0 } else { 4 + 8 * 1024 };
+        assert_eq!(log.take(), pages([LOG_ADDRESSES[1] + event]));
     }
 }
 
@@ -92,19 +93,22 @@ fn spec_migration_elements_that_wrap_are_logged_at_both_ends() {
         ring.put_used(head, 0);
     }
     let _ = ring.publish();
-    let at = |place: u64| FAR[0] + 4 + 8 * place;
-    assert_eq!(log.take(), pages([FAR[0], at(4090), at(4095) + 7, at(593)]));
-    // A driver that makes more available than it may can have the ring written all over.
+    let at = |place: u64| LOG_ADDRESSES[0] + 4 + 8 * place;
+    assert_eq!(
+        log.take(),
+        pages([LOG_ADDRESSES[0], at(4090), at(4095) + 7, at(593)])
+    );
+    // More elements than the ring has, which a driver that breaks the rules can cause, mark all of it.
     for head in 0..5000 {
         ring.put_used(head % 4096, 0);
     }
     let _ = ring.publish();
-    let all = FAR[0] / PAGE..=(at(4095) + 7) / PAGE;
+    let all = LOG_ADDRESSES[0] / PAGE..=(at(4095) + 7) / PAGE;
     assert_eq!(log.take(), all.collect());
 }
 
 #[test]
-fn the_reply_to_set_log_base_is_one_and_always() {
+fn set_log_base_always_has_exactly_one_reply() {
     let (nic, mut backend) = device(Options::default());
     let log_of_all = nic.log();
     let payload = log(log_of_all.bytes(), 0);
@@ -144,8 +148,8 @@ fn logging_ends_and_begins_again_while_rings_run() {
     }
 }
 
-/// QEMU starts a device in the middle of a migration in this order. What the rings would write
-/// before they know where to log it would be lost.
+/// QEMU starts a device in the middle of a migration in this order. Writes of the rings before the log
+/// arrives would be missing from it.
 #[test]
 fn rings_that_are_to_be_logged_wait_for_the_log() {
     let (nic, mut backend) = device(Options::default());
@@ -175,7 +179,7 @@ fn rings_that_are_to_be_logged_wait_for_the_log() {
 }
 
 #[test]
-fn rings_wait_no_longer_when_logging_ends() {
+fn rings_carry_traffic_again_when_logging_ends() {
     let (nic, mut backend) = device(Options::default());
     let log = nic.log();
     for round in 0..2 {
@@ -183,7 +187,7 @@ fn rings_wait_no_longer_when_logging_ends() {
         assert_eq!(is_active(&backend), [false, false], "round {round}");
         nic.set_log_base(&log, || drop(serve(&mut backend).unwrap()));
         assert_eq!(is_active(&backend), [true, true]);
-        // The next time begins with another log.
+        // The next migration needs another log.
         nic.stop_log(|| drop(serve(&mut backend).unwrap()));
         assert_eq!(is_active(&backend), [true, true]);
     }
@@ -204,7 +208,7 @@ fn a_log_comes_before_memory_and_grows_with_it() {
     nic.start(|| drop(serve(&mut backend).unwrap()));
     let log = nic.log();
     nic.start_log(&log, || drop(serve(&mut backend).unwrap()));
-    // A region past the log needs a longer one first.
+    // A region past the end of the log needs a longer log first.
     let spare = Ram::new(1 << 16);
     let region = Region {
         guest: log.bytes() * 8 * PAGE,
@@ -221,7 +225,7 @@ fn a_log_comes_before_memory_and_grows_with_it() {
     memory.mark(&[span], 100);
     assert_eq!(longer.take(), pages([region.guest + 5000]));
     assert_eq!(log.take(), BTreeSet::new());
-    // And a table that replaces all regions is logged as well.
+    // A memory table that replaces all regions keeps the log.
     let (table, fds) = nic.memory_table();
     nic.wire.send(request::SET_MEM_TABLE, &table, &fds);
     serve(&mut backend).unwrap();
@@ -231,20 +235,20 @@ fn a_log_comes_before_memory_and_grows_with_it() {
     assert_eq!(longer.take(), pages([0x3000]));
 }
 
-/// One file behind two regions: what was written is logged at the addresses it was written by.
+/// Two regions of the same file: a write is logged at the guest-physical address that it used.
 #[test]
-fn regions_that_share_a_file_are_told_apart() {
+fn writes_to_regions_that_share_a_file_are_logged_at_their_own_addresses() {
     let (nic, mut backend, log) = logged(Options::default());
-    let twin = Region {
+    let alias = Region {
         guest: 1 << 30,
         user: 1 << 41,
         ..nic.ram.regions()[0]
     };
-    let single = [vec![0; 8], twin.to_bytes()].concat();
+    let single = [vec![0; 8], alias.to_bytes()].concat();
     nic.wire
         .send(request::ADD_MEM_REG, &single, &[nic.ram.fd()]);
     serve(&mut backend).unwrap();
-    for base in [0, twin.guest] {
+    for base in [0, alias.guest] {
         let memory = backend.memory();
         let spans = [PAGE - 1, 5 * PAGE].map(|at| memory.contiguous(base + at, 4).unwrap());
         memory.mark(&spans, 5);
@@ -263,7 +267,7 @@ fn set_log_base_needs_its_protocol_feature() {
     assert_eq!(serve(&mut backend).unwrap_err(), Fault::Protocol(fault));
 }
 
-/// The fault that a log of this size at this offset of a file of 64 KiB ends in.
+/// Returns the fault that a log of this size at this offset of a file of 64 KiB causes.
 fn refused(size: u64, offset: u64) -> Fault {
     let (nic, mut backend) = device(Options::default());
     let ram = Ram::new(1 << 16);
@@ -299,19 +303,19 @@ fn a_log_too_short_for_memory_is_refused() {
         let first = if order == 2 { &fits } else { &short };
         let payload = log(first.bytes(), 0);
         let all = number(nic.options.features | LOG_ALL);
-        let mut say = |request, payload: &[u8], fds: &[_]| {
+        let mut send = |request, payload: &[u8], fds: &[_]| {
             nic.wire.send(request, payload, fds);
             serve(&mut backend)
         };
         if order == 0 {
-            say(request::SET_FEATURES, &all, &[]).unwrap();
+            send(request::SET_FEATURES, &all, &[]).unwrap();
         }
-        let told = say(request::SET_LOG_BASE, &payload, &[first.ram.fd()]);
-        let (guest, size, told) = match order {
-            0 => (0, end, told),
-            1 => (0, end, say(request::SET_FEATURES, &all, &[])),
+        let result = send(request::SET_LOG_BASE, &payload, &[first.ram.fd()]);
+        let (guest, size, result) = match order {
+            0 => (0, end, result),
+            1 => (0, end, send(request::SET_FEATURES, &all, &[])),
             _ => {
-                say(request::SET_FEATURES, &all, &[]).unwrap();
+                send(request::SET_FEATURES, &all, &[]).unwrap();
                 let spare = Ram::new(PAGE);
                 let region = Region {
                     guest: fits.bytes() * 8 * PAGE,
@@ -319,13 +323,13 @@ fn a_log_too_short_for_memory_is_refused() {
                     ..spare.regions()[0]
                 };
                 let single = [vec![0; 8], region.to_bytes()].concat();
-                let told = say(request::ADD_MEM_REG, &single, &[spare.fd()]);
-                (region.guest, region.size, told)
+                let result = send(request::ADD_MEM_REG, &single, &[spare.fd()]);
+                (region.guest, region.size, result)
             }
         };
         let why = RegionFault::NotLogged;
         let fault = ProtocolFault::Region { guest, size, why };
-        assert_eq!(told.unwrap_err(), Fault::Protocol(fault), "order {order}");
+        assert_eq!(result.unwrap_err(), Fault::Protocol(fault), "order {order}");
     }
 }
 
@@ -351,7 +355,7 @@ fn cve_2019_14835_a_used_ring_that_is_logged_past_the_log() {
             ring: 0,
             fault: RingFault::NotLogged(address),
         };
-        let told = serve(&mut backend).map(drop);
-        assert_eq!(told, if fits { Ok(()) } else { Err(fault) });
+        let result = serve(&mut backend).map(drop);
+        assert_eq!(result, if fits { Ok(()) } else { Err(fault) });
     }
 }

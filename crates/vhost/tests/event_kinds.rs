@@ -1,5 +1,5 @@
-//! Only an eventfd is taken to kick, to call and to report errors by. Descriptors of the kernel's own that
-//! have no file type either are refused: polling an epoll descriptor, for one, can wait for ever.
+//! The back-end accepts only eventfds as kick, call and error descriptors. It refuses other anonymous
+//! files, which have no file type either: polling an epoll descriptor, for example, can block for ever.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -14,14 +14,14 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use vhost::backend::Backend;
 use vhost::fault::{Fault, ProtocolFault};
 
-/// A descriptor by a call that has no safe form here; `None` where the kernel refuses.
+/// Wraps the descriptor that a raw system call returned; `None` where the kernel refuses.
 fn made(number: libc::c_long) -> Option<OwnedFd> {
     let fd = i32::try_from(number).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just created it for this process.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A VM of KVM, where there is one.
+/// A KVM VM, where KVM is available.
 fn of_kvm() -> Option<OwnedFd> {
     let kvm = File::options()
         .read(true)
@@ -32,8 +32,8 @@ fn of_kvm() -> Option<OwnedFd> {
     made(unsafe { libc::ioctl(kvm.as_raw_fd(), 0xae01, 0) }.into())
 }
 
-/// Descriptors of the kernel's own, as many kinds as this machine gives. One of io_uring is missing: the
-/// kernel does not send it over a socket (since Linux 6.7).
+/// Anonymous files other than eventfds, as many kinds as this machine supports. io_uring is missing,
+/// because the kernel does not send such descriptors over a socket (since Linux 6.7).
 fn others() -> Vec<(&'static str, OwnedFd)> {
     // SAFETY: the set is valid for the calls that fill and read it.
     let (signals, fault) = unsafe {
@@ -60,7 +60,7 @@ fn others() -> Vec<(&'static str, OwnedFd)> {
     found.filter_map(|(name, fd)| Some((name, fd?))).collect()
 }
 
-/// What a back-end says of a descriptor that comes with this message.
+/// Returns the result of a message that carries this descriptor.
 fn answer(request: u32, fd: &OwnedFd) -> Result<(), Fault> {
     let (wire, theirs) = Wire::pair();
     let mut backend = Backend::<()>::new(theirs, 1).unwrap();

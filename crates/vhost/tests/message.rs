@@ -40,7 +40,7 @@ fn region() -> RegionInfo {
 /// A message's number, payload and descriptors, and what it decodes to.
 type Row = (u32, Vec<u8>, usize, Request);
 
-/// Every message there is.
+/// Every message.
 fn table() -> Vec<Row> {
     let padded = |body: Vec<u8>| [vec![0; 8], body].concat();
     let regions = |count: u32| [state(count, 0), REGION.to_bytes().repeat(count as usize)].concat();
@@ -220,7 +220,7 @@ fn ring_numbers_past_the_last_are_refused() {
 }
 
 #[test]
-fn unknown_and_not_negotiated_messages_are_told_apart() {
+fn unknown_and_not_negotiated_messages_have_different_faults() {
     for number in (0..100).chain([u32::MAX]) {
         let known = table().iter().any(|row| row.0 == number);
         let refused = decode(&header(number, &[]), &[], 0);
@@ -233,7 +233,7 @@ fn unknown_and_not_negotiated_messages_are_told_apart() {
 }
 
 #[test]
-fn only_version_1_and_payloads_that_can_be_are_read() {
+fn headers_with_other_versions_or_too_large_payloads_are_refused() {
     let bytes = |flags: u32, size: u32| {
         let mut bytes = [0; 12];
         for (to, word) in bytes.chunks_exact_mut(4).zip([1, flags, size]) {
@@ -340,7 +340,7 @@ fn descriptors_stay_with_their_own_message() {
 }
 
 #[test]
-fn a_front_end_that_hangs_up_is_gone_whatever_it_said_before() {
+fn a_front_end_that_hangs_up_is_gone_whatever_it_sent_before() {
     for said in [0, 5, 12, 15] {
         let (wire, mut channel) = channel();
         assert!(wire.send_raw(&message(2, VERSION, &number(0))[..said], &[]) || said == 0);
@@ -359,8 +359,8 @@ fn runner() -> TestRunner {
     })
 }
 
-/// A message of the table, perhaps changed: its number, up to three words of its payload, its length, and how
-/// many descriptors come along.
+/// A message of the table, possibly changed: its number, up to three words of its payload, its length, and
+/// the number of descriptors.
 fn changed() -> impl Strategy<Value = (u32, Vec<u8>, usize)> {
     let word = prop_oneof![0_u64..16, any::<u64>()];
     let words = prop::collection::vec((any::<prop::sample::Index>(), word), 0..4);
@@ -435,7 +435,7 @@ fn headers_of_any_bytes_never_panic() {
     assert!(counts.0 > 400 && counts.1 > 400, "{counts:?}");
 }
 
-/// Messages in pieces, as they are or changed, and noise: each whole message is received once.
+/// Messages in pieces, unchanged or changed, and noise: each complete message is received once.
 #[test]
 fn framing_any_bytes_in_any_pieces_never_panics() {
     let noise = prop::collection::vec(any::<u8>(), 1..40);

@@ -1,6 +1,5 @@
-//! A driver and a device on two real threads and one pair of rings. Checks the order of memory
-//! accesses and of sleeping and waking by experience: bytes seen too early are corrupt, a
-//! notification missed is a hang.
+//! A driver and a device on two threads that share one pair of rings. A stress test of memory ordering
+//! and of notifications: bytes that are read too early are corrupt, and a lost wake-up hangs the test.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -28,15 +27,15 @@ fn ring(backend: &mut Backend, number: usize) -> &mut Ring {
     backend.vring_mut(number).unwrap().active_mut().unwrap()
 }
 
-/// Copy transmitted frames into receive buffers, until told to stop. Looks again and again for a
-/// while, then asks for kicks and sleeps.
+/// Copies transmitted frames into receive buffers until `over` is set. Polls for a while, then enables
+/// kicks and sleeps.
 fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
     let memory = Arc::clone(backend.memory());
     let mut idle = 0;
     while !over.load(Ordering::Relaxed) {
         let (mut sent, mut posted) = (Batch::new(), Batch::new());
-        ring(backend, 1).suppress_kicks();
-        ring(backend, 0).suppress_kicks();
+        ring(backend, 1).disable_kicks();
+        ring(backend, 0).disable_kicks();
         ring(backend, 1).collect(&memory, 32, &mut sent).unwrap();
         ring(backend, 0).collect(&memory, 32, &mut posted).unwrap();
         let pairs = sent.chains().iter().zip(posted.chains());
@@ -64,10 +63,10 @@ fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
         if idle < 3 {
             continue;
         }
-        // Whichever of the two is missing must come with a kick.
+        // The driver must kick when it provides the entries that are missing.
         let [posted, sent] = [0, 1].map(|number| ring(backend, number).available().unwrap());
         let more = [(0, posted), (1, sent)]
-            .map(|(number, seen)| ring(backend, number).ask_for_kick(seen).unwrap());
+            .map(|(number, seen)| ring(backend, number).enable_kicks(seen).unwrap());
         if more == [false, false] && (posted == 0 || sent == 0) {
             let mut fds = kicks
                 .each_ref()
@@ -86,7 +85,7 @@ fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
     }
 }
 
-/// Send and receive everything, asleep whenever there is nothing to do.
+/// Sends and receives all frames, and sleeps whenever there is nothing to do.
 fn drive(nic: &mut Nic) {
     let (mut sent, mut got) = (0, 0);
     while got < FRAMES {

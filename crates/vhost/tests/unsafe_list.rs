@@ -1,5 +1,5 @@
-//! docs/unsafe.md names every file with `unsafe` code and how many places it has there. Whoever
-//! adds one must explain it there too.
+//! docs/unsafe.md lists every file with `unsafe` code and the number of unsafe places in it. A change that
+//! adds one must explain it there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const FORMS: [&str; 4] = ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"];
 
-/// Places in a file's text, comments left out.
+/// Returns the number of unsafe places in a file's text, without comments.
 fn places(text: &str) -> usize {
     let code = text.lines().map(str::trim);
     let code = code.filter(|line| !line.starts_with("//"));
@@ -20,7 +20,7 @@ fn places(text: &str) -> usize {
     .sum()
 }
 
-/// Every Rust file below a folder, by its path from `root`, and its places.
+/// Adds every Rust file below a folder, by its path from `root`, and its number of places.
 fn count(root: &Path, folder: &Path, found: &mut BTreeMap<String, usize>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -36,7 +36,7 @@ fn count(root: &Path, folder: &Path, found: &mut BTreeMap<String, usize>) {
     }
 }
 
-/// The rows of the table: "| `file` | places |…".
+/// Returns the rows of the table: "| `file` | places |…".
 fn listed(text: &str) -> BTreeMap<String, usize> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|');

@@ -1,5 +1,6 @@
-//! How long a thread that serves waits for memory of a front-end: that goes, or whose pages have to be found
-//! first. What cannot be kept from it stands in docs/security.md, with the figures that this prints:
+//! Measures how long a worker waits because of a front-end's memory: when it is unmapped, and when the
+//! worker faults on its pages. docs/security.md lists the waits that cannot be avoided, with the figures
+//! that this test prints:
 //!
 //! `VICINITY_UNMAP_GIB=509 cargo test --release -p vicinity-vhost --test waiting -- --ignored --nocapture`
 #![allow(
@@ -33,7 +34,7 @@ fn memory(size: u64, flags: MemfdFlags) -> OwnedFd {
     memory
 }
 
-/// Touch every page, as frames do.
+/// Reads a byte of each page, as the copy of a frame does.
 fn touch(mapping: &Mapping, pages: impl Iterator<Item = u64>) {
     for page in pages {
         let mut byte = [0];
@@ -45,8 +46,8 @@ fn all_pages(mapping: &Mapping) -> std::ops::Range<u64> {
     0..mapping.size() as u64 / PAGE
 }
 
-/// The longest time between two looks of a thread that copies and meets new pages meanwhile, as a worker
-/// does: without anything beside it, and while `beside` runs.
+/// Returns the longest time between two page reads of a thread that takes page faults, as a worker does:
+/// first while it runs alone, and then while `beside` runs.
 fn longest_gaps(beside: impl FnOnce()) -> [Duration; 2] {
     let over = AtomicBool::new(false);
     let work = || {
@@ -54,7 +55,7 @@ fn longest_gaps(beside: impl FnOnce()) -> [Duration; 2] {
         let mut longest = Duration::ZERO;
         let mut before = Instant::now();
         while !over.load(Ordering::Relaxed) {
-            // Page tables of its own, again and again: a fault needs what `munmap` holds.
+            // A new mapping each time, so that page faults occur: they need the lock that `munmap` holds.
             let mapping = Mapping::new(memory.as_fd(), 0, 64 << 20).unwrap();
             for page in all_pages(&mapping) {
                 touch(&mapping, page..=page);
@@ -81,7 +82,7 @@ fn longest_gaps(beside: impl FnOnce()) -> [Duration; 2] {
     [alone, both]
 }
 
-/// A VM's memory: regions of one memfd of a GiB, each page of each one touched.
+/// The memory of a VM: regions that map the same memfd of one GiB, with all pages faulted in.
 fn vm(gib: u64) -> Vec<Mapping> {
     let memory = memory(GIB, MemfdFlags::empty());
     let regions = (0..gib.min(REGIONS)).map(|_| {
@@ -98,16 +99,16 @@ fn mapped() -> usize {
     large.count()
 }
 
-/// How long this thread has run. What other threads do on its processor meanwhile does not count: the one
-/// that unmaps may be woken there.
+/// Returns the CPU time of this thread. It excludes other threads on the same processor, such as the one
+/// that unmaps.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[test]
-fn the_thread_that_serves_does_not_unmap() {
-    // Where it is dropped, it is unmapped, before the threads are there.
+fn a_worker_does_not_unmap_memory_itself() {
+    // Before the reclaim threads start, a mapping is unmapped where it is dropped.
     let regions = vm(4);
     let started = processor_time();
     drop(regions);
@@ -139,7 +140,7 @@ fn figures_of_a_large_vm_that_goes() {
         let started = Instant::now();
         drop(regions);
         took[0] = started.elapsed();
-        // What the worker maps itself is small, and comes and goes.
+        // The worker's own mapping may exist as well.
         while mapped() > 1 {
             thread::sleep(Duration::from_millis(10));
         }
@@ -177,7 +178,7 @@ fn figures_of_faults_in_memory_that_the_front_end_changes() {
         let worker = scope.spawn(|| longest(&over));
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(5) {
-            // Filled again by whole pages, so that there is much to punch.
+            // Allocate all pages again, so that the hole punches have pages to free.
             fallocate(&file, FallocateFlags::empty(), 0, GIB).unwrap();
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(&file, punch, 0, GIB).unwrap();
@@ -201,7 +202,8 @@ fn figures_of_faults_in_memory_that_the_front_end_changes() {
             continue;
         };
         ftruncate(&file, size).unwrap();
-        // Without a reserve the first touch would be a SIGBUS; this asks for the page, and gives it back.
+        // Mappings do not reserve huge pages, so the first access could raise SIGBUS. Allocate the page
+        // and free it again, to check that one is available.
         if fallocate(&file, FallocateFlags::empty(), 0, size).is_err() {
             println!("no huge page of {name} is free here");
             continue;

@@ -1,4 +1,4 @@
-//! What is counted of a port, and why frames are lost.
+//! The counters of a port, and the reasons why frames are dropped.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Bursts, Delays};
 
-/// Define [`Counters`] from one list of totals, so that a new one is written down once.
+/// Defines [`Counters`] from one list of totals, so that a new total needs one line.
 macro_rules! totals {
     ($($(#[$doc:meta])* $field:ident,)*) => {
         /// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest
@@ -14,30 +14,30 @@ macro_rules! totals {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Counters {
             $($(#[$doc])* pub $field: u64,)*
-            /// Frames taken from it at a time.
+            /// Frames in each burst that a worker took from the port.
             pub bursts: Bursts,
-            /// How long frames took, from when the switch turned to them to when they were handed on, in
-            /// nanoseconds: of one burst in [`LATENCY_SAMPLE`](crate::limits::LATENCY_SAMPLE).
+            /// Forwarding latency in nanoseconds, from the beginning of the burst to delivery, of one burst
+            /// in [`LATENCY_SAMPLE`](crate::limits::LATENCY_SAMPLE).
             pub latency: Delays,
-            /// Frames lost, by reason.
+            /// Dropped frames, by reason.
             pub drops: Drops,
         }
 
         impl Counters {
-            /// How many totals there are.
+            /// The number of totals.
             pub(super) const TOTALS: usize = [$(stringify!($field)),*].len();
 
-            /// The totals, in their order.
+            /// Returns the totals in their order.
             pub(super) fn row(&self) -> [u64; Self::TOTALS] {
                 [$(self.$field),*]
             }
 
-            /// Totals in their order, and nothing else.
+            /// Creates counters from totals in their order, with empty histograms and no drops.
             pub(super) fn of_row([$($field),*]: [u64; Self::TOTALS]) -> Self {
                 Self { $($field,)* ..Self::default() }
             }
 
-            /// The sum of two sets of counters, whatever they hold.
+            /// Returns the sum of two sets of counters; sums saturate.
             #[must_use]
             pub fn plus(&self, other: &Self) -> Self {
                 Self {
@@ -52,7 +52,7 @@ macro_rules! totals {
 }
 
 totals! {
-    /// Frames taken from the guest, the lost ones included.
+    /// Frames taken from the guest, including dropped ones.
     tx_frames,
     /// Their bytes, without the virtio-net header.
     tx_bytes,
@@ -66,46 +66,47 @@ totals! {
     calls,
     /// Frames that waited because a receiver had no room.
     held,
-    /// Times frames were left in the port's rings because it had sent what it may for now.
+    /// Number of times that frames stayed in the port's rings because the port had reached its send rate.
     limited,
-    /// Frames it has sent to a group without members, or to routers where there are none: no loss.
+    /// Frames sent to a multicast group without members, or to routers where there are none. They do not
+    /// count as dropped.
     unheard,
-    /// Frames that were split into segments because a receiver had not negotiated them whole.
+    /// Frames that were segmented because a receiver had not negotiated their kind of GSO.
     segmented,
-    /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
+    /// Frames whose checksum was computed because a receiver had not negotiated partial checksums.
     checksummed,
 }
 
-/// Define [`Drops`] and [`Loss`] from one list, so that a new reason is written down once.
+/// Defines [`Drops`] and [`Loss`] from one list, so that a new reason needs one line.
 macro_rules! losses {
     ($($(#[$doc:meta])* $field:ident $loss:ident,)*) => {
-        /// Frames lost, by reason; counted at the port that sent them unless said otherwise.
+        /// Dropped frames by reason, counted at the port that sent them unless stated otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Drops {
             $($(#[$doc])* pub $field: u64,)*
         }
 
-        /// Why a frame was lost; each has its counter in [`Drops`].
+        /// Why a frame was dropped; each reason has its counter in [`Drops`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Loss {
             $($(#[$doc])* $loss,)*
         }
 
         impl Drops {
-            /// How many reasons there are.
+            /// The number of reasons.
             pub(super) const REASONS: usize = [$(stringify!($field)),*].len();
 
-            /// Every counter, in their order.
+            /// Returns the counters in their order.
             pub(super) fn row(&self) -> [u64; Self::REASONS] {
                 [$(self.$field),*]
             }
 
-            /// Counters in their order.
+            /// Creates drops from counters in their order.
             pub(super) fn of_row([$($field),*]: [u64; Self::REASONS]) -> Self {
                 Self { $($field),* }
             }
 
-            /// Count one lost frame.
+            /// Counts one dropped frame.
             pub fn count(&mut self, loss: Loss) {
                 let counter = match loss {
                     $(Loss::$loss => &mut self.$field,)*
@@ -113,13 +114,13 @@ macro_rules! losses {
                 *counter += 1;
             }
 
-            /// Every counter and its name.
+            /// Returns the name and value of every counter.
             #[must_use]
             pub fn each(&self) -> [(&'static str, u64); Self::REASONS] {
                 [$((stringify!($field), self.$field)),*]
             }
 
-            /// The sum of two sets of counters, whatever they hold.
+            /// Returns the sum of two sets of counters; sums saturate.
             #[must_use]
             pub fn plus(&self, other: &Self) -> Self {
                 Self { $($field: self.$field.saturating_add(other.$field),)* }
@@ -129,53 +130,52 @@ macro_rules! losses {
 }
 
 losses! {
-    /// Sent to a neighbour that took no buffers for longer than the hold limit.
+    /// The receiver had posted no buffers for longer than [`STUCK_TIMEOUT`](crate::limits::STUCK_TIMEOUT).
     receiver_stuck ReceiverStuck,
-    /// Flooded, mirrored or uplink frames the receiver had no room for; counted at the receiver.
+    /// A flooded, mirrored or uplink frame for which the receiver had no room; counted at the receiver.
     receiver_full ReceiverFull,
     /// The receiver's buffers are too small for the frame; counted at the receiver.
     receiver_small ReceiverSmall,
-    /// The receiver is not running.
+    /// The receiver does not run.
     receiver_down ReceiverDown,
-    /// Set aside for a receiver without room when the sender left.
+    /// The frame was deferred for a receiver without room when the sender was detached.
     sender_gone SenderGone,
-    /// Shorter than an Ethernet header or longer than a frame can be.
+    /// The frame is shorter than an Ethernet header or longer than the longest frame.
     bad_length BadLength,
-    /// The destination is the port the frame came from.
+    /// The destination is the port that sent the frame.
     hairpin Hairpin,
-    /// The receiver cannot take such a frame and it cannot be translated.
+    /// The receiver has not negotiated the frame's offloads, and the frame cannot be translated.
     untranslatable Untranslatable,
     /// The uplink's kernel queue was full or refused the frame.
     uplink Uplink,
-    /// Of a VLAN that the port, or the receiver, is not in; or with tags it may not send.
+    /// The port or the receiver is not in the frame's VLAN, or the frame's tags are not allowed.
     vlan Vlan,
-    /// Its source address is none of the port's.
+    /// The source MAC address is not one of the port's.
     mac_spoofed MacSpoofed,
-    /// ARP that claims an address which is none of the port's.
+    /// An ARP message claims an address that is not one of the port's.
     arp_spoofed ArpSpoofed,
-    /// An IP source address which is none of the port's.
+    /// The IP source address is not one of the port's.
     ip_spoofed IpSpoofed,
-    /// Neighbour discovery that claims an address which is none of the port's.
+    /// A neighbour discovery message claims an address that is not one of the port's.
     nd_spoofed NdSpoofed,
-    /// A router advertisement or a DHCP server's answer from a port that may not give it.
+    /// A router advertisement or a DHCP server's answer from a port that must not send it.
     rogue_service RogueService,
-    /// Nobody can tell whom it speaks as, and the port may not speak as everybody.
+    /// The guard cannot read the frame's addresses, and the port's addresses are restricted.
     not_understood NotUnderstood,
-    /// Between ports that may not talk to each other.
+    /// The private VLAN roles do not let the two ports exchange frames.
     private Private,
-    /// Over what the receiver may receive; counted at the receiver.
+    /// The frame exceeds the receiver's receive rate; counted at the receiver.
     receive_limit ReceiveLimit,
-    /// Broadcast, over what the port may send of it.
+    /// A broadcast that exceeds the port's limit.
     broadcast_limit BroadcastLimit,
-    /// Multicast to everybody, over what the port may send of it.
+    /// A flooded multicast frame that exceeds the port's limit.
     multicast_limit MulticastLimit,
-    /// To an address that is not known, over what the port may send of it.
+    /// A frame to an unknown destination that exceeds the port's limit.
     unknown_limit UnknownLimit,
 }
 
 impl Counters {
-    /// Frames were handed on; `since` says when the switch turned to them, if they are among those
-    /// of which that is measured.
+    /// Records the latency of a burst that began at `since`; `None` if this burst is not measured.
     #[inline]
     pub(crate) fn count_latency(&mut self, since: Option<Instant>) {
         if let Some(since) = since {
@@ -187,7 +187,7 @@ impl Counters {
 }
 
 impl Drops {
-    /// Frames lost, for any reason.
+    /// Returns the number of dropped frames, for any reason.
     #[must_use]
     pub fn total(&self) -> u64 {
         let counts = self.each().into_iter().map(|(_, count)| count);

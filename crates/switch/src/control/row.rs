@@ -1,5 +1,5 @@
-//! Counters on the control socket: as a row of numbers without their names. Whoever looks at figures
-//! asks for one report a port, and most of the time that took went into names.
+//! Encodes counters for the control socket as a row of numbers without names. With names, encoding them took
+//! most of the time of a report.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -46,7 +46,7 @@ mod tests {
     use crate::mac::Mac;
 
     #[test]
-    fn counters_are_the_same_after_their_way() {
+    fn counters_are_the_same_after_encoding_and_decoding() {
         let mut counters = Counters {
             tx_frames: 1,
             tx_bytes: 2,
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_with_the_greatest_numbers_have_room() {
+    fn reports_with_the_greatest_numbers_fit_into_a_message() {
         let most = u64::MAX;
         let bursts = Bursts {
             counts: [most; 8],

@@ -12,16 +12,16 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Largest encoded order or event, in bytes. Names are limited to [`MAX_NAME`](super::MAX_NAME), so every
-/// message of the protocol fits.
+/// Largest encoded order or event, in bytes. [`MAX_NAME`](super::MAX_NAME) limits names, so every message of
+/// the protocol fits.
 pub const MAX_DATAGRAM: usize = 16 * 1024;
 
-/// One end of the conversation.
+/// One end of the control connection.
 #[derive(Debug)]
 pub struct ControlSocket(OwnedFd);
 
 impl ControlSocket {
-    /// A connected pair: one end for the supervisor, one for the data plane. Both are
+    /// Creates a connected pair: one end for the supervisor, one for the data plane. Both are
     /// non-blocking.
     ///
     /// # Errors
@@ -36,10 +36,10 @@ impl ControlSocket {
         Ok((Self(a), Self(b)))
     }
 
-    /// Send one message, with a descriptor where the message carries one.
+    /// Sends one message, with a descriptor if the message carries one.
     ///
     /// # Errors
-    /// `WouldBlock` when the other side is behind; any other error means it is gone.
+    /// `WouldBlock` when the socket has no room; any other error means that the other side is gone.
     pub fn send(&self, message: &impl Serialize, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > MAX_DATAGRAM {
@@ -68,10 +68,10 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Receive one message. `Ok(None)` means that the other side is gone.
+    /// Receives one message. Returns `Ok(None)` when the other side is gone.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there; `InvalidData` when the message cannot be read.
+    /// `WouldBlock` when no message has arrived; `InvalidData` when the message cannot be decoded.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut bytes = vec![0; MAX_DATAGRAM];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -83,7 +83,7 @@ impl ControlSocket {
             &mut ancillary,
             RecvFlags::CMSG_CLOEXEC,
         ) {
-            // Gone without having read everything.
+            // The other side closed the socket with unread messages.
             Err(Errno::CONNRESET) => return Ok(None),
             got => got?,
         };
@@ -114,10 +114,10 @@ impl AsFd for ControlSocket {
 impl TryFrom<OwnedFd> for ControlSocket {
     type Error = io::Error;
 
-    /// An end that was handed over by another process.
+    /// Wraps an end that another process passed on.
     ///
     /// # Errors
-    /// The descriptor is no connected [`ControlSocket`].
+    /// The descriptor is not a connected [`ControlSocket`].
     fn try_from(fd: OwnedFd) -> io::Result<Self> {
         rustix::net::getpeername(&fd)?;
         if rustix::net::sockopt::socket_type(&fd)? != SocketType::SEQPACKET {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_peer_is_told_apart_from_an_idle_one() {
+    fn a_closed_peer_is_distinguished_from_an_idle_one() {
         let (ours, theirs) = ControlSocket::pair().unwrap();
         let idle = theirs.receive::<Order>().unwrap_err();
         assert_eq!(idle.kind(), io::ErrorKind::WouldBlock);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_gone_without_having_read_is_gone_all_the_same() {
+    fn a_peer_that_closes_with_unread_messages_is_gone() {
         let (ours, theirs) = ControlSocket::pair().unwrap();
         theirs.send(&Order::Report, None).unwrap();
         drop(ours);

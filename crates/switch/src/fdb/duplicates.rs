@@ -1,28 +1,28 @@
-//! Addresses that two ports use at the same time.
+//! Detects MAC addresses that two ports use at the same time.
 //!
-//! An address that moves once has moved: its VM was migrated, or another link took over. One that
-//! moves to and fro has two owners, each of which loses the other's answers. The rule is EVPN's (RFC
-//! 7432, 15.1): so many moves within so many seconds. What a port sends with an address that is
-//! pinned to another counts as a move that was refused.
+//! An address that moves once is normal: its VM was migrated, or another link took over. An address that
+//! moves back and forth is used by two ports, each of which loses the answers to the other's frames. The
+//! rule is EVPN's (RFC 7432, 15.1): [`DUPLICATE_MOVES`] moves within [`DUPLICATE_SECONDS`]. A frame whose
+//! source address is pinned to another port counts as a move that was refused.
 //!
-//! Bounded: where many addresses are fought for, those with the fewest moves are forgotten first.
+//! The table is bounded: when it is full, the address with the fewest moves is removed first.
 
-use super::Resident;
+use super::FdbKey;
 use crate::limits::{DUPLICATE_MOVES, DUPLICATE_SECONDS, MAX_DUPLICATES};
 
 /// An address that two ports use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The address, in its VLAN.
-    pub who: Resident,
-    /// The ports: the one it came to last, or tried to, and the one it was at.
+    pub key: FdbKey,
+    /// The port that the address moved to last (or was refused at), and the port that it was at.
     pub ports: [u16; 2],
-    /// How often it has moved since it began to.
+    /// Number of moves since the address was first tracked.
     pub moves: u64,
 }
 
 impl Duplicate {
-    /// The other port, for one of the two.
+    /// Returns the other port, if `port` is one of the two.
     #[must_use]
     pub fn other(&self, port: u16) -> Option<u16> {
         match self.ports {
@@ -33,36 +33,38 @@ impl Duplicate {
     }
 }
 
-/// An address that moves.
+/// The record of an address that moves.
 #[derive(Clone, Copy, Debug)]
-struct Mover {
+struct MovingAddress {
     duplicate: Duplicate,
-    /// Moves within the seconds that count, and when these began.
+    /// Moves since `since`, the beginning of the window.
     recent: u32,
     since: u32,
+    /// The last move.
     last: u32,
-    /// It has moved often enough.
-    convicted: bool,
-    told: bool,
+    /// The address has moved often enough within a window.
+    is_duplicate: bool,
+    /// `next_unreported` has returned it.
+    reported: bool,
 }
 
-impl Mover {
+impl MovingAddress {
     fn is_over(&self, now: u32) -> bool {
         now.wrapping_sub(self.last) > DUPLICATE_SECONDS
     }
 }
 
-/// The addresses of a network that have moved lately.
+/// The addresses of a network that have moved recently.
 #[derive(Debug, Default)]
-pub(super) struct Duplicates(Vec<Mover>);
+pub(super) struct Duplicates(Vec<MovingAddress>);
 
 impl Duplicates {
-    /// An address was at one port, and another sends with it.
-    pub(super) fn note(&mut self, who: Resident, from: u16, to: u16, now: u32) {
+    /// Records that an address of port `from` was used by port `to`.
+    pub(super) fn note(&mut self, key: FdbKey, from: u16, to: u16, now: u32) {
         self.0.retain(|mover| !mover.is_over(now));
-        let known = self.0.iter_mut().find(|mover| mover.duplicate.who == who);
+        let known = self.0.iter_mut().find(|mover| mover.duplicate.key == key);
         let Some(mover) = known else {
-            return self.begin(who, [to, from], now);
+            return self.begin(key, [to, from], now);
         };
         mover.duplicate.ports = [to, from];
         mover.duplicate.moves += 1;
@@ -71,48 +73,48 @@ impl Duplicates {
         }
         mover.recent += 1;
         mover.last = now;
-        mover.convicted |= mover.recent >= DUPLICATE_MOVES;
+        mover.is_duplicate |= mover.recent >= DUPLICATE_MOVES;
     }
 
-    fn begin(&mut self, who: Resident, ports: [u16; 2], now: u32) {
-        let mover = Mover {
+    fn begin(&mut self, key: FdbKey, ports: [u16; 2], now: u32) {
+        let mover = MovingAddress {
             duplicate: Duplicate {
-                who,
+                key,
                 ports,
                 moves: 1,
             },
             recent: 1,
             since: now,
             last: now,
-            convicted: false,
-            told: false,
+            is_duplicate: false,
+            reported: false,
         };
         if self.0.len() < MAX_DUPLICATES {
             return self.0.push(mover);
         }
-        let open = self.0.iter_mut().filter(|mover| !mover.convicted);
+        let open = self.0.iter_mut().filter(|mover| !mover.is_duplicate);
         if let Some(place) = open.min_by_key(|mover| mover.duplicate.moves) {
             *place = mover;
         }
     }
 
-    /// A port is gone, or another's.
+    /// Removes the records of a port that is gone or was reassigned.
     pub(super) fn forget_port(&mut self, port: u16) {
         self.0.retain(|mover| mover.duplicate.other(port).is_none());
     }
 
-    /// The addresses that two ports use.
+    /// Returns the addresses that two ports use.
     pub(super) fn all(&self, now: u32) -> impl Iterator<Item = Duplicate> + '_ {
         let movers = self.0.iter();
-        let convicted = movers.filter(move |mover| mover.convicted && !mover.is_over(now));
-        convicted.map(|mover| mover.duplicate)
+        let is_duplicate = movers.filter(move |mover| mover.is_duplicate && !mover.is_over(now));
+        is_duplicate.map(|mover| mover.duplicate)
     }
 
-    /// One that has not been told of.
-    pub(super) fn news(&mut self) -> Option<Duplicate> {
+    /// Returns a duplicate that was not returned before.
+    pub(super) fn next_unreported(&mut self) -> Option<Duplicate> {
         let mut movers = self.0.iter_mut();
-        let mover = movers.find(|mover| mover.convicted && !mover.told)?;
-        mover.told = true;
+        let mover = movers.find(|mover| mover.is_duplicate && !mover.reported)?;
+        mover.reported = true;
         Some(mover.duplicate)
     }
 }

@@ -1,4 +1,4 @@
-//! One entry of the table, and how it stands there.
+//! One entry of the FDB, and its representation in a slot.
 
 use std::sync::atomic::Ordering;
 
@@ -6,26 +6,26 @@ use crate::limits::AGEING;
 use crate::mac::Mac;
 use crate::sync::AtomicU64;
 
-/// An address in a VLAN: what the table knows. VLAN 0 is that of networks without VLANs.
+/// The key of the FDB: a MAC address in a VLAN. Networks without VLANs use VLAN 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resident(u64);
+pub struct FdbKey(u64);
 
-impl Resident {
-    /// An address in a VLAN.
+impl FdbKey {
+    /// Creates the key of an address in a VLAN.
     #[inline]
     #[must_use]
     pub fn new(mac: Mac, vlan: u16) -> Self {
         Self(u64::from(vlan) << 48 | mac.bits())
     }
 
-    /// The VLAN.
+    /// Returns the VLAN.
     #[must_use]
     pub fn vlan(self) -> u16 {
         let [_, _, _, _, _, _, low, high] = self.0.to_le_bytes();
         u16::from_le_bytes([low, high])
     }
 
-    /// The address.
+    /// Returns the address.
     #[inline]
     #[must_use]
     pub fn mac(self) -> Mac {
@@ -37,7 +37,7 @@ impl Resident {
     }
 }
 
-impl From<Mac> for Resident {
+impl From<Mac> for FdbKey {
     fn from(mac: Mac) -> Self {
         Self::new(mac, 0)
     }
@@ -45,15 +45,15 @@ impl From<Mac> for Resident {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The resident, or 0 for a free slot: no station has the address zero.
+    /// The bits of the key, or 0 for a free slot: no station has the address zero.
     pub(super) mac: u64,
-    /// When it was last heard of, in seconds.
+    /// When the address last sent a frame, in seconds.
     pub(super) seen: u32,
     pub(super) port: u16,
     pub(super) pinned: bool,
 }
 
-/// An entry as it stands in the table: the resident, and the rest in one word.
+/// A slot of the table: one word for the key, and one word for everything else.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     mac: AtomicU64,
@@ -80,7 +80,7 @@ impl Slot {
 }
 
 impl Entry {
-    /// All but the resident, as it stands in a slot.
+    /// Encodes everything except the key.
     pub(super) fn rest(self) -> u64 {
         u64::from(self.port) | u64::from(self.pinned) << 16 | u64::from(self.seen) << 32
     }

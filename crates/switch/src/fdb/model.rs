@@ -1,4 +1,4 @@
-//! The table's sequence lock, checked by loom under every reordering that memory allows.
+//! Loom models of the FDB's sequence lock, which check every reordering that the memory model allows.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ fn mac(number: u8) -> Mac {
     Mac::from_octets([0x52, 0x54, 0, 0, 0, number])
 }
 
-/// All addresses have the same home here, so one that is forgotten makes others move.
+/// All addresses have the same home slot here, so removing one moves others to another slot.
 #[test]
-fn who_moves_up_is_found_all_the_time() {
+fn an_entry_that_changes_its_slot_is_always_found() {
     check(|| {
         let table = Arc::new(Fdb::new());
         assert!(table.pin(mac(1), 1));
@@ -33,9 +33,9 @@ fn who_moves_up_is_found_all_the_time() {
     });
 }
 
-/// A place that is taken over by another address is never found with the old one's port.
+/// A reader never combines an address with the port of another address that used the same slot.
 #[test]
-fn nobody_is_found_at_anothers_port() {
+fn an_address_is_never_found_at_the_port_of_another() {
     check(|| {
         let table = Arc::new(Fdb::new());
         assert!(table.pin(mac(1), 1));

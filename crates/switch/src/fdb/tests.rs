@@ -1,4 +1,4 @@
-//! The table by example, and beside a map at random.
+//! Tests of the FDB: examples, and random operations compared with a hash map.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ fn group_and_zero_addresses_are_not_learnt() {
         table.learn(Mac::from_octets([0; 6]), 1, 0, u32::MAX),
         Learnt::Refused
     );
-    assert_eq!(table.residents(), 0);
+    assert_eq!(table.entries(), 0);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_port_at_its_limit_learns_no_more() {
 #[test]
 fn a_full_table_refuses_and_still_answers() {
     let table = Fdb::new();
-    for number in 0..u32::try_from(MAX_RESIDENTS).unwrap() {
+    for number in 0..u32::try_from(MAX_FDB_ENTRIES).unwrap() {
         assert_eq!(table.learn(mac(number), 1, 0, u32::MAX), Learnt::New);
     }
     assert_eq!(table.learn(mac(u32::MAX), 1, 0, u32::MAX), Learnt::Refused);
@@ -73,11 +73,11 @@ fn ageing_visits_every_slot() {
     for number in 0..1000 {
         table.learn(mac(number), 1, 0, u32::MAX);
     }
-    assert_eq!((table.residents(), table.count(1)), (1000, 1000));
+    assert_eq!((table.entries(), table.count(1)), (1000, 1000));
     for _ in 0..SLOTS / 1024 {
         table.age(AGEING + 1);
     }
-    assert_eq!((table.residents(), table.count(1)), (0, 0));
+    assert_eq!((table.entries(), table.count(1)), (0, 0));
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ proptest! {
     #[test]
     fn agrees_with_a_map(steps in prop::collection::vec(step(), 1..200), key: u64) {
         let mut table = Fdb::new();
-        // A poor key makes long probe runs, where mistakes would show.
+        // A poor key makes long probe sequences, which exercise removal.
         table.key = (key % 64) | 1;
         let mut model: HashMap<u32, (u16, bool)> = HashMap::new();
         for step in steps {
@@ -127,7 +127,7 @@ proptest! {
                     model.retain(|_, (port, pinned)| *port != p || *pinned);
                 }
             }
-            prop_assert_eq!(table.residents() as usize, model.len());
+            prop_assert_eq!(table.entries() as usize, model.len());
             for port in 0..4 {
                 let count = model.values().filter(|entry| entry.0 == port).count();
                 prop_assert_eq!(table.count(port) as usize, count);
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn an_address_that_goes_to_and_fro_has_two_owners() {
+fn an_address_that_moves_back_and_forth_is_a_duplicate() {
     let table = Fdb::new();
     table.learn(mac(1), 3, 0, u32::MAX);
     for step in 0..DUPLICATE_MOVES {
@@ -152,18 +152,18 @@ fn an_address_that_goes_to_and_fro_has_two_owners() {
     let [found] = table.duplicates(last)[..] else {
         panic!("not one");
     };
-    assert_eq!((found.who.mac(), found.who.vlan()), (mac(1), 0));
+    assert_eq!((found.key.mac(), found.key.vlan()), (mac(1), 0));
     assert_eq!((found.other(3), found.other(4)), (Some(4), Some(3)));
     assert_eq!(found.moves, u64::from(DUPLICATE_MOVES));
     assert_eq!(table.new_duplicate(), Some(found));
-    assert_eq!(table.new_duplicate(), None, "it is told once");
-    // It stays at one port: in the end it has one owner.
+    assert_eq!(table.new_duplicate(), None, "each is returned once");
+    // The address stays at one port, and is no duplicate in the end.
     assert_eq!(table.duplicates(last + DUPLICATE_SECONDS).len(), 1);
     assert_eq!(table.duplicates(last + DUPLICATE_SECONDS + 1), []);
 }
 
 #[test]
-fn an_address_that_moves_now_and_then_has_one_owner() {
+fn an_address_that_moves_rarely_is_no_duplicate() {
     let table = Fdb::new();
     table.learn(mac(1), 3, 0, u32::MAX);
     let pause = DUPLICATE_SECONDS / 3;
@@ -175,23 +175,23 @@ fn an_address_that_moves_now_and_then_has_one_owner() {
 }
 
 #[test]
-fn who_uses_a_pinned_address_is_found_out() {
+fn a_port_that_uses_a_pinned_address_of_another_is_reported() {
     let table = Fdb::new();
-    let who = Resident::new(mac(1), 7);
-    table.pin(who, 3);
+    let key = FdbKey::new(mac(1), 7);
+    table.pin(key, 3);
     for second in 0..DUPLICATE_MOVES {
-        table.learn(who, 4, second, u32::MAX);
+        table.learn(key, 4, second, u32::MAX);
     }
     let [found] = table.duplicates(DUPLICATE_MOVES)[..] else {
         panic!("not one");
     };
-    assert_eq!((found.ports, found.who.vlan()), ([4, 3], 7));
+    assert_eq!((found.ports, found.key.vlan()), ([4, 3], 7));
     table.forget_port(4);
     assert_eq!(table.duplicates(DUPLICATE_MOVES), [], "its port is gone");
 }
 
 #[test]
-fn many_that_move_once_do_not_hide_one_that_fights() {
+fn many_addresses_that_move_once_do_not_hide_a_duplicate() {
     let table = Fdb::new();
     let fight = |step: u32| {
         table.learn(mac(1), 3 + u16::try_from(step % 2).unwrap(), 0, u32::MAX);

@@ -1,9 +1,9 @@
-//! How many frames a port may have delivered to everybody: broadcast, multicast, and frames whose
-//! destination is not known.
+//! Storm control: limits the flooded frames of a port, which are broadcast and multicast frames and frames
+//! with an unknown destination.
 //!
-//! Each of them costs the worker a copy for every port, and every VM an interrupt. Past its limit
-//! such a frame is lost and counted. A port that is over a limit for [`STORM`] seconds on end is in
-//! a storm, which is reported until it has kept within its limits for [`CALM`] seconds.
+//! Each flooded frame costs the worker one copy for each port, and each VM an interrupt. A frame above the
+//! limit is dropped and counted. A port that exceeds a limit in [`STORM`] consecutive seconds is in a
+//! storm, which is reported until the port has stayed within its limits for [`CALM`] seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,19 +16,19 @@ use crate::frame::Head;
 use crate::limits::{CALM, STORM};
 use crate::mac::Mac;
 
-/// Why a frame is delivered to everybody.
+/// Why a frame is flooded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flooded {
-    /// It is sent to everybody.
+pub(super) enum FloodKind {
+    /// The destination is the broadcast address.
     Broadcast,
-    /// It is sent to a group.
+    /// The destination is a multicast group.
     Multicast,
-    /// Nobody knows where its destination lives.
+    /// The FDB has no entry for the destination.
     Unknown,
 }
 
-impl Flooded {
-    /// Why frames for this address are, if they are.
+impl FloodKind {
+    /// Returns why frames for this address are flooded.
     pub(super) fn of(destination: Mac) -> Self {
         match destination {
             Mac::BROADCAST => Self::Broadcast,
@@ -46,14 +46,14 @@ impl Flooded {
     }
 }
 
-/// A port's limits on floods at work.
+/// Enforces the [`FloodRules`] of a port.
 #[derive(Debug)]
 pub struct Floods {
     broadcast: Option<Meter>,
     multicast: Option<Meter>,
     unknown: Option<Meter>,
     start: Instant,
-    /// The seconds in which the present excess began and was last seen.
+    /// The seconds in which the present excess began (upper half) and was last seen (lower half).
     excess: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ impl Default for Floods {
 }
 
 impl Floods {
-    /// For a port with these rules.
+    /// Creates the limits of a port with these rules.
     #[must_use]
     pub fn new(rules: &FloodRules) -> Self {
         let second = Duration::from_secs(1);
@@ -78,16 +78,17 @@ impl Floods {
         }
     }
 
-    /// Whether a frame may go to everybody now. `seconds` is the time for storms.
+    /// Checks whether a frame may be flooded now, and charges it. `seconds` is the time for the detection of
+    /// storms.
     ///
     /// # Errors
-    /// It may not: the port has sent too many.
+    /// The frame exceeds a limit.
     pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), Loss> {
-        let why = Flooded::of(head.destination());
+        let why = FloodKind::of(head.destination());
         let meter = match why {
-            Flooded::Broadcast => &self.broadcast,
-            Flooded::Multicast => &self.multicast,
-            Flooded::Unknown => &self.unknown,
+            FloodKind::Broadcast => &self.broadcast,
+            FloodKind::Multicast => &self.multicast,
+            FloodKind::Unknown => &self.unknown,
         };
         let Some(meter) = meter else { return Ok(()) };
         let time = now.saturating_duration_since(self.start).as_nanos();
@@ -101,14 +102,14 @@ impl Floods {
 
     fn excess(&self) -> (u32, u32) {
         let both = self.excess.load(Ordering::Relaxed);
-        // Two halves.
+        // The upper and the lower half of the word.
         let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
         (half(both >> 32), half(both))
     }
 
     fn note_excess(&self, now: u32) {
         let (begin, last) = self.excess();
-        // A second without excess in between ends it.
+        // A second without excess begins a new excess.
         let begin = if now.wrapping_sub(last) > 1 {
             now
         } else {
@@ -118,7 +119,7 @@ impl Floods {
         self.excess.store(both, Ordering::Relaxed);
     }
 
-    /// Whether the port is in a storm.
+    /// Returns whether the port is in a storm.
     #[must_use]
     pub fn storm(&self, now: u32) -> bool {
         let (begin, last) = self.excess();
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_to_be_cut_counts_as_its_parts() {
+    fn a_gso_frame_counts_as_its_segments() {
         let header = NetHeader {
             flags: NEEDS_CSUM,
             gso_type: GSO_TCPV4,
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excess_that_lasts_is_a_storm_until_it_has_calmed_down() {
+    fn an_excess_that_lasts_is_a_storm_until_it_has_ended_for_some_time() {
         let floods = Floods::default();
         assert!(!floods.storm(0));
         let begin = 100;
@@ -200,7 +201,7 @@ mod tests {
         assert!(floods.storm(last));
         assert!(floods.storm(last + CALM));
         assert!(!floods.storm(last + CALM + 1));
-        // Now and then is no storm.
+        // An excess in every second second is no storm.
         for second in 0..60 {
             floods.note_excess(1000 + 2 * second);
             assert!(!floods.storm(1000 + 2 * second));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_storm_at_the_start() {
+    fn there_is_no_storm_at_the_start() {
         for begin in [0, 1, 2] {
             let floods = Floods::default();
             floods.note_excess(begin);

@@ -1,13 +1,14 @@
-//! Who is in which multicast group: learnt from what hosts and routers say, as RFC 4541 has it.
+//! IGMP and MLD snooping (RFC 4541): learns from queries and reports which ports are members of which multicast
+//! groups.
 //!
-//! A network begins as if it knew nothing, and every group's frames go everywhere. Once a router
-//! has asked all hosts for their groups, and they have had the time to answer, frames of a group go
-//! to its members and to routers alone: in that VLAN, for that family, and as long as the router
-//! goes on asking. So in a network where nobody asks, nothing changes.
+//! At first, the frames of every group go to all ports. After a router has sent a general query and the
+//! hosts have had time to answer, frames of a group go only to its members and to routers: in that VLAN,
+//! for that family, and as long as the router continues to send queries. Without a querier, multicast is
+//! flooded.
 //!
-//! A port gets all groups' frames, too, until it has had its chance to answer: a VM that has just
-//! come may have joined its groups elsewhere. And so does a port that is in more groups than are
-//! remembered.
+//! A port gets the frames of all groups until it has had time to answer a general query, because a new VM
+//! may have joined its groups on another host. A port with more memberships than the limit also gets the
+//! frames of all groups.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,19 +17,19 @@ use super::membership::{Change, Family, Message, Query};
 use crate::limits::{LEAVE, MAX_GROUPS_PER_PORT, MAX_MEMBERSHIPS, MAX_PORTS, MEMBERSHIP, QUERIER};
 use crate::mac::Mac;
 
-/// Ports of a network: a bit for each.
+/// A set of ports, with one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports([u64; MAX_PORTS / 64]);
 
 impl Ports {
-    /// Add a port.
+    /// Adds a port.
     pub fn insert(&mut self, port: u16) {
         if let Some(word) = self.0.get_mut(usize::from(port / 64)) {
             *word |= 1 << (port % 64);
         }
     }
 
-    /// Whether a port is among them.
+    /// Returns whether a port is in the set.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
         let word = self.0.get(usize::from(port / 64));
@@ -36,18 +37,19 @@ impl Ports {
     }
 }
 
-/// Whose frames go where. Times are in seconds.
+/// The group memberships of a network. Times are in seconds.
 #[derive(Debug, Default)]
 pub struct Groups {
     members: HashMap<(u16, Mac), Vec<Member>>,
-    /// All of them.
+    /// Number of memberships.
     count: usize,
     queriers: HashMap<(u16, Family), Querier>,
     ports: Vec<Port>,
     swept: u32,
 }
 
-/// A port in a group. Groups with the same MAC address share their frames, not their members.
+/// The membership of a port in a group. Groups with the same MAC address share frames, but have separate
+/// memberships.
 #[derive(Debug)]
 struct Member {
     group: IpAddr,
@@ -57,29 +59,29 @@ struct Member {
 
 #[derive(Clone, Debug, Default)]
 struct Port {
-    /// When the VM behind it came.
+    /// When the port got its present VM.
     since: u32,
-    /// Until then it gets all groups' frames.
+    /// Until then the port gets the frames of all groups.
     all_until: u32,
     memberships: usize,
-    /// A router is behind it, whether it asks or not.
+    /// The port is configured as a router port.
     router: bool,
 }
 
-/// The routers that ask the hosts of a VLAN.
+/// The queriers of a VLAN.
 #[derive(Debug, Default)]
 struct Querier {
-    /// Until then somebody counts as asking.
+    /// When the querier expires.
     until: u32,
-    /// The last question that all hosts have had the time to answer: when it was asked.
+    /// The time of the last general query that all hosts have had time to answer.
     answered: Option<u32>,
-    /// The question being answered: when it was asked, and until when.
+    /// The general query that hosts are answering: its time, and the end of the response time.
     open: Option<(u32, u32)>,
     routers: Vec<(u16, u32)>,
 }
 
 impl Querier {
-    /// When the last question was asked that is answered now.
+    /// Returns the time of the last general query whose response time is over.
     fn answered(&self, now: u32) -> Option<u32> {
         let last = match self.open {
             Some((asked, end)) if now > end => Some(asked),
@@ -88,8 +90,8 @@ impl Querier {
         last.filter(|_| now <= self.until)
     }
 
-    fn hear(&mut self, query: Query, port: u16, now: u32) {
-        // An earlier router that fell silent counts no more.
+    fn handle_query(&mut self, query: Query, port: u16, now: u32) {
+        // The previous querier has expired.
         if now > self.until {
             (self.answered, self.open) = (None, None);
         }
@@ -106,17 +108,17 @@ impl Querier {
     }
 }
 
-/// Who gets a frame.
+/// The ports that get a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
-    /// Everybody.
+pub enum EgressPorts {
+    /// All ports.
     All,
-    /// These.
+    /// These ports.
     Some(Ports),
 }
 
-impl Audience {
-    /// Whether a port is to get it.
+impl EgressPorts {
+    /// Returns whether a port gets the frame.
     #[inline]
     #[must_use]
     pub fn has(&self, port: u16) -> bool {
@@ -128,21 +130,21 @@ impl Audience {
 }
 
 impl Groups {
-    /// A VM has come to a port, or a router's uplink.
-    pub fn greet(&mut self, port: u16, now: u32) {
+    /// Records that a port has a new VM or uplink.
+    pub fn note_new_vm(&mut self, port: u16, now: u32) {
         if let Some(port) = self.port(port) {
             port.since = now;
         }
     }
 
-    /// Say whether a router is behind a port.
+    /// Configures whether a port is a router port.
     pub fn set_router(&mut self, port: u16, router: bool) {
         if let Some(port) = self.port(port) {
             port.router = router;
         }
     }
 
-    /// Forget what was said at a port.
+    /// Removes the memberships and queriers of a port.
     pub fn forget(&mut self, number: u16) {
         if let Some(port) = self.ports.get_mut(usize::from(number)) {
             (port.memberships, port.all_until) = (0, 0);
@@ -161,22 +163,22 @@ impl Groups {
         self.ports.get_mut(index)
     }
 
-    /// A port in a VLAN has said something to this address; who is to get it.
-    pub fn hear(
+    /// Learns from a message of a port in a VLAN to this address; returns the ports that get the message.
+    pub fn handle_message(
         &mut self,
         message: Message<'_>,
         family: Family,
         (vlan, destination): (u16, Mac),
         port: u16,
         now: u32,
-    ) -> Audience {
+    ) -> EgressPorts {
         match message {
             Message::Query(query) => {
                 if query.general && destination == all_hosts(family) {
                     let querier = self.queriers.entry((vlan, family)).or_default();
-                    querier.hear(query, port, now);
+                    querier.handle_query(query, port, now);
                 }
-                Audience::All
+                EgressPorts::All
             }
             Message::Report(report) => {
                 for change in report.changes() {
@@ -185,20 +187,26 @@ impl Groups {
                         Change::Leave(group) => self.leave(vlan, group, port, now),
                     }
                 }
-                // RFC 4541, 2.1.1: hosts that hear it would keep theirs to themselves.
-                Audience::Some(self.routers(vlan, family, now))
+                // RFC 4541, 2.1.1: a host that receives a report would suppress its own.
+                EgressPorts::Some(self.routers(vlan, family, now))
             }
-            Message::Other => self.audience(family, vlan, destination, now),
+            Message::Other => self.egress_ports(family, vlan, destination, now),
         }
     }
 
-    /// Who gets a frame to this address.
+    /// Returns the ports that get a frame to this address.
     #[must_use]
-    pub fn audience(&self, family: Family, vlan: u16, destination: Mac, now: u32) -> Audience {
+    pub fn egress_ports(
+        &self,
+        family: Family,
+        vlan: u16,
+        destination: Mac,
+        now: u32,
+    ) -> EgressPorts {
         let querier = self.queriers.get(&(vlan, family));
         let answered = querier.and_then(|querier| querier.answered(now));
-        let (Some(answered), false) = (answered, everybodys(destination)) else {
-            return Audience::All;
+        let (Some(answered), false) = (answered, is_always_flooded(destination)) else {
+            return EgressPorts::All;
         };
         let mut ports = self.routers(vlan, family, now);
         for (number, port) in (0..).zip(&self.ports) {
@@ -212,7 +220,7 @@ impl Groups {
                 ports.insert(member.port);
             }
         }
-        Audience::Some(ports)
+        EgressPorts::Some(ports)
     }
 
     fn routers(&self, vlan: u16, family: Family, now: u32) -> Ports {
@@ -247,7 +255,7 @@ impl Groups {
             groups.count >= MAX_MEMBERSHIPS
                 || port.is_some_and(|port| port.memberships >= MAX_GROUPS_PER_PORT)
         };
-        // At most once a second, whatever hosts say.
+        // At most once a second, however many reports hosts send.
         if full(self) && self.swept != now {
             self.sweep(now);
         }
@@ -263,8 +271,8 @@ impl Groups {
         self.members.entry(place).or_default().push(member);
     }
 
-    /// Another host behind the port may still be in the group: it has the time to say so, when the
-    /// router asks (RFC 3376, 8.8).
+    /// Shortens a membership to [`LEAVE`] seconds: another host behind the port may still be a member, and
+    /// answers the router's query within this time (RFC 3376, 8.8).
     fn leave(&mut self, vlan: u16, group: IpAddr, port: u16, now: u32) {
         let members = self.members.get_mut(&(vlan, address(group)));
         for member in members.into_iter().flatten() {
@@ -274,14 +282,14 @@ impl Groups {
         }
     }
 
-    /// Forget what is over.
+    /// Removes expired memberships and queriers.
     pub fn sweep(&mut self, now: u32) {
         self.swept = now;
         self.keep(|member| now <= member.until);
         self.queriers.retain(|_, querier| now <= querier.until);
     }
 
-    /// How many ports are in how many groups.
+    /// Returns the number of memberships.
     #[cfg(test)]
     pub(crate) fn memberships(&self) -> usize {
         self.count
@@ -305,7 +313,7 @@ impl Groups {
     }
 }
 
-/// The MAC address of a group (RFC 1112, 6.4, and RFC 2464, 7).
+/// Returns the MAC address of a group (RFC 1112, 6.4, and RFC 2464, 7).
 fn address(group: IpAddr) -> Mac {
     Mac::from_octets(match group {
         IpAddr::V4(group) => {
@@ -319,7 +327,7 @@ fn address(group: IpAddr) -> Mac {
     })
 }
 
-/// The address of frames to all hosts of a family.
+/// Returns the MAC address of all hosts of a family.
 fn all_hosts(family: Family) -> Mac {
     Mac::from_octets(match family {
         Family::V4 => [1, 0, 0x5e, 0, 0, 1],
@@ -327,17 +335,16 @@ fn all_hosts(family: Family) -> Mac {
     })
 }
 
-/// Whether frames to this address go to everybody whatever is known: those of 224.0.0.0/24, of
-/// ff02::1 (RFC 4541, 2.1.2 and 3), and of neighbour discovery, which must work even for a host
-/// whose report was lost.
-fn everybodys(destination: Mac) -> bool {
+/// Returns whether frames to this address always go to all ports: those of 224.0.0.0/24, of ff02::1 (RFC
+/// 4541, 2.1.2 and 3), and of neighbour discovery, which must work even for a host whose report was lost.
+fn is_always_flooded(destination: Mac) -> bool {
     matches!(
         destination.octets(),
         [1, 0, 0x5e, 0, 0, _] | [0x33, 0x33, 0, 0, 0, 1] | [0x33, 0x33, 0xff, ..]
     )
 }
 
-/// The family whose group an address may be, if its frames are of this type.
+/// Returns the family of a group address, for frames with this EtherType.
 #[must_use]
 pub fn family(destination: Mac, kind: u16) -> Option<Family> {
     match (destination.octets(), kind) {

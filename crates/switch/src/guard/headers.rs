@@ -1,8 +1,8 @@
-//! Reading the headers behind an untagged Ethernet header: ARP (RFC 826), IPv4 (RFC 791), IPv6
+//! Parses the headers behind an untagged Ethernet header: ARP (RFC 826), IPv4 (RFC 791), IPv6
 //! (RFC 8200), neighbour discovery (RFC 4861), and the ports of DHCP.
 //!
-//! The bytes are a private snapshot of the first ones. Whatever lies outside of it is not
-//! understood: `None`.
+//! The input is a private snapshot of the first bytes. A header that reaches outside the snapshot is not
+//! understood, and the result is `None`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,12 +15,12 @@ pub(super) const ICMPV6: u8 = 58;
 pub(super) const SCTP: u8 = 132;
 const IGMP: u8 = 2;
 
-/// What is behind an Ethernet header.
+/// The payload of an Ethernet frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// ARP for IPv4.
     Arp(Arp),
-    /// RARP; whom it is sent by.
+    /// RARP, with the sender's hardware address.
     Rarp(Mac),
     /// IPv4 or IPv6.
     Ip(Ip),
@@ -30,7 +30,7 @@ pub enum Payload {
     Other,
 }
 
-/// What an ARP frame claims.
+/// The claims of an ARP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
     /// The sender's hardware address.
@@ -41,7 +41,8 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// It asks whether an address is free (RFC 5227, 2.1.1) and claims none.
+    /// Returns whether this is a probe, which asks whether an address is free and claims none (RFC 5227,
+    /// 2.1.1).
     #[must_use]
     pub fn probe(&self) -> bool {
         self.request && self.address == Ipv4Addr::UNSPECIFIED
@@ -57,42 +58,42 @@ pub enum Address {
     V6(Ipv6Addr),
 }
 
-/// What an IP packet claims.
+/// The claims of an IP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ip {
     /// Source address.
     pub source: Address,
-    /// Its source is none, as it may be in such a packet of a host without an address.
+    /// The source is the unspecified address, which this kind of packet may have.
     pub without_address: bool,
     /// The transport protocol.
     pub protocol: u8,
-    /// Where the transport header begins, unless the packet is a later fragment.
+    /// Offset of the transport header, unless the packet is a later fragment.
     pub transport: Option<usize>,
-    /// A service its sender offers with it.
+    /// The service that the sender offers with this packet.
     pub service: Option<Service>,
-    /// What it says about neighbours.
+    /// The claims of a neighbour discovery message.
     pub neighbour: Option<Neighbour>,
 }
 
-/// Services that only some ports may offer.
+/// Services that the rules can restrict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Router advertisements, redirects, and questions about multicast groups.
+    /// Router advertisements, redirects, and group membership queries.
     Router,
     /// Answers of a DHCP server.
     Dhcp,
 }
 
-/// What a neighbour discovery message claims.
+/// The claims of a neighbour discovery message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
     /// The sender's link-layer address.
     pub link: Option<Mac>,
-    /// An address said to be the sender's.
+    /// The address that the message claims for the sender.
     pub claims: Option<Ipv6Addr>,
 }
 
-/// Read what is behind an Ethernet header of this type. `bytes` are the first of it.
+/// Parses the payload behind an Ethernet header with this EtherType; `bytes` are its first bytes.
 #[must_use]
 pub fn read(kind: u16, bytes: &[u8]) -> Option<Payload> {
     match kind {
@@ -127,11 +128,11 @@ pub(super) fn v6_at(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from(octets))
 }
 
-/// RFC 826; Ethernet and IPv4, or not understood.
+/// Parses ARP for Ethernet and IPv4 (RFC 826).
 fn arp(bytes: &[u8]) -> Option<Arp> {
     let fixed: [u8; 6] = *bytes.first_chunk()?;
     let address = v4_at(bytes, 14)?;
-    // The target's addresses must be there too, though nothing is asked of them.
+    // The target's addresses must be present too, although they are not checked.
     bytes.get(..28)?;
     (fixed == [0, 1, 8, 0, 6, 4]).then_some(Arp {
         sender: mac_at(bytes, 8)?,
@@ -140,8 +141,8 @@ fn arp(bytes: &[u8]) -> Option<Arp> {
     })
 }
 
-/// The bytes of a packet of this length, without the padding behind it, which could pass for a
-/// transport header. A packet whose segmentation is offloaded may have a length of 0.
+/// Returns the bytes of a packet of this length without the padding behind it, which could be taken for a
+/// transport header. A GSO packet may have the length 0.
 fn within(bytes: &[u8], length: usize) -> &[u8] {
     match length {
         0 => bytes,
@@ -149,7 +150,7 @@ fn within(bytes: &[u8], length: usize) -> &[u8] {
     }
 }
 
-/// RFC 791, 3.1.
+/// Parses an IPv4 header (RFC 791, 3.1).
 fn ipv4(bytes: &[u8]) -> Option<Ip> {
     let first = u8_at(bytes, 0)?;
     let header = usize::from(first & 0xf) * 4;
@@ -165,15 +166,15 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         _ => None,
     };
     let service = match protocol {
-        // RFC 2131, 4.1: clients look at the destination port alone, so an answer may come from any.
+        // RFC 2131, 4.1: clients check the destination port only, so an answer may come from any port.
         UDP => ports
             .filter(|(from, to)| *from == 67 || *to == 68)
             .map(|_| Service::Dhcp),
         IGMP if !later_fragment => (u8_at(bytes, header)? == 0x11).then_some(Service::Router),
         _ => None,
     };
-    // RFC 2131, 4.1: a client without an address asks from 0.0.0.0; hosts that join groups before
-    // they have one do likewise.
+    // RFC 2131, 4.1: a client without an address sends from 0.0.0.0. Hosts that join groups before they have
+    // an address do the same.
     let may_lack_one = ports == Some((68, 67)) || protocol == IGMP;
     Some(Ip {
         source: Address::V4(source),
@@ -185,7 +186,7 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
     })
 }
 
-/// RFC 8200, 3 and 4.
+/// Parses an IPv6 header and its extension headers (RFC 8200, 3 and 4).
 fn ipv6(bytes: &[u8]) -> Option<Ip> {
     if u8_at(bytes, 0)? >> 4 != 6 {
         return None;
@@ -197,7 +198,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
     };
     let (mut protocol, mut at) = (u8_at(bytes, 6)?, 40);
     let (mut fragment, mut later_fragment) = (false, false);
-    // Each extension header takes eight bytes at least, so the snapshot's end ends this.
+    // Each extension header has eight bytes at least, so the end of the snapshot bounds this loop.
     while !later_fragment {
         let length = match protocol {
             0 | 43 | 60 => (usize::from(u8_at(bytes, at + 1)?) + 1) * 8,
@@ -223,16 +224,16 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
     };
     let unspecified = source.is_unspecified();
     match protocol {
-        // A later fragment of either tells nothing without the first, which was looked at.
+        // A later fragment is useless to its receiver without the first fragment, which was checked.
         _ if later_fragment => {}
         UDP => {
             let (from, to) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
-            // RFC 8415, 7.2, and RFC 7610, 3: what goes to a client's port is an answer.
+            // RFC 8415, 7.2, and RFC 7610, 3: a message to a client's port is an answer.
             ip.service = (from == 547 || to == 546).then_some(Service::Dhcp);
         }
         ICMPV6 => {
             let kind = u8_at(bytes, at)?;
-            // RFC 6980, 5: such messages are never fragments.
+            // RFC 6980, 5: these messages must not be fragmented.
             if fragment && (133..=137).contains(&kind) {
                 return None;
             }
@@ -240,7 +241,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
             ip.service = matches!(kind, 130 | 134 | 137).then_some(Service::Router);
             if let 133 | 135 | 136 = kind {
                 let neighbour = neighbour(kind, bytes.get(at..end)?)?;
-                // RFC 4861, 4.1 and 4.3: from :: only without a link-layer address.
+                // RFC 4861, 4.1 and 4.3: the source may be :: only without a link-layer address option.
                 ip.without_address = unspecified && kind != 136 && neighbour.link.is_none();
                 ip.neighbour = Some(neighbour);
             }
@@ -252,7 +253,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
     Some(ip)
 }
 
-/// RFC 4861, 4.1, 4.3 and 4.4.
+/// Parses a neighbour discovery message (RFC 4861, 4.1, 4.3 and 4.4).
 fn neighbour(kind: u8, message: &[u8]) -> Option<Neighbour> {
     let mut found = Neighbour {
         claims: match kind {

@@ -1,25 +1,25 @@
-//! A port's limits at work.
+//! Enforces the rate limits of a port.
 
 use std::time::{Duration, Instant};
 
 use super::floods::Floods;
 use super::rates::Rates;
 use super::rules::LimitRules;
-use crate::limits::{GATHER, HOLD};
+use crate::limits::{GATHER, STUCK_TIMEOUT};
 
-/// How much a port may send and receive.
+/// The limits of a port: rates and floods.
 #[derive(Debug, Default)]
 pub struct Limiter {
-    /// What it sends, if that is limited.
+    /// The send rate, if it is limited.
     pub send: Option<Box<Rates>>,
-    /// What it receives, if that is limited.
+    /// The receive rate, if it is limited.
     pub receive: Option<Box<Rates>>,
-    /// What of its frames goes to everybody.
+    /// The limits of flooded frames.
     pub floods: Floods,
 }
 
 impl Limiter {
-    /// For a port with these rules. All it may have at once is there at the start.
+    /// Creates the limits of a port with these rules. The port may use a full burst at the start.
     #[must_use]
     pub fn new(rules: &LimitRules) -> Self {
         Self {
@@ -29,13 +29,13 @@ impl Limiter {
         }
     }
 
-    /// How long to leave what the port has to send alone; `None` when it may send.
+    /// Returns how long the worker should not serve the port, or `None` when the port may send.
     ///
-    /// Long enough for some frames to come together, and no longer than anybody waits.
+    /// The time is at least [`GATHER`], so that several frames gather, and at most [`STUCK_TIMEOUT`].
     #[must_use]
     pub fn held_back(&self, now: Instant) -> Option<Duration> {
         let wait = self.send.as_ref()?.wait(now)?;
-        Some(wait.clamp(GATHER, HOLD))
+        Some(wait.clamp(GATHER, STUCK_TIMEOUT))
     }
 }
 
@@ -45,9 +45,9 @@ mod tests {
     use crate::guard::RateRules;
 
     #[test]
-    fn a_port_is_left_alone_for_long_enough_and_not_too_long() {
-        // One frame is paid for in a second, and in 10 µs.
-        for (rate, expected) in [(1, HOLD), (100_000, GATHER)] {
+    fn the_time_for_which_a_port_is_held_back_is_bounded() {
+        // The first rate needs a second for a frame, the second one 10 µs.
+        for (rate, expected) in [(1, STUCK_TIMEOUT), (100_000, GATHER)] {
             let send = RateRules {
                 frames: Some(rate),
                 burst_ms: 0,

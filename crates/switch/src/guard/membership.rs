@@ -1,54 +1,52 @@
-//! Reading what hosts and routers say about multicast groups: IGMP (RFC 1112, 2236, 3376) and MLD
-//! (RFC 2710, 3810).
+//! Parses group membership messages: IGMP (RFC 1112, 2236, 3376) and MLD (RFC 2710, 3810).
 //!
-//! The bytes are a whole packet in private memory, without its Ethernet header. A message is
-//! believed only if every host that gets it believes it too (RFC 4541, 2.1.1 and 3): its lengths
-//! and checksums are right, and it was sent the way such messages are. Otherwise somebody could
-//! have the switch wait for answers to a question that no host has heard.
+//! The input is a whole packet in private memory, without its Ethernet header. The switch accepts a message
+//! only if every host that receives it accepts it too (RFC 4541, 2.1.1 and 3): its lengths and checksums
+//! are right, and its source, destination and options are those of such messages. Otherwise a guest could
+//! make the switch wait for reports to a query that no host accepts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::headers::{u8_at, u16_at, v4_at, v6_at};
 
-/// Bytes of a packet that are looked at, at most: the largest reports of hosts whose links have
-/// the usual MTU.
+/// Longest packet that is parsed: longer than the largest reports of hosts with the usual MTU.
 pub const MAX_PACKET: usize = 2048;
 
-/// Longest time for answers that is believed, in seconds: RFC 3376, 8.3, has 10.
+/// Longest response time that is accepted, in seconds. The default of RFC 3376, 8.3, is 10.
 const MAX_RESPONSE: u32 = 60;
 
-/// Whose groups.
+/// The protocol family of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// IPv4's: IGMP.
+    /// IPv4, with IGMP.
     V4,
-    /// IPv6's: MLD.
+    /// IPv6, with MLD.
     V6,
 }
 
-/// A message about groups.
+/// A group membership message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'p> {
-    /// A router asks what groups there are.
+    /// A query of a router.
     Query(Query),
-    /// A host says what groups it is in.
+    /// A report of a host.
     Report(Report<'p>),
-    /// Something else, or nothing that can be believed.
+    /// Another message, or an invalid one.
     Other,
 }
 
-/// A question.
+/// A membership query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// It is about all groups and to all hosts.
+    /// A general query: about all groups, and to all hosts.
     pub general: bool,
-    /// It is a router that asks, not a switch in its place (RFC 4541, 2.1.1).
+    /// A router sent the query, not a snooping switch (RFC 4541, 2.1.1).
     pub from_router: bool,
-    /// Hosts answer within so many seconds.
+    /// Seconds within which hosts answer.
     pub response: u32,
 }
 
-/// The changes that one message of a host tells of.
+/// The membership changes in one message of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'p> {
     family: Family,
@@ -58,25 +56,26 @@ pub struct Report<'p> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Records<'p> {
     One(Option<Change>),
-    /// So many, in these bytes.
+    /// The number of records, and their bytes.
     Many(u16, &'p [u8]),
 }
 
-/// A host is in a group, or leaves it.
+/// A membership change of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is a member.
+    /// The host is a member of the group.
     Join(IpAddr),
-    /// It is none any more.
+    /// The host has left the group.
     Leave(IpAddr),
 }
 
-/// Whether a packet of a family is one about groups. `bytes` are its first, [`FIRST`] if there are.
+/// Returns whether a packet of a family is a group membership message. `bytes` are its first bytes, up to
+/// [`FIRST`].
 #[must_use]
 pub fn concerns_groups(family: Family, bytes: &[u8]) -> bool {
     match family {
         Family::V4 => u8_at(bytes, 9) == Some(IGMP),
-        // RFC 2710, 3: always behind a hop-by-hop header, which is eight bytes long.
+        // RFC 2710, 3: MLD is always behind a hop-by-hop header, which has eight bytes.
         Family::V6 => {
             let kind = u8_at(bytes, MLD_AT);
             let types = [
@@ -91,10 +90,10 @@ pub fn concerns_groups(family: Family, bytes: &[u8]) -> bool {
     }
 }
 
-/// Bytes that [`concerns_groups`] looks at.
+/// Bytes that [`concerns_groups`] reads.
 pub const FIRST: usize = MLD_AT + 1;
 
-/// Read a packet about groups.
+/// Parses a group membership message.
 #[must_use]
 pub fn read(family: Family, packet: &[u8]) -> Message<'_> {
     let message = match family {
@@ -111,10 +110,10 @@ const LISTENER_QUERY: u8 = 130;
 const LISTENER_REPORT: u8 = 131;
 const LISTENER_DONE: u8 = 132;
 const LISTENER_REPORT_2: u8 = 143;
-/// Every message about IPv6 groups is behind as much: header, and router alert.
+/// Offset of the MLD message: behind the IPv6 header and the hop-by-hop header with the router alert.
 const MLD_AT: usize = 48;
 
-/// RFC 3376, 4.
+/// Parses IGMP (RFC 3376, 4).
 fn igmp(packet: &[u8]) -> Option<Message<'_>> {
     let first = u8_at(packet, 0)?;
     let header = usize::from(first & 0xf) * 4;
@@ -139,7 +138,7 @@ fn igmp(packet: &[u8]) -> Option<Message<'_>> {
         0x11 => {
             let code = u8_at(message, 1)?;
             let tenths = match (message.len() >= 12, code) {
-                // RFC 2236, 2.5: a router of the first version means ten seconds.
+                // RFC 2236, 2.5: 0 is a query of IGMPv1, whose response time is ten seconds.
                 (_, 0) => 100,
                 (true, 128..) => floating(code.into(), 4),
                 (_, code) => code.into(),
@@ -157,11 +156,11 @@ fn igmp(packet: &[u8]) -> Option<Message<'_>> {
     }
 }
 
-/// RFC 3810, 5.
+/// Parses MLD (RFC 3810, 5).
 fn mld(packet: &[u8]) -> Option<Message<'_>> {
     let length = usize::from(u16_at(packet, 4)?);
     let message = packet.get(MLD_AT..40 + length)?;
-    // Version; hop-by-hop header; hop limit 1; a router alert for this (RFC 2711, 2.1) and padding.
+    // Version; hop-by-hop header; hop limit 1; router alert for MLD (RFC 2711, 2.1), and padding.
     let sound = u8_at(packet, 0)? >> 4 == 6
         && (u8_at(packet, 6)?, u8_at(packet, 7)?) == (0, 1)
         && matches!(
@@ -184,7 +183,7 @@ fn mld(packet: &[u8]) -> Option<Message<'_>> {
         }))
     };
     match u8_at(message, 0)? {
-        // RFC 3810, 5.1.14: any other source, and hosts do not listen.
+        // RFC 3810, 5.1.14: hosts ignore queries from any other source.
         LISTENER_QUERY if local => {
             let code = u16_at(message, 4)?;
             let thousandths = match (message.len() >= 28, code) {
@@ -212,28 +211,29 @@ fn many(family: Family, count: u16, bytes: &[u8]) -> Option<Message<'_>> {
     Some(Message::Report(Report { family, records }))
 }
 
-/// RFC 3376, 4.1.1, and RFC 3810, 5.1.3: a mantissa of so many bits, and three for an exponent.
+/// Decodes a floating-point code with a mantissa of `mantissa` bits and an exponent of three bits (RFC
+/// 3376, 4.1.1, and RFC 3810, 5.1.3).
 fn floating(code: u32, mantissa: u32) -> u32 {
     let low = code & ((1 << mantissa) - 1);
     (low | 1 << mantissa) << ((code >> mantissa & 7) + 3)
 }
 
-/// Whether hosts are asked for their being in a group: not in those that everybody gets (RFC 4541,
-/// 2.1.2 and 3). Nor in the groups of neighbour discovery: it must work even for a host whose
+/// Returns whether memberships of a group are tracked. Groups whose frames go to all ports are not (RFC
+/// 4541, 2.1.2 and 3). Neither are the groups of neighbour discovery, which must work even for a host whose
 /// report was lost.
 fn reportable(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.is_multicast() && !matches!(group.octets(), [224, 0, 0, _]),
         IpAddr::V6(group) => match group.segments() {
             [0xff02, 0, 0, 0, 0, 0, 0, 1] | [0xff02, 0, 0, 0, 0, 1, 0xff00..=0xffff, _] => false,
-            // Not past the host itself (RFC 4291, 2.7).
+            // Groups of interface-local scope do not leave the host (RFC 4291, 2.7).
             [first, ..] => group.is_multicast() && first & 0xf > 1,
         },
     }
 }
 
 impl<'p> Report<'p> {
-    /// What it says, record by record, as far as it can be read.
+    /// Returns the changes, record by record, up to the first invalid record.
     pub fn changes(self) -> impl Iterator<Item = Change> + 'p {
         let Self { family, records } = self;
         let (one, count, bytes) = match records {
@@ -250,7 +250,7 @@ impl<'p> Report<'p> {
     }
 }
 
-/// A group record (RFC 3376, 4.2.4, and RFC 3810, 5.2.4), and what is behind it.
+/// Parses a group record (RFC 3376, 4.2.4, and RFC 3810, 5.2.4); returns the change and the bytes behind it.
 fn record(family: Family, bytes: &[u8]) -> Option<(Option<Change>, &[u8])> {
     let (kind, extra) = (u8_at(bytes, 0)?, u8_at(bytes, 1)?);
     let sources = usize::from(u16_at(bytes, 2)?);
@@ -261,24 +261,24 @@ fn record(family: Family, bytes: &[u8]) -> Option<(Option<Change>, &[u8])> {
     let length = 4 + address * (1 + sources) + 4 * usize::from(extra);
     let behind = bytes.get(length..)?;
     let change = match (kind, sources) {
-        // Is, or is from now on, interested in no source.
+        // The host includes no source: it is not a member.
         (1 | 3, 0) => Some(Change::Leave(group)),
         (1..=5, _) => Some(Change::Join(group)),
-        // Sources it has lost interest in; others may be left.
+        // The host blocks some sources; it may be a member for others.
         _ => None,
     };
     Some((change.filter(|_| reportable(group)), behind))
 }
 
-/// What a sum of bytes and their checksum is (RFC 1071).
+/// The sum of bytes that include a correct checksum (RFC 1071).
 const SOUND: u16 = 0xffff;
 
-/// The sum of these bytes and what was summed up before, not complemented.
+/// Returns the one's complement sum of these bytes and an earlier sum, not complemented.
 fn sum(before: u32, bytes: &[u8]) -> u16 {
     let sum = u64::from(before) + u64::from(sum_of(bytes));
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
-    // Twice is enough for 2048 bytes.
+    // Two folds suffice for 2048 bytes.
     u16::try_from(folded).unwrap_or(0)
 }
 

@@ -1,28 +1,29 @@
-//! How much may pass in a second, and how much of it at once.
+//! A token bucket: a rate with a burst.
 //!
-//! The generic cell rate algorithm (ITU-T I.371, annex A) in its virtual scheduling form: one
-//! number, the time at which what has passed so far would have passed at the rate. Something may
-//! pass while that time is at most a burst ahead of the clock, and then moves it on by what it
-//! costs. So in any time no more passes than the rate allows in it and in a burst, and what passed
-//! last: large frames need no large burst, they are paid for afterwards. The number is atomic:
-//! several threads may use a meter, and what they let pass at the same moment is paid for too.
+//! The algorithm is the generic cell rate algorithm (ITU-T I.371, annex A) in its virtual scheduling form.
+//! Its state is one number: the time at which everything that has passed would have passed at the rate. A
+//! frame may pass while this time is at most a burst ahead of the clock, and then advances the time by its
+//! cost. So in any interval, no more passes than the rate allows in the interval and in a burst, plus the
+//! last frame. Large frames need no large burst, because they are charged after they have passed. The
+//! number is atomic: several threads may use a meter, and frames that pass at the same moment are all
+//! charged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A rate at work. Times are in nanoseconds since whenever the user began to count.
+/// A rate with a burst. Times are in nanoseconds since a moment that the caller chooses.
 #[derive(Debug)]
 pub(super) struct Meter {
-    /// Time that one unit takes, in nanoseconds times 2^32.
+    /// Time that one unit takes at the rate, in nanoseconds times 2^32.
     unit: u64,
-    /// How far ahead of the clock it may get.
+    /// How far `paid` may be ahead of the clock.
     burst: u64,
-    /// When all that has passed would have passed at the rate.
+    /// When everything that has passed would have passed at the rate.
     paid: AtomicU64,
 }
 
 impl Meter {
-    /// A meter for `rate` units a second.
+    /// Creates a meter for `rate` units a second.
     pub(super) fn new(rate: u64, burst: Duration) -> Self {
         Self {
             unit: (1_000_000_000_u64 << 32).div_ceil(rate.max(1)),
@@ -31,30 +32,30 @@ impl Meter {
         }
     }
 
-    /// Time that so many units take, rounded up.
+    /// Returns the time that `units` units take, rounded up.
     fn time(&self, units: u64) -> u64 {
         let time = (u128::from(units) * u128::from(self.unit)).div_ceil(1 << 32);
         u64::try_from(time).unwrap_or(u64::MAX)
     }
 
-    /// How long it is until something may pass after so many units more; zero when it may now.
+    /// Returns the time until something may pass after `units` more units; zero if it may pass now.
     pub(super) fn wait_after(&self, now: u64, units: u64) -> u64 {
         let paid = self.paid.load(Ordering::Relaxed).max(now);
         let ahead = paid.saturating_add(self.time(units)) - now;
         ahead.saturating_sub(self.burst)
     }
 
-    /// So many units have passed.
+    /// Charges units that have passed.
     pub(super) fn charge(&self, now: u64, units: u64) {
         let time = self.time(units);
         let later = |paid: u64| Some(paid.max(now).saturating_add(time));
-        // Never refused.
+        // The closure always returns a value, so this cannot fail.
         let _ = self
             .paid
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
-    /// Let so many units pass, if anything may.
+    /// Lets `units` units pass and charges them, if anything may pass now.
     pub(super) fn take(&self, now: u64, units: u64) -> bool {
         let time = self.time(units);
         let later = |paid: u64| {
@@ -78,19 +79,19 @@ mod tests {
     #[test]
     fn a_burst_may_pass_at_once_and_the_rest_at_the_rate() {
         let meter = Meter::new(1000, Duration::from_millis(10));
-        // Ten units are 10 ms; one may begin as long as not more than that is owed.
+        // Ten units take 10 ms; a unit may pass while no more than that is owed.
         let at_once = (0..100).filter(|_| meter.take(0, 1)).count();
         assert_eq!(at_once, 11);
         assert_eq!(meter.wait_after(0, 0), SECOND / 1000);
         assert!(!meter.take(SECOND / 1000 - 1, 1));
         assert!(meter.take(SECOND / 1000, 1));
-        // Idle time is not saved up past the burst.
+        // Idle time accumulates up to the burst.
         let later = (0..100).filter(|_| meter.take(60 * SECOND, 1)).count();
         assert_eq!(later, 11);
     }
 
     #[test]
-    fn what_is_larger_than_the_burst_passes_and_is_paid_for() {
+    fn a_frame_larger_than_the_burst_passes_and_is_charged() {
         let meter = Meter::new(1_000_000, Duration::from_millis(1));
         assert!(meter.take(0, 65_550));
         assert_eq!(meter.wait_after(0, 0), 65_550 * 1000 - 1_000_000);
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_neither_overflow_nor_stop() {
+    fn extreme_rates_neither_overflow_nor_block() {
         let slow = Meter::new(1, Duration::from_millis(1));
         slow.charge(5, u64::MAX);
         slow.charge(5, u64::MAX);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_together_do_not_get_more() {
+    fn several_threads_together_do_not_exceed_the_rate() {
         let meter = Meter::new(1000, Duration::from_millis(10));
         let passed = std::thread::scope(|scope| {
             let takes = || (0..1000).filter(|_| meter.take(7, 1)).count();

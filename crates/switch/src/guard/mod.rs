@@ -1,25 +1,31 @@
-//! What a port may send and receive: the rules an operator gives it.
+//! Enforces the rules of a port: VLANs, source addresses, roles and rates.
 //!
 //! # Theory of operation
 //!
-//! A port without [`Rules`] has no guard, and its frames cost one predictable branch. With rules,
-//! a frame meets guards twice:
+//! ```text
+//!  sender's ring -> Guard::admit ------> FDB look-up -> passage -----> receiver's ring
+//!                   VLAN tag removed,    (VLAN, MAC)    role, VLAN;
+//!                   source checked                      tag added on a trunk
+//! ```
 //!
-//! 1. **When it is taken from its sender** ([`Guard::admit`]). The tag is taken off ([`vlan`]): from
-//!    here on a frame is untagged, and its VLAN stands beside it in [`Checked`]. Whom it speaks as
-//!    is looked at ([`source`]) in a [`Snapshot`] of its first bytes. What is refused here is lost,
-//!    counted by reason at the sender, and teaches the residency table nothing.
-//! 2. **Before it is delivered** ([`passage`]). The receiver must be one that the sender may talk
-//!    to ([`Role`]), and a member of the frame's VLAN; a trunk gets the tag put on again.
+//! A port without [`Rules`] has no guard, and its frames cost one predictable branch. With rules, guards check
+//! a frame twice:
 //!
-//! How much it sends is measured beside that ([`Limiter`]), by every port that has limits, guard or
-//! no guard: its rates once a burst ([`Rates`]), its floods once a flooded frame ([`Floods`]).
+//! 1. **When a worker takes it from its sender** ([`Guard::admit`]). The guard removes the tag ([`vlan`]):
+//!    from here on the frame is untagged, and [`Checked`] has its VLAN. The guard checks the source addresses
+//!    ([`source`]) in a [`Snapshot`] of the frame's first bytes. A frame that is refused here is dropped,
+//!    counted by reason at the sender, and not learnt by the FDB.
+//! 2. **Before delivery** ([`passage`]). The roles of sender and receiver must allow it ([`Role`]), and the
+//!    receiver must be in the frame's VLAN. A trunk gets the tag again.
 //!
-//! Fdb is per VLAN ([`Resident`](crate::fdb::Resident)), so a station may have the
-//! same address in two VLANs, and a lookup never crosses from one to the other.
+//! Rates are separate ([`Limiter`]) and apply to every port that has limits, with or without a guard: send and
+//! receive rates once a burst ([`Rates`]), flood limits once a flooded frame ([`Floods`]).
 //!
-//! Every check is made on private memory, and those bytes are what is delivered: a guest that
-//! changes a frame meanwhile changes nothing that was looked at.
+//! The FDB is per VLAN ([`FdbKey`](crate::fdb::FdbKey)), so a station may have the same address in two VLANs,
+//! and a look-up never crosses from one VLAN to another.
+//!
+//! Every check uses private memory, and the same bytes are delivered. A guest that changes the frame in its
+//! memory afterwards does not change the bytes that were checked.
 
 mod floods;
 pub mod groups;
@@ -45,26 +51,26 @@ pub use rules::{
     FloodRules, LimitRules, MAX_VLAN, Prefix, RateRules, Role, Rules, SourceRules, VlanRules,
 };
 use source::Sources;
-pub use vlan::{Tci, Way};
+pub use vlan::{Tagging, Tci};
 use vlan::{Vlans, push};
 
-/// What guards know of one frame, beside its bytes.
+/// The results of a guard for one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Its VLAN and priority.
+    /// The frame's VLAN and priority.
     pub tci: Tci,
-    /// The role of its sender.
+    /// The role of the sending port.
     pub role: Role,
 }
 
-/// Bytes behind the Ethernet header that a guard looks at, at most: an IPv6 header with a few
-/// extension headers and a neighbour discovery message.
+/// Most bytes behind the Ethernet header that a guard reads: an IPv6 header with a few extension headers and a
+/// neighbour discovery message.
 const SNAPSHOT: usize = 114;
 
-/// A frame's first bytes as a guard has seen them: these are delivered.
+/// The first bytes of a frame, as a guard has checked them. These bytes are delivered.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
-    /// What became known of the frame.
+    /// The results of the guard.
     pub checked: Checked,
     length: usize,
     bytes: [u8; SNAPSHOT],
@@ -81,7 +87,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// The bytes taken, which the sender's frame is to be continued behind.
+    /// Returns the bytes. The rest of the frame is in the sender's memory.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -89,29 +95,34 @@ impl Snapshot {
     }
 }
 
-/// A frame as it leaves a port.
+/// A frame in the form in which it leaves a port.
 #[derive(Debug)]
 pub struct Outgoing<'a, 'm> {
-    /// Its head.
+    /// The frame's head.
     pub head: Head,
     tag: Option<[u8; 4]>,
     rest: Rest<'a, 'm>,
 }
 
 impl<'a, 'm> Outgoing<'a, 'm> {
-    /// A frame that leaves this way; `None` when its tag makes it too long.
+    /// Creates a frame with or without a tag; returns `None` when the tag makes it too long.
     #[inline]
     #[must_use]
-    pub fn new(way: Way, checked: Checked, head: &Head, rest: &Rest<'a, 'm>) -> Option<Self> {
-        let (head, tag) = match way {
-            Way::Untagged => (*head, None),
-            Way::Tagged => push(head, checked.tci).map(|(head, tag)| (head, Some(tag)))?,
+    pub fn new(
+        tagging: Tagging,
+        checked: Checked,
+        head: &Head,
+        rest: &Rest<'a, 'm>,
+    ) -> Option<Self> {
+        let (head, tag) = match tagging {
+            Tagging::Untagged => (*head, None),
+            Tagging::Tagged => push(head, checked.tci).map(|(head, tag)| (head, Some(tag)))?,
         };
         let rest = *rest;
         Some(Self { head, tag, rest })
     }
 
-    /// The bytes behind its head.
+    /// Returns the bytes behind the head.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> Rest<'_, 'm> {
@@ -122,7 +133,7 @@ impl<'a, 'm> Outgoing<'a, 'm> {
     }
 }
 
-/// A port's rules at work.
+/// Enforces the rules of a port, except rates.
 #[derive(Debug)]
 pub struct Guard {
     vlans: Option<Vlans>,
@@ -131,7 +142,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// For a port with these rules; `None` when they ask for nothing that a guard looks at.
+    /// Creates the guard of a port with these rules; returns `None` when they have nothing for a guard to
+    /// check.
     #[must_use]
     pub fn new(rules: &Rules) -> Option<Box<Self>> {
         let vlans = rules.vlan.as_ref().map(Vlans::new);
@@ -146,10 +158,10 @@ impl Guard {
         })
     }
 
-    /// Take the tag off a frame its port sends. `read` gives the bytes behind the head, each once.
+    /// Removes the tag of a frame that the port sends. `read` reads the bytes behind the head, in order.
     ///
     /// # Errors
-    /// The port may not send it.
+    /// The rules do not let the port send the frame.
     pub fn enter(
         &self,
         head: &mut Head,
@@ -163,10 +175,10 @@ impl Guard {
         Ok(Checked { tci, role })
     }
 
-    /// The same, and look at whom it speaks as.
+    /// Removes the tag of a frame that the port sends, and checks its source addresses.
     ///
     /// # Errors
-    /// The port may not send it.
+    /// The rules do not let the port send the frame.
     pub fn admit(
         &self,
         head: &mut Head,
@@ -179,7 +191,7 @@ impl Guard {
             return Ok(());
         };
         sources.check_mac(head.source())?;
-        if !sources.look_deeper() {
+        if !sources.needs_payload() {
             return Ok(());
         }
         let all = head.length.saturating_sub(ETHERNET) as usize;
@@ -189,10 +201,10 @@ impl Guard {
         sources.check(head.source(), kind, snapshot.bytes(), header)
     }
 
-    /// Of the frame by which the switch announces a station on behalf of this port.
+    /// Checks an announcement that the switch sends on behalf of the port (`SEND_RARP`).
     ///
     /// # Errors
-    /// The port may not speak as that station.
+    /// The rules do not let the port use the station's address.
     pub fn announcement(&self, station: Mac) -> Result<Checked, Loss> {
         if let Some(sources) = &self.sources {
             sources.check_mac(station)?;
@@ -203,19 +215,19 @@ impl Guard {
     }
 }
 
-/// How a frame goes out of the port with this guard.
+/// Checks whether a port with this guard may receive a frame; returns whether the frame gets a tag.
 ///
 /// # Errors
-/// The port may not have it.
+/// The rules do not let the port receive the frame.
 #[inline]
-pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Way, Loss> {
+pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Tagging, Loss> {
     let role = guard.map_or_else(Role::default, |guard| guard.role);
     if !role.meets(checked.role) {
         return Err(Loss::Private);
     }
     match guard.and_then(|guard| guard.vlans.as_ref()) {
         Some(vlans) => vlans.leave(checked.tci).ok_or(Loss::Vlan),
-        None if checked.tci == Tci::NONE => Ok(Way::Untagged),
+        None if checked.tci == Tci::NONE => Ok(Tagging::Untagged),
         None => Err(Loss::Vlan),
     }
 }

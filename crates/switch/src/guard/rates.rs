@@ -1,10 +1,10 @@
-//! What a port may send and receive in a second, in bytes and in frames.
+//! Send and receive rates of a port, in bytes and in frames.
 //!
-//! **Sending** over the limit holds the frames back in the VM's ring: nothing is lost, and the VM
-//! sees a slow link. All of the port's rings wait together, so that none starves another.
+//! **Send rate.** Frames above the rate stay in the VM's ring: none is dropped, and the VM sees a slow
+//! link. All rings of the port wait together, so that none starves another.
 //!
-//! **Receiving** over the limit loses frames. Holding them back would be holding back their
-//! senders, with whatever they have for others: one slow port would slow its neighbours.
+//! **Receive rate.** Frames above the rate are dropped. Holding them back would hold back their senders,
+//! and with them frames for other ports: one slow port would slow the others.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::rules::RateRules;
 use crate::frame::Head;
 
-/// What a frame counts for.
+/// The cost of a frame or of several frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     bytes: u64,
@@ -22,7 +22,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of this frame.
+    /// Returns the cost of this frame.
     #[inline]
     #[must_use]
     pub fn of(head: &Head) -> Self {
@@ -40,8 +40,8 @@ impl Cost {
     }
 }
 
-/// About how many frames this one is cut into: their headers, which each of them has again, are
-/// counted as if they were there once.
+/// Returns the approximate number of segments of a frame: headers, which every segment repeats, are counted
+/// once.
 #[inline]
 pub(super) fn segments(head: &Head) -> u64 {
     let header = head.header();
@@ -55,17 +55,17 @@ pub(super) fn segments(head: &Head) -> u64 {
     }
 }
 
-/// The rates of a port in one direction, at work.
+/// Enforces the rates of a port in one direction.
 #[derive(Debug)]
 pub struct Rates {
     bytes: Option<Meter>,
     frames: Option<Meter>,
-    /// From when on time is counted.
+    /// The origin of the meters' clock.
     start: Instant,
 }
 
 impl Rates {
-    /// For these rules; `None` when they ask for nothing.
+    /// Creates the rates of these rules; returns `None` when they restrict nothing.
     #[must_use]
     pub fn new(rules: &RateRules) -> Option<Box<Self>> {
         let burst = Duration::from_millis(rules.burst_ms.into());
@@ -86,7 +86,7 @@ impl Rates {
         u64::try_from(time).unwrap_or(u64::MAX)
     }
 
-    /// How long nothing may pass; `None` when something may now.
+    /// Returns how long no frame may pass; `None` when a frame may pass now.
     #[must_use]
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         let wait = self.wait_after(self.clock(now), Cost::default());
@@ -101,7 +101,7 @@ impl Rates {
         bytes.max(frames)
     }
 
-    /// How many of these frames may pass now, one after another.
+    /// Returns how many of these frames may pass now, in order. Charges nothing.
     pub fn within(&self, now: Instant, frames: impl Iterator<Item = Cost>) -> usize {
         let now = self.clock(now);
         let mut sum = Cost::default();
@@ -113,7 +113,7 @@ impl Rates {
         frames.take_while(|cost| may_pass(cost)).count()
     }
 
-    /// These frames have passed.
+    /// Charges frames that have passed.
     pub fn charge(&self, now: Instant, frames: impl Iterator<Item = Cost>) {
         let now = self.clock(now);
         let sum = frames.fold(Cost::default(), Cost::plus);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_about_costs_nothing() {
+    fn within_charges_nothing() {
         let rates = rates(Some(1_000_000), None);
         for _ in 0..10 {
             assert_eq!(rates.within(rates.start, costs(1000)), 11);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_to_be_cut_counts_as_its_parts() {
+    fn a_gso_frame_counts_as_its_segments() {
         let head = |length: usize, gso_type, gso_size| {
             let header = NetHeader {
                 flags: NEEDS_CSUM,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_ask_for_nothing_cost_nothing() {
+    fn rules_without_rates_need_no_meter() {
         assert!(Rates::new(&RateRules::default()).is_none());
     }
 }

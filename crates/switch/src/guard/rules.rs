@@ -1,4 +1,4 @@
-//! The rules of a port, as the supervisor gives them.
+//! The rules of a port, as the supervisor sends them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,43 +9,43 @@ use crate::mac::Mac;
 /// Highest VLAN number (IEEE 802.1Q, 9.6: 4095 is reserved).
 pub const MAX_VLAN: u16 = 4094;
 
-/// What a port may send and receive. The default asks for nothing.
+/// What a port may send and receive. The default restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rules {
-    /// The VLANs it is in; without it, tags are no concern of the switch.
+    /// The VLANs of the port. Without them, the switch does not inspect tags.
     pub vlan: Option<VlanRules>,
-    /// Whom it may speak as. Not looked at on an uplink.
+    /// The source addresses and services that the port may use. Ignored on an uplink.
     pub source: SourceRules,
-    /// Whom it may talk to.
+    /// The port's role in private VLANs.
     pub role: Role,
-    /// How much it may send and receive.
+    /// Rates and flood limits.
     pub limits: LimitRules,
-    /// A multicast router is behind it, even if none is heard.
+    /// The port is a multicast router port, even if no router sends queries.
     pub multicast_router: bool,
 }
 
-/// How much a port may send and receive. The default asks for nothing.
+/// How much a port may send and receive. The default restricts nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitRules {
-    /// What it sends.
+    /// The send rate.
     pub send: RateRules,
-    /// What it receives.
+    /// The receive rate.
     pub receive: RateRules,
-    /// What of it goes to everybody.
+    /// The limits of flooded frames.
     pub floods: FloodRules,
 }
 
-/// How much a port may send or receive in a second. The default asks for nothing.
+/// How much a port may send or receive in a second. The default restricts nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateRules {
-    /// Bytes of frames, from the Ethernet header on, without tags.
+    /// Bytes of frames, including the Ethernet header, without tags.
     pub bytes: Option<u64>,
-    /// Frames; one to be cut counts as what it is cut into.
+    /// Frames; a GSO frame counts as its segments.
     pub frames: Option<u64>,
-    /// What the rates allow in so many milliseconds may pass at once.
+    /// The burst: what the rates allow in this many milliseconds may pass at once.
     pub burst_ms: u32,
 }
 
@@ -59,31 +59,31 @@ impl Default for RateRules {
     }
 }
 
-/// How many frames a second a port may have delivered to everybody, by what makes them so. As many
-/// may come at once. The default asks for nothing.
+/// How many flooded frames a port may send in a second, by the reason of flooding. The burst is the number
+/// of one second. The default restricts nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FloodRules {
-    /// To the broadcast address.
+    /// Frames to the broadcast address.
     pub broadcast: Option<u64>,
-    /// To a group address, unless it is delivered to the group's members alone.
+    /// Frames to a group address, unless snooping delivers them to the group's members only.
     pub multicast: Option<u64>,
-    /// To an address that nobody has been heard with.
+    /// Frames to an address that the FDB does not have.
     pub unknown: Option<u64>,
 }
 
-/// Whom a port may speak as. The default is anybody.
+/// The source addresses and services that a port may use. The default restricts nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceRules {
-    /// Source addresses of its frames; any if there are none.
+    /// Allowed source MAC addresses; if empty, any address is allowed.
     pub macs: Vec<Mac>,
-    /// Addresses it may speak as in ARP, IP and neighbour discovery, beside the link-local ones
-    /// made from its MAC address. Without it, any.
+    /// Allowed source addresses in ARP, IP and neighbour discovery, in addition to link-local addresses
+    /// that are derived from the MAC address. Without it, any address is allowed.
     pub ips: Option<Vec<Prefix>>,
-    /// It may send router advertisements, redirects, and questions about multicast groups.
+    /// The port may send router advertisements, redirects, and group membership queries.
     pub router: bool,
-    /// It may answer as a DHCP server.
+    /// The port may send answers of a DHCP server.
     pub dhcp_server: bool,
 }
 
@@ -98,12 +98,12 @@ impl Default for SourceRules {
     }
 }
 
-/// An IP address, or all with the same first bits.
+/// An IP address, or all addresses with the same first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefix {
     /// The address.
     pub address: IpAddr,
-    /// How many bits count: at most 32 or 128.
+    /// Length of the prefix in bits: at most 32 or 128.
     pub bits: u8,
 }
 
@@ -123,21 +123,21 @@ impl Prefix {
     }
 }
 
-/// Whom a port may talk to.
+/// The role of a port in private VLANs (RFC 5517): with which ports it may exchange frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// All but private ports.
+    /// All ports except private ones.
     #[default]
     Open,
-    /// Promiscuous ports alone.
+    /// Promiscuous ports only.
     Private,
-    /// All.
+    /// All ports.
     Promiscuous,
 }
 
 impl Role {
-    /// Whether frames may go between ports of these roles.
+    /// Returns whether ports of these roles may exchange frames.
     #[must_use]
     pub fn meets(self, other: Self) -> bool {
         let private = self == Self::Private || other == Self::Private;
@@ -149,15 +149,15 @@ impl Role {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VlanRules {
-    /// The VLAN of frames without a tag: of all frames of an access port, the native one of a
-    /// trunk. Without it, such frames are lost.
+    /// The VLAN of frames without a tag: the VLAN of an access port, or the native VLAN of a trunk. Without it,
+    /// such frames are dropped.
     pub untagged: Option<u16>,
-    /// The VLANs whose frames have tags, as ranges with both ends.
+    /// The VLANs whose frames have tags, as inclusive ranges.
     pub tagged: Vec<(u16, u16)>,
 }
 
 impl VlanRules {
-    /// An access port.
+    /// Creates the rules of an access port.
     #[must_use]
     pub fn access(vlan: u16) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl VlanRules {
         }
     }
 
-    /// Every VLAN of the port.
+    /// Returns every VLAN of the port.
     pub fn all(&self) -> impl Iterator<Item = u16> + '_ {
         let tagged = self.tagged.iter().flat_map(|(from, to)| *from..=*to);
         self.untagged.into_iter().chain(tagged)

@@ -1,9 +1,9 @@
-//! Whom a port may speak as: addresses in Ethernet, ARP, IP and neighbour discovery, and services
-//! that only some ports may offer.
+//! Checks the source addresses of frames: in Ethernet, ARP, IP and neighbour discovery. Also checks services
+//! that the rules restrict.
 //!
-//! Works on a snapshot of the frame's first bytes, untagged. What cannot be understood on a port
-//! whose addresses are given is refused: an unknown EtherType, a header that ends too early, a
-//! checksum that would be written over what was checked.
+//! The input is a snapshot of the first bytes of an untagged frame. On a port with restricted addresses, a
+//! frame that the guard cannot understand is refused: an unknown EtherType, a truncated header, or a
+//! partial checksum that would be written over checked bytes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ use super::rules::{Prefix, SourceRules};
 use crate::control::Loss;
 use crate::mac::Mac;
 
-/// Whom a port may speak as.
+/// Enforces the [`SourceRules`] of a port.
 #[derive(Debug)]
 pub(super) struct Sources {
     rules: SourceRules,
@@ -26,19 +26,19 @@ impl Sources {
         (rules != SourceRules::default()).then_some(Self { rules })
     }
 
-    /// Whether the bytes behind the Ethernet header matter.
-    pub(super) fn look_deeper(&self) -> bool {
+    /// Returns whether the rules concern bytes behind the Ethernet header.
+    pub(super) fn needs_payload(&self) -> bool {
         self.rules.ips.is_some() || !self.rules.router || !self.rules.dhcp_server
     }
 
-    /// Check the Ethernet source.
+    /// Checks the source address of the Ethernet header.
     pub(super) fn check_mac(&self, source: Mac) -> Result<(), Loss> {
         let any = self.rules.macs.is_empty();
         let known = any || self.rules.macs.contains(&source);
         known.then_some(()).ok_or(Loss::MacSpoofed)
     }
 
-    /// Check what is behind the Ethernet header, of which `bytes` are the first.
+    /// Checks the payload behind the Ethernet header; `bytes` are its first bytes.
     pub(super) fn check(
         &self,
         source: Mac,
@@ -46,21 +46,21 @@ impl Sources {
         bytes: &[u8],
         header: NetHeader,
     ) -> Result<(), Loss> {
-        let given = self.rules.ips.is_some();
+        let restricted = self.rules.ips.is_some();
         match headers::read(kind, bytes).ok_or(Loss::NotUnderstood)? {
-            Payload::Arp(arp) if given => {
+            Payload::Arp(arp) if restricted => {
                 let own = arp.sender == source && (arp.probe() || self.has4(arp.address));
                 (own && header.flags & NEEDS_CSUM == 0)
                     .then_some(())
                     .ok_or(Loss::ArpSpoofed)
             }
-            Payload::Rarp(sender) if given => {
+            Payload::Rarp(sender) if restricted => {
                 let own = sender == source && header.flags & NEEDS_CSUM == 0;
                 own.then_some(()).ok_or(Loss::ArpSpoofed)
             }
             Payload::Ip(ip) => self.check_ip(source, &ip, header),
             Payload::Tagged => Err(Loss::NotUnderstood),
-            Payload::Other if given => Err(Loss::NotUnderstood),
+            Payload::Other if restricted => Err(Loss::NotUnderstood),
             Payload::Arp(_) | Payload::Rarp(_) | Payload::Other => Ok(()),
         }
     }
@@ -112,12 +112,12 @@ impl Sources {
     }
 }
 
-/// Whether two numbers differ in their lowest `free` bits at most.
+/// Returns whether two numbers are equal except for their lowest `free` bits.
 fn same(a: u128, b: u128, free: u32) -> bool {
     (a ^ b).checked_shr(free).unwrap_or(0) == 0
 }
 
-/// The link-local address made from a MAC address (RFC 4291, appendix A).
+/// Returns the link-local address that is derived from a MAC address (RFC 4291, appendix A).
 pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.octets();
     let word = |high, low| u16::from_be_bytes([high, low]);
@@ -133,8 +133,8 @@ pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     )
 }
 
-/// A partial checksum is filled in where the header says. On a checked frame that may only be the
-/// transport's own checksum, or the sender could have an address written over.
+/// Returns whether a partial checksum is the transport header's. The device writes a partial checksum where the
+/// network header says; another place would let the sender overwrite a checked address.
 fn checksum_is_the_transports(ip: &Ip, header: NetHeader) -> bool {
     let offset = match ip.protocol {
         headers::TCP => 16,

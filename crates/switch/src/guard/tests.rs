@@ -1,4 +1,4 @@
-//! Tags on and off, by example and at random.
+//! Tests of VLAN tags: examples and random frames.
 
 use proptest::prelude::*;
 use vhost::net_header::{GSO_TCPV4, NEEDS_CSUM, NetHeader};
@@ -10,7 +10,7 @@ fn frame(kind: &[u8], body: &[u8]) -> Vec<u8> {
     [&addresses[..], kind, body].concat()
 }
 
-/// What becomes of a frame at a port: its bytes, VLAN and header inside, or why it is lost.
+/// Returns the frame inside the switch (bytes, TCI and network header), or why the port's guard drops it.
 fn admit(
     rules: &Rules,
     header: NetHeader,
@@ -46,11 +46,11 @@ const IPV4: [u8; 2] = [8, 0];
 const TAG_10: [u8; 6] = [0x81, 0, 0x60, 10, 8, 0];
 
 #[test]
-fn ieee_802_1q_an_access_port_sends_untagged_frames_alone() {
+fn ieee_802_1q_an_access_port_sends_only_untagged_frames() {
     let access = vlans(Some(10), &[]);
     let plain = frame(&IPV4, &[7; 50]);
     assert_eq!(enter(&access, &IPV4), Ok((plain.clone(), 10)));
-    // A tag for the priority alone is no VLAN's.
+    // A priority tag names no VLAN.
     assert_eq!(enter(&access, &[0x81, 0, 0xa0, 0, 8, 0]), Ok((plain, 10)));
     for foreign in [
         &TAG_10,
@@ -62,7 +62,7 @@ fn ieee_802_1q_an_access_port_sends_untagged_frames_alone() {
 }
 
 #[test]
-fn ieee_802_1q_a_priority_outlives_its_tag() {
+fn ieee_802_1q_the_priority_is_kept_when_the_tag_is_removed() {
     let bytes = frame(&[0x81, 0, 0xa0, 0, 8, 0], &[7; 50]);
     let (inside, tci, header) = admit(&vlans(Some(10), &[]), NetHeader::NONE, &bytes).unwrap();
     let (head, rest) = Head::of_private(header, &inside).unwrap();
@@ -70,14 +70,14 @@ fn ieee_802_1q_a_priority_outlives_its_tag() {
         tci,
         ..Checked::default()
     };
-    let out = Outgoing::new(Way::Tagged, checked, &head, &Rest::Private(rest)).unwrap();
+    let out = Outgoing::new(Tagging::Tagged, checked, &head, &Rest::Private(rest)).unwrap();
     let mut tag = [0; 4];
     assert_eq!(out.rest().read(&mut tag), 4);
     assert_eq!(tag, [0xa0, 10, 8, 0]);
 }
 
 #[test]
-fn ieee_802_1q_a_trunk_sends_what_it_is_in() {
+fn ieee_802_1q_a_trunk_sends_frames_of_its_vlans() {
     let trunk = vlans(None, &[(10, 12), (4094, 4094)]);
     let plain = frame(&IPV4, &[7; 50]);
     assert_eq!(enter(&trunk, &TAG_10), Ok((plain.clone(), 10)));
@@ -96,7 +96,7 @@ fn ieee_802_1q_a_trunk_sends_what_it_is_in() {
 }
 
 #[test]
-fn nobody_hops_with_two_tags() {
+fn vlan_hopping_with_two_tags_is_prevented() {
     for rules in [vlans(Some(10), &[(10, 20)]), vlans(Some(10), &[])] {
         for first in [0, 10, 20] {
             for second in [[0x81, 0], [0x88, 0xa8], [0x91, 0]] {
@@ -109,7 +109,7 @@ fn nobody_hops_with_two_tags() {
 }
 
 #[test]
-fn a_tag_without_its_end_is_lost() {
+fn a_truncated_tag_is_dropped() {
     let trunk = vlans(Some(1), &[(1, 100)]);
     for length in 0..4 {
         let bytes = frame(&[0x81, 0], &vec![0; length]);
@@ -143,8 +143,8 @@ fn a_frame_that_a_tag_makes_too_long_does_not_leave() {
         },
         Rest::Private(rest),
     );
-    assert!(Outgoing::new(Way::Untagged, checked, &head, &rest).is_some());
-    assert!(Outgoing::new(Way::Tagged, checked, &head, &rest).is_none());
+    assert!(Outgoing::new(Tagging::Untagged, checked, &head, &rest).is_some());
+    assert!(Outgoing::new(Tagging::Tagged, checked, &head, &rest).is_none());
 }
 
 proptest! {
@@ -175,7 +175,7 @@ proptest! {
 
         let (head, rest) = Head::of_private(moved, &inside).unwrap();
         let (checked, rest) = (Checked { tci, ..Checked::default() }, Rest::Private(rest));
-        let out = Outgoing::new(Way::Tagged, checked, &head, &rest).unwrap();
+        let out = Outgoing::new(Tagging::Tagged, checked, &head, &rest).unwrap();
         prop_assert_eq!(out.head.header(), header);
         let mut outside = vec![0; bytes.len() - 14];
         prop_assert_eq!(out.rest().read(&mut outside), outside.len());
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn a_port_gets_the_frames_of_its_vlans_alone(
+    fn a_port_gets_only_the_frames_of_its_vlans(
         untagged in prop::option::of(1_u16..40),
         tagged in prop::collection::vec((1_u16..40, 1_u16..40), 0..4),
         vlan in 0_u16..45,
@@ -192,19 +192,19 @@ proptest! {
         let guard = Guard::new(&rules).unwrap();
         let has = tagged.iter().any(|(from, to)| (*from..=*to).contains(&vlan));
         let expected = match (untagged == Some(vlan), has) {
-            (true, _) => Ok(Way::Untagged),
-            (false, true) => Ok(Way::Tagged),
+            (true, _) => Ok(Tagging::Untagged),
+            (false, true) => Ok(Tagging::Tagged),
             (false, false) => Err(Loss::Vlan),
         };
         let checked = Checked { tci: Tci::of(vlan), ..Checked::default() };
         prop_assert_eq!(passage(Some(&guard), checked), expected);
-        let nobodys = if vlan == 0 { Ok(Way::Untagged) } else { Err(Loss::Vlan) };
-        prop_assert_eq!(passage(None, checked), nobodys);
+        let without_guard = if vlan == 0 { Ok(Tagging::Untagged) } else { Err(Loss::Vlan) };
+        prop_assert_eq!(passage(None, checked), without_guard);
     }
 }
 
 #[test]
-fn no_bytes_confuse_the_reader_of_headers() {
+fn a_prefix_of_a_packet_is_parsed_alike_or_not_at_all() {
     use std::cell::Cell;
     let kind = prop::sample::select(vec![0x0800_u16, 0x0806, 0x8035, 0x86dd]);
     let first = prop::sample::select(vec![0x45_u8, 0x4f, 0x60, 0]);
@@ -215,7 +215,7 @@ fn no_bytes_confuse_the_reader_of_headers() {
     let checked = runner.run(
         &(kind, first, next, bytes),
         |(kind, first, next, mut bytes)| {
-            // What these address resolution packets begin with: Ethernet, IPv4.
+            // ARP and RARP packets begin with the types of Ethernet and IPv4.
             match kind {
                 0x0806 | 0x8035 => bytes[..6].copy_from_slice(&[0, 1, 8, 0, 6, 4]),
                 _ => {
@@ -224,7 +224,7 @@ fn no_bytes_confuse_the_reader_of_headers() {
                 }
             }
             let whole = headers::read(kind, &bytes);
-            // A shorter look sees the same, or sees that it does not see enough.
+            // Fewer bytes give the same result, or are not understood.
             for length in 0..bytes.len() {
                 let part = headers::read(kind, &bytes[..length]);
                 prop_assert!(part.is_none() || part == whole, "{:?} {:?}", part, whole);

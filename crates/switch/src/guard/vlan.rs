@@ -1,8 +1,7 @@
-//! VLAN tags (IEEE 802.1Q): off when a frame comes in, on again where it leaves on a trunk.
+//! VLAN tags (IEEE 802.1Q): removed when a frame enters the switch, and added when it leaves on a trunk.
 //!
-//! A frame has one tag at most. One that has a second below the first, or a service tag (802.1ad),
-//! is lost: taking one tag off would leave a frame that the next switch takes for another VLAN's,
-//! which is how guests hop.
+//! A frame may have one tag at most. A frame with a second tag, or with a service tag (802.1ad), is dropped.
+//! Removing one tag of two would leave a frame that the next switch assigns to another VLAN (VLAN hopping).
 
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
@@ -15,11 +14,10 @@ use crate::frame::{ETHERNET, Head};
 const TAG: u16 = 4;
 /// EtherType of a VLAN tag.
 const CUSTOMER: u16 = 0x8100;
-/// EtherTypes of tags that no port here may send: 802.1ad, and what came before it.
+/// EtherTypes of tags that no port may send: 802.1ad and its predecessors.
 const SERVICE: [u16; 3] = [0x88a8, 0x9100, 0x9200];
 
-/// Priority and VLAN of a frame, as they stand in its tag (802.1Q, 9.6). The VLAN is 0 where
-/// VLANs are no concern.
+/// Priority and VLAN of a frame, encoded as in its tag (802.1Q, 9.6). The VLAN is 0 on ports without VLANs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tci(u16);
 
@@ -27,29 +25,29 @@ impl Tci {
     /// No VLAN.
     pub const NONE: Self = Self(0);
 
-    /// The VLAN.
+    /// Returns the VLAN.
     #[inline]
     #[must_use]
     pub fn vlan(self) -> u16 {
         self.0 & 0xfff
     }
 
-    /// Of a frame of lowest priority.
+    /// Creates the TCI of a frame of this VLAN with the lowest priority.
     #[must_use]
     pub fn of(vlan: u16) -> Self {
         Self(vlan & 0xfff)
     }
 
-    /// The same priority in another VLAN.
+    /// Returns the same priority in another VLAN.
     fn in_vlan(self, vlan: u16) -> Self {
         Self(self.0 & 0xf000 | vlan & 0xfff)
     }
 }
 
-/// How a frame goes out of a port.
+/// Whether a frame leaves a port with a VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// As it is.
+pub enum Tagging {
+    /// Without a VLAN tag.
     Untagged,
     /// With its VLAN tag.
     Tagged,
@@ -82,12 +80,12 @@ impl Vlans {
         word.is_some_and(|word| word >> (vlan % 64) & 1 == 1)
     }
 
-    /// Of frames without a tag.
+    /// Returns the TCI of frames without a tag.
     pub(super) fn untagged(&self) -> Tci {
         self.untagged.map_or(Tci::NONE, Tci::of)
     }
 
-    /// Take the tag off a frame that comes in. `read` gives the bytes behind the head.
+    /// Removes the tag of a frame that enters the switch. `read` reads the bytes behind the head.
     pub(super) fn enter(
         &self,
         head: &mut Head,
@@ -103,7 +101,7 @@ impl Vlans {
             Tci::NONE
         };
         match tci.vlan() {
-            // A tag for the priority alone (9.6): the frame counts as untagged.
+            // A priority tag (9.6): the frame counts as untagged.
             0 => self
                 .untagged
                 .map(|vlan| tci.in_vlan(vlan))
@@ -113,17 +111,17 @@ impl Vlans {
         }
     }
 
-    /// How a frame leaves; `None` when it may not.
-    pub(super) fn leave(&self, tci: Tci) -> Option<Way> {
+    /// Returns whether a frame leaves with a tag; `None` when the port is not in its VLAN.
+    pub(super) fn leave(&self, tci: Tci) -> Option<Tagging> {
         let vlan = tci.vlan();
         if self.untagged == Some(vlan) {
-            return Some(Way::Untagged);
+            return Some(Tagging::Untagged);
         }
-        self.has_tagged(vlan).then_some(Way::Tagged)
+        self.has_tagged(vlan).then_some(Tagging::Tagged)
     }
 }
 
-/// Take the tag off.
+/// Removes the tag.
 fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci, Loss> {
     let mut tag = [0; TAG as usize];
     let length = head.length.checked_sub(u32::from(TAG));
@@ -140,7 +138,7 @@ fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci
     let header = header.filter(|header| {
         header.flags & NEEDS_CSUM == 0 || u32::from(header.csum_start) >= ETHERNET
     });
-    // A checksum that begins inside the tag is none.
+    // A checksum must not begin inside the tag.
     let header = header.ok_or(Loss::Untranslatable)?;
     head.start = head.start.with_header(header);
     head.set_ether_type(kind);
@@ -148,7 +146,7 @@ fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci
     Ok(Tci(u16::from_be_bytes([a, b])))
 }
 
-/// Put a tag on: the head of the tagged frame, and the four bytes behind it. `None` when the
+/// Adds a tag: returns the head of the tagged frame, and the four bytes behind it. Returns `None` when the
 /// frame gets too long.
 #[must_use]
 pub(super) fn push(head: &Head, tci: Tci) -> Option<(Head, [u8; 4])> {
@@ -163,14 +161,14 @@ pub(super) fn push(head: &Head, tci: Tci) -> Option<(Head, [u8; 4])> {
     (length <= MAX_FRAME).then_some((tagged, [a, b, c, d]))
 }
 
-/// A network header whose places in the frame, as far as they mean anything, are moved.
+/// Returns a network header whose offsets, as far as they are meaningful, are shifted by `by`.
 fn moved(header: NetHeader, by: impl Fn(u16) -> Option<u16>) -> Option<NetHeader> {
     let mut moved = header;
     if header.flags & NEEDS_CSUM != 0 {
         moved.csum_start = by(header.csum_start)?;
     }
     if header.flags & NEEDS_CSUM != 0 || header.gso_type != GSO_NONE {
-        // Only a hint (virtio 1.3, 5.1.6.2.2).
+        // `hdr_len` is only a hint (virtio 1.3, 5.1.6.2.2).
         moved.hdr_len = by(header.hdr_len).unwrap_or(header.hdr_len);
     }
     Some(moved)

@@ -3,10 +3,9 @@
 use super::Untranslatable;
 use super::wire::{ETHERNET, UDP_CHECKSUM, put};
 
-/// Finish a partial checksum in place: sum the frame from `start` to its end and write the
-/// complement at `start + offset`, where the sender has left the sum of the pseudo header.
-/// `start` and `offset` are the header's `csum_start` and `csum_offset`, in bytes
-/// (virtio 1.2, 5.1.6.2).
+/// Completes a partial checksum in place: sums the frame from `start` to its end and writes the complement
+/// at `start + offset`, where the sender has stored the sum of the pseudo header. `start` and `offset` are
+/// the network header's `csum_start` and `csum_offset`, in bytes (virtio 1.2, 5.1.6.2).
 ///
 /// # Errors
 /// [`Untranslatable::ChecksumOutside`] or [`Untranslatable::ChecksumInEthernet`]; the frame is
@@ -28,9 +27,8 @@ pub fn fill_checksum(frame: &mut [u8], start: u16, offset: u16) -> Result<(), Un
     put(covered, offset, value).ok_or(Untranslatable::ChecksumOutside)
 }
 
-/// A UDP checksum as it is sent: a computed 0 goes out as all ones, because 0 means "no
-/// checksum" (RFC 768; forbidden in IPv6, RFC 8200, 8.1). Both are the same number in one's
-/// complement.
+/// Returns a UDP checksum as it is sent: a computed 0 is sent as all ones, because 0 means "no checksum"
+/// (RFC 768; forbidden in IPv6, RFC 8200, 8.1). Both are the same number in one's complement.
 pub(super) fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
     if checksum == [0, 0] {
         [0xff, 0xff]
@@ -39,19 +37,19 @@ pub(super) fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
     }
 }
 
-/// A one's complement sum under way.
+/// A one's complement sum in progress.
 ///
-/// The words are added in the machine's byte order and the order is never turned: RFC 1071,
-/// section 2 (B) shows that the sum's bytes come out in the order in which they were read.
+/// The words are added in the machine's byte order without conversion: RFC 1071, section 2 (B) shows that
+/// the bytes of the sum have the order in which the words were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u64);
 
 impl Sum {
-    /// Add the 16-bit words of `bytes`; an odd byte at the end counts as if a zero followed.
+    /// Adds the 16-bit words of `bytes`; an odd byte at the end counts as if a zero followed.
     /// Only the last piece of a sum may have an odd length.
     pub(super) fn bytes(self, bytes: &[u8]) -> Self {
-        // Nothing wraps: 64 bits hold the 32-bit halves of 16 GB. So no carry is looked after,
-        // and the compiler makes vector code of the loop.
+        // 64 bits suffice for the 32-bit halves of 16 GB, so no carry needs handling, and the compiler
+        // vectorises the loop.
         let mut lanes = [0_u64; 8];
         let mut blocks = bytes.chunks_exact(64);
         for block in &mut blocks {
@@ -74,7 +72,7 @@ impl Sum {
         Self(total.wrapping_add(halves(&last)))
     }
 
-    /// Add one word, given as a number.
+    /// Adds one word, given as a number.
     pub(super) fn word(self, word: u16) -> Self {
         Self(
             self.0
@@ -82,7 +80,7 @@ impl Sum {
         )
     }
 
-    /// The sum, as bytes of the frame. This is what a partial checksum field holds.
+    /// Returns the sum as bytes of the frame, which is the value of a partial checksum field.
     pub(super) fn folded(self) -> [u8; 2] {
         let mut sum = self.0;
         while let carry @ 1.. = sum >> 16 {
@@ -92,14 +90,14 @@ impl Sum {
         u16::from_be_bytes([high, low]).to_ne_bytes()
     }
 
-    /// The complement of the sum, as bytes of the frame. This is a full checksum.
+    /// Returns the complement of the sum as bytes of the frame, which is a full checksum.
     pub(super) fn complement(self) -> [u8; 2] {
         self.folded().map(|byte| !byte)
     }
 }
 
-/// The two 32-bit halves of an 8-byte word, added. Sums of halves and of 16-bit words are equal
-/// modulo 0xffff, as 2^32 and 2^16 both leave 1.
+/// Returns the sum of the two 32-bit halves of an 8-byte word. Sums of halves and of 16-bit words are equal
+/// modulo 0xffff, because 2^32 and 2^16 are both 1 modulo 0xffff.
 fn halves(word: &[u8]) -> u64 {
     let word = word.first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
     (word & 0xffff_ffff).wrapping_add(word >> 32)
@@ -111,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// Word by word, as RFC 1071 says it.
-    fn by_the_book(bytes: &[u8]) -> u16 {
+    /// Computes the sum word by word, as RFC 1071 defines it.
+    fn rfc1071_sum(bytes: &[u8]) -> u16 {
         let mut sum = 0_u32;
         for pair in bytes.chunks(2) {
             sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc1071_3_the_worked_example() {
+    fn rfc1071_3_numerical_example() {
         let sum = Sum::default().bytes(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.folded(), [0xdd, 0xf2]);
         assert_eq!(sum.complement(), [0x22, 0x0d]);
@@ -132,7 +130,7 @@ mod tests {
     fn rfc1071_2_carries_of_all_ones_are_kept() {
         for len in [2, 63, 64, 65, 4096, 65_550] {
             let bytes = vec![0xff; len];
-            let expected = by_the_book(&bytes).to_be_bytes();
+            let expected = rfc1071_sum(&bytes).to_be_bytes();
             assert_eq!(Sum::default().bytes(&bytes).folded(), expected, "{len}");
         }
     }
@@ -181,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn rfc1071_the_sum_is_that_of_the_book(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let expected = by_the_book(&bytes);
+            let expected = rfc1071_sum(&bytes);
             prop_assert_eq!(Sum::default().bytes(&bytes).folded(), expected.to_be_bytes());
             let even = bytes.len() / 4 * 2;
             let pieces = Sum::default().bytes(&bytes[..even]).bytes(&bytes[even..]);
@@ -201,7 +199,7 @@ mod tests {
         ) {
             let offset = if udp { 6 } else { 16 };
             let from = usize::from(start);
-            let pseudo = by_the_book(&frame[from + offset..from + offset + 2]);
+            let pseudo = rfc1071_sum(&frame[from + offset..from + offset + 2]);
             fill_checksum(&mut frame, start, u16::try_from(offset).unwrap()).unwrap();
             let verified = Sum::default().word(pseudo).bytes(&frame[from..]);
             prop_assert_eq!(verified.folded(), [0xff, 0xff]);

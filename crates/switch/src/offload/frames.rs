@@ -1,10 +1,10 @@
-//! Frames for the tests: packets built field by field, with the plainest of checksums.
+//! Frames for tests: packets built field by field, with a simple checksum routine.
 
 use proptest::prelude::*;
 
 use super::{Gso, Offload};
 
-/// What all segments of a frame have in common, and the first one's numbers.
+/// The headers that all segments of a frame share, and the numbers of the first segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) gso: Gso,
@@ -22,7 +22,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// The plainest flow of a kind.
+    /// Returns a flow of this kind without tags, options and extension headers.
     pub(crate) fn plain(gso: Gso) -> Self {
         Self {
             gso,
@@ -44,12 +44,12 @@ impl Flow {
         matches!(self.gso, Gso::Tcp4 | Gso::Tcp6)
     }
 
-    /// Where the IP header starts.
+    /// Returns the offset of the IP header.
     pub(crate) fn ip(&self) -> usize {
         14 + 4 * self.tags.len()
     }
 
-    /// Where the transport header starts.
+    /// Returns the offset of the transport header.
     pub(crate) fn transport(&self) -> usize {
         let extensions: usize = self.extensions.iter().map(|(_, body)| body.len() + 2).sum();
         self.ip()
@@ -60,7 +60,7 @@ impl Flow {
             }
     }
 
-    /// Where the payload starts.
+    /// Returns the offset of the payload.
     pub(crate) fn payload(&self) -> usize {
         self.transport()
             + if self.tcp() {
@@ -70,7 +70,7 @@ impl Flow {
             }
     }
 
-    /// The frame a sender without any offload would send, or the same with a partial checksum.
+    /// Returns the frame of a sender without offloads, or the same frame with a partial checksum.
     pub(crate) fn frame(&self, payload: &[u8], full_checksum: bool) -> Vec<u8> {
         let protocol = if self.tcp() { 6 } else { 17 };
         let mut transport = if self.tcp() {
@@ -169,7 +169,7 @@ impl Flow {
         header
     }
 
-    /// The header a sender gives with a GSO frame of this flow.
+    /// Returns the offload of a GSO frame of this flow.
     pub(crate) fn offload(&self, gso_size: u16) -> Offload {
         Offload {
             needs_csum: true,
@@ -190,7 +190,7 @@ fn udp_header(payload: usize) -> Vec<u8> {
     header
 }
 
-/// RFC 1071, word by word.
+/// Computes the sum of RFC 1071 word by word.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0_u32;
     for pair in bytes.chunks(2) {
@@ -228,7 +228,7 @@ fn extension() -> impl Strategy<Value = (u8, Vec<u8>)> {
         })
 }
 
-/// Every mix of GSO kind, tags, options, extension headers, flags and numbers.
+/// Generates every combination of GSO kind, tags, options, extension headers, flags and numbers.
 pub(crate) fn flow() -> impl Strategy<Value = Flow> {
     let kinds = vec![Gso::Tcp4, Gso::Tcp6, Gso::Udp4, Gso::Udp6];
     let options = || (0_usize..=10, any::<u32>()).prop_map(|(words, seed)| bytes(words * 4, seed));

@@ -1,13 +1,13 @@
-//! Where the parts of a GSO frame are.
+//! Parses the headers of a GSO frame and determines the offsets of its parts.
 
 use super::wire::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, TCP, UDP, ether_type, u8_at, u16_at};
 use super::{Gso, Untranslatable};
 
 /// Most header bytes a GSO frame may have, from the Ethernet header to the transport header.
 ///
-/// Every segment repeats them, so they must be bounded for the work to be. IPv4 needs 142 at
-/// most (two VLAN tags, all options); IPv6 with two tags and a full TCP header leaves 390 for
-/// extension headers, which is a routing header of 23 addresses.
+/// Every segment repeats the headers, so this limit bounds the work for a frame. IPv4 needs 142 bytes at
+/// most (two VLAN tags, all options). IPv6 with two tags and a full TCP header leaves 390 bytes for
+/// extension headers, which is enough for a routing header of 23 addresses.
 pub const MAX_HEADERS: usize = 512;
 
 /// Largest value of the 16-bit length in an IP header.
@@ -16,7 +16,7 @@ const MAX_IP_LENGTH: usize = 65_535;
 /// Bytes of an IPv6 header without extension headers.
 const IPV6_HEADER: usize = 40;
 
-/// IPv6 extension headers that may stand in every packet of a flow (RFC 8200, 4.1).
+/// IPv6 extension headers that every packet of a flow may have (RFC 8200, 4.1).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -38,9 +38,9 @@ impl Transport {
     }
 }
 
-/// Where the parts of a GSO frame are, in bytes from its start. All of it lies in the frame:
-/// `ip < transport < payload <= end <= frame.len()`, and `payload <= MAX_HEADERS`. What the
-/// length of the IP header counts is at most 65,535 bytes, so every length of a segment fits.
+/// The offsets of the parts of a GSO frame, in bytes from its start. All parts are inside the frame: `ip <
+/// transport < payload <= end <= frame.len()`, and `payload <= MAX_HEADERS`. The part that the length field
+/// of the IP header counts has at most 65,535 bytes, so every length of a segment fits into its field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) ipv4: bool,
@@ -48,12 +48,12 @@ pub(super) struct Layout {
     pub(super) ip: usize,
     pub(super) transport: usize,
     pub(super) payload: usize,
-    /// End of the IP packet; what follows is padding of the link.
+    /// End of the IP packet; the bytes behind it are link padding.
     pub(super) end: usize,
 }
 
 impl Layout {
-    /// Read the headers of `frame`, which the sender says is a frame of kind `gso`.
+    /// Parses the headers of `frame`, whose network header has the GSO kind `gso`.
     pub(super) fn of(frame: &[u8], gso: Gso) -> Result<Self, Untranslatable> {
         let (ipv4, protocol) = match gso {
             Gso::None => return Err(Untranslatable::NotGso),
@@ -89,8 +89,8 @@ impl Layout {
     }
 }
 
-/// Check an IPv4 header (RFC 791, 3.1) and tell where the transport header starts and the
-/// length it claims.
+/// Checks an IPv4 header (RFC 791, 3.1); returns the offset of the transport header and the length in the
+/// IP header.
 fn ipv4_header(
     frame: &[u8],
     ip: usize,
@@ -120,8 +120,8 @@ fn ipv4_header(
     Ok((transport, total))
 }
 
-/// Check an IPv6 header and its extension headers (RFC 8200, 3 and 4) and tell where the
-/// transport header starts and the length it claims.
+/// Checks an IPv6 header and its extension headers (RFC 8200, 3 and 4); returns the offset of the transport
+/// header and the length in the IP header.
 fn ipv6_headers(
     frame: &[u8],
     ip: usize,
@@ -143,7 +143,7 @@ fn ipv6_headers(
         if at > frame.len() {
             return Err(short);
         }
-        // Checked here too: it bounds the walk over a chain of thousands of headers.
+        // Checked here too, to bound the walk over a long chain of headers.
         if at > MAX_HEADERS {
             return Err(Untranslatable::HeadersTooLong);
         }
@@ -152,13 +152,13 @@ fn ipv6_headers(
     Ok((at, length))
 }
 
-/// Length of the extension header of type `kind` at `at`, if a segment may repeat it.
+/// Returns the length of the extension header of type `kind` at `at`, if segments may repeat it.
 fn extension_length(frame: &[u8], at: usize, kind: u8) -> Result<usize, Untranslatable> {
     let short = Untranslatable::ShortIp;
     match kind {
         HOP_BY_HOP | DESTINATION => {}
-        // RFC 8200, 8.1: while segments are left the pseudo header has the final destination,
-        // which the IPv6 header has not.
+        // RFC 8200, 8.1: while segments are left, the pseudo header has the final destination, which is not in
+        // the IPv6 header.
         ROUTING => match u8_at(frame, at + 3).ok_or(short)? {
             0 => {}
             _ => return Err(Untranslatable::SourceRouted),
@@ -169,11 +169,11 @@ fn extension_length(frame: &[u8], at: usize, kind: u8) -> Result<usize, Untransl
     Ok((usize::from(u8_at(frame, at + 1).ok_or(short)?) + 1) * 8)
 }
 
-/// End of an IP packet whose header counts `length` bytes from `counted`.
+/// Returns the end of an IP packet whose header counts `length` bytes from `counted`.
 ///
-/// A length of 0 leaves it to whoever cuts the frame, as Windows does for large sends and Linux
-/// for packets above 64 KB: then the packet is what the frame has. Otherwise the header is
-/// believed, within the frame, so that link padding never becomes payload.
+/// A length of 0 leaves the length to the segmentation, as Windows does for large sends and Linux for
+/// packets above 64 KB: then the packet extends to the end of the frame. Otherwise the length in the header
+/// applies, within the frame, so that link padding never becomes payload.
 fn packet_end(
     frame: &[u8],
     counted: usize,
@@ -196,14 +196,14 @@ fn packet_end(
     Ok(end)
 }
 
-/// Where the payload of the transport header at `transport` starts.
+/// Returns the offset of the payload behind the transport header at `transport`.
 fn payload_start(
     packet: &[u8],
     transport: usize,
     protocol: Transport,
 ) -> Result<usize, Untranslatable> {
     let length = match protocol {
-        // The UDP length is not read: it is computed anew for every segment.
+        // The UDP length is not read, because it is computed for every segment.
         Transport::Udp => 8,
         Transport::Tcp => {
             let offset = u8_at(packet, transport + 12).ok_or(Untranslatable::ShortTransport)?;

@@ -1,27 +1,33 @@
-//! The software fallback of the link plane: what happens to a frame whose receiver has not
-//! negotiated it as the sender made it.
+//! Software offloads: segmentation and checksums for receivers that have not negotiated the offloads of a
+//! frame.
 //!
 //! # Theory of operation
 //!
-//! A sender may leave two jobs to the device: to finish a checksum (`NEEDS_CSUM`) and to cut a
-//! frame of up to 64 KB into segments (GSO). A receiver says by its features which unfinished
-//! frames it takes. For each frame and receiver:
+//! A sender may leave two tasks to the device: to complete a checksum (`NEEDS_CSUM`), and to segment a
+//! frame of up to 64 KB (GSO). The features of a receiver tell which of these frames it accepts. For each
+//! frame and receiver:
 //!
-//! 1. [`plan()`] compares the frame's [`Offload`] with what the receiver [`Accepts`]. Most frames
-//!    pass through untouched, and nothing below runs for them.
-//! 2. [`Plan::Checksum`]: [`fill_checksum`] finishes the checksum in place.
-//! 3. [`Plan::Segment`]: a [`Segmenter`] reads the headers once and then writes any segment,
-//!    by number, into the caller's buffer. It keeps no state between segments, so a worker whose
-//!    receiver is full drops the `Segmenter` and goes on later where it stopped.
+//! ```text
+//! frame's Offload ----.           .-> PassThrough: the frame is delivered unchanged
+//!                      >- plan() -+-> Checksum:    fill_checksum
+//! receiver's Accepts -'           '-> Segment:     Segmenter::write(0), write(1), ...
+//! ```
 //!
-//! The frame is a private copy: a guest cannot change it while it is worked on. Its contents are
-//! as hostile as the guest. Every length is checked against the frame before it is used, and the
-//! work for one frame is bounded by [`MIN_GSO_SIZE`] and [`MAX_HEADERS`]. A frame that breaks a
-//! rule is refused with an [`Untranslatable`], which the caller counts as a drop; it faults
-//! nobody, for the same frame passes to a receiver that negotiated it.
+//! 1. [`plan()`] compares the frame's [`Offload`] with what the receiver [`Accepts`]. Most frames pass through
+//!    unchanged, and the following steps do not run for them.
+//! 2. [`Plan::Checksum`]: [`fill_checksum`] completes the checksum in place.
+//! 3. [`Plan::Segment`]: a [`Segmenter`] parses the headers once, and then writes any segment, by its
+//!    index, into the caller's buffer. It keeps no state between segments, so a worker whose receiver is
+//!    full drops the `Segmenter` and later resumes with the next index.
 //!
-//! Nothing here allocates, blocks, or knows of rings and ports. The meaning of every step is that
-//! of Linux' own segmentation, so that a guest sees what a bridge would have sent it.
+//! The frame is a private copy, which a guest cannot change. Its contents are untrusted. The code checks
+//! every length against the frame before it uses it, and [`MIN_GSO_SIZE`] and [`MAX_HEADERS`] bound the
+//! work for one frame. A frame that breaks a rule is refused with an [`Untranslatable`], which the caller
+//! counts as a drop. It is not a fault of the port, because the same frame passes to a receiver that
+//! negotiated its offloads.
+//!
+//! Nothing here allocates or blocks, and nothing depends on rings or ports. Each step has the semantics of
+//! Linux' own segmentation, so that a guest receives what a Linux bridge would have sent.
 
 mod checksum;
 mod layout;

@@ -1,11 +1,11 @@
-//! What a frame leaves undone, what a receiver accepts, and what follows.
+//! Compares the offloads of a frame with those that a receiver accepts, and plans the translation.
 
 use super::wire::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ether_type};
 
-/// How a GSO frame is to be cut.
+/// The kind of a GSO frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gso {
-    /// It is not to be cut.
+    /// Not a GSO frame.
     #[default]
     None,
     /// TCP over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
@@ -19,8 +19,8 @@ pub enum Gso {
 }
 
 impl Gso {
-    /// The kind of a `VIRTIO_NET_HDR_GSO_UDP_L4` frame, which the header does not tell. `head`
-    /// is the frame or its first 22 bytes. `None`: it is not an IP frame.
+    /// Returns the kind of a `VIRTIO_NET_HDR_GSO_UDP_L4` frame, whose network header does not contain the
+    /// IP version. `head` is the frame or its first 22 bytes. Returns `None` when it is not an IP frame.
     pub fn udp(head: &[u8]) -> Option<Self> {
         match ether_type(head)?.0 {
             ETHERTYPE_IPV4 => Some(Self::Udp4),
@@ -30,27 +30,27 @@ impl Gso {
     }
 }
 
-/// What a frame's sender left to be done: the virtio-net header in words (virtio 1.2, 5.1.6).
+/// The offloads that a frame's sender requests: the content of the network header (virtio 1.2, 5.1.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Offload {
-    /// The checksum is partial: its field holds the sum of the pseudo header.
+    /// The checksum is partial: its field has the sum of the pseudo header.
     pub needs_csum: bool,
-    /// How the frame is to be cut.
+    /// The kind of segmentation.
     pub gso: Gso,
     /// The frame has CWR set, which only its first segment may keep.
     pub ecn: bool,
-    /// The sender's idea of the length of all headers. A hint that must not be relied on
-    /// (5.1.6.2.2); carried along, never used.
+    /// Length of all headers, according to the sender. A hint that must not be relied on (5.1.6.2.2); it is
+    /// copied to segments and not used otherwise.
     pub hdr_len: u16,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     pub gso_size: u16,
-    /// Where the partial checksum begins to count, in bytes from the start of the frame.
+    /// Offset in the frame from which the checksum is computed.
     pub csum_start: u16,
-    /// Where the checksum stands, in bytes from `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
 }
 
-/// What a receiver has negotiated.
+/// The offloads that a receiver has negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Accepts {
     /// `VIRTIO_NET_F_GUEST_CSUM`: partial checksums.
@@ -68,9 +68,9 @@ pub struct Accepts {
 }
 
 impl Accepts {
-    /// Whether a GSO frame may be given whole. A partial checksum comes with every one
-    /// (5.1.6.4.1), hence `csum` is needed for all of them.
-    fn whole(self, offload: &Offload) -> bool {
+    /// Returns whether the receiver accepts a GSO frame without segmentation. Every GSO frame has a partial
+    /// checksum (5.1.6.4.1), so `csum` is needed for all of them.
+    fn accepts_gso(self, offload: &Offload) -> bool {
         let kind = match offload.gso {
             Gso::None => true,
             Gso::Tcp4 => self.tso4,
@@ -82,29 +82,29 @@ impl Accepts {
     }
 }
 
-/// What must be done with a frame before a receiver may have it.
+/// The translation that a frame needs before a receiver may get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plan {
-    /// Nothing: give it as it is.
+    /// None: deliver the frame unchanged.
     PassThrough,
-    /// Finish the checksum with [`fill_checksum`](super::fill_checksum).
+    /// Complete the checksum with [`fill_checksum`](super::fill_checksum).
     Checksum,
-    /// Cut it with a [`Segmenter`](super::Segmenter).
+    /// Segment the frame with a [`Segmenter`](super::Segmenter).
     Segment {
-        /// The receiver takes no partial checksums.
+        /// The receiver does not accept partial checksums.
         full_checksum: bool,
     },
 }
 
-/// Decide what must be done with a frame before a receiver may have it (virtio 1.2, 5.1.6.4.1).
+/// Returns the translation that a frame needs before a receiver may get it (virtio 1.2, 5.1.6.4.1).
 ///
-/// A GSO frame without `needs_csum` breaks the rules (5.1.6.2.1) but is what a tap gives when a
-/// network card has merged segments. It cannot be passed on, as a device must set both, so it is
-/// segmented for every receiver.
+/// A GSO frame without `needs_csum` is invalid from a driver (5.1.6.2.1), but a tap delivers such frames
+/// when a network card has merged segments. They cannot be passed on, because a device must set both, so
+/// they are segmented for every receiver.
 pub fn plan(offload: &Offload, receiver: Accepts) -> Plan {
     let full_checksum = !receiver.csum;
     if offload.gso != Gso::None {
-        if offload.needs_csum && receiver.whole(offload) {
+        if offload.needs_csum && receiver.accepts_gso(offload) {
             return Plan::PassThrough;
         }
         return Plan::Segment { full_checksum };
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Every header a sender can give, with every field that is not a flag set.
+    /// Returns every combination of flags and GSO kinds, with all other fields set.
     fn offloads() -> impl Iterator<Item = Offload> {
         KINDS.into_iter().flat_map(|gso| {
             (0..4_u8).map(move |bits| Offload {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn virtio_5_1_6_4_1_nothing_is_done_that_the_receiver_could_do() {
+    fn virtio_5_1_6_4_1_nothing_is_translated_that_the_receiver_accepts() {
         let all = accepts(63);
         for offload in offloads() {
             if offload.gso != Gso::None && !offload.needs_csum {

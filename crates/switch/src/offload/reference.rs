@@ -1,9 +1,9 @@
-//! The segmenter the real one is compared with: for each piece of the payload, build the frame
-//! that a sender without any offload would have sent for it.
+//! A reference segmenter for tests: for each piece of the payload, it builds the frame that a sender
+//! without offloads would have sent.
 
 use super::frames::Flow;
 
-/// All segments of a frame with this payload.
+/// Returns all segments of a frame with this payload.
 pub(crate) fn segments(
     flow: &Flow,
     payload: &[u8],

@@ -1,4 +1,4 @@
-//! Cuts a GSO frame into segments (virtio 1.2, 5.1.6.2; RFC 9293; RFC 768).
+//! Segments a GSO frame (virtio 1.2, 5.1.6.2; RFC 9293; RFC 768).
 
 use super::checksum::{Sum, never_zero};
 use super::layout::{Layout, Transport};
@@ -7,11 +7,11 @@ use super::{Offload, Untranslatable};
 
 /// Smallest `gso_size`, in bytes, of a frame that becomes more than one segment.
 ///
-/// Every segment costs its headers, one receive buffer and a fixed amount of work, all paid by
-/// others than the sender: a `gso_size` of 1 would make 65,000 packets of one. Linux takes 88
-/// for the smallest segment size a path can have; TCP options may use up to 40 of it, so no honest
-/// TCP goes below 48. With it a frame becomes 1,366 segments at most, and with ordinary headers
-/// the bytes written are at most some two and a half times those of the frame.
+/// Every segment costs its headers, one receive buffer and a fixed amount of work, which the sender does
+/// not pay for: a `gso_size` of 1 would turn one frame into 65,000 packets. Linux uses 88 as the smallest
+/// segment size of a path; TCP options may use up to 40 bytes of it, so no well-behaved TCP goes below 48.
+/// With this limit a frame becomes 1,366 segments at most, and with ordinary headers the bytes written are
+/// at most about 2.5 times those of the frame.
 pub const MIN_GSO_SIZE: usize = 48;
 
 /// TCP flags (RFC 9293, 3.1).
@@ -19,8 +19,8 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Cuts one GSO frame. Segments are independent of each other and may be written in any order,
-/// each as often as wanted.
+/// Segments one GSO frame. Segments are independent of each other and can be written in any order, any
+/// number of times.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter<'a> {
     frame: &'a [u8],
@@ -30,22 +30,22 @@ pub struct Segmenter<'a> {
     full_checksum: bool,
 }
 
-/// A segment that was written.
+/// A segment that [`Segmenter::write`] has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Bytes written, headers and payload. Never more than the frame has.
     pub len: usize,
-    /// The header to give the receiver with it.
+    /// The content of the segment's network header.
     pub offload: Offload,
 }
 
 impl<'a> Segmenter<'a> {
-    /// Check a frame and prepare to cut it. `full_checksum` is that of
-    /// [`Plan::Segment`](super::Plan::Segment): whether segments get a full TCP or UDP checksum
-    /// or a partial one.
+    /// Checks a frame and prepares its segmentation. `full_checksum` is that of
+    /// [`Plan::Segment`](super::Plan::Segment): whether segments get a full TCP or UDP checksum or a
+    /// partial one.
     ///
     /// # Errors
-    /// The frame cannot be cut; the reason says why.
+    /// Why the frame cannot be segmented.
     pub fn new(
         frame: &'a [u8],
         offload: &Offload,
@@ -55,7 +55,7 @@ impl<'a> Segmenter<'a> {
         if offload.needs_csum {
             let start = usize::from(offload.csum_start);
             let offset = usize::from(offload.csum_offset);
-            // Another place means another header is meant, one inside a tunnel perhaps.
+            // Another place means that another header is meant, for example one inside a tunnel.
             if start != layout.transport || offset != checksum_offset(layout.protocol) {
                 return Err(Untranslatable::ChecksumPlace);
             }
@@ -78,13 +78,13 @@ impl<'a> Segmenter<'a> {
         })
     }
 
-    /// How many segments the frame becomes: at least one, which may have no payload.
+    /// Returns the number of segments: at least one, which may have no payload.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Write segment `index`, counted from 0, to the start of `out`. A buffer as long as the
-    /// frame always suffices. `None`: there is no such segment, or `out` is too short.
+    /// Writes segment `index`, counted from 0, to the start of `out`. A buffer of the frame's length always
+    /// suffices. Returns `None` when there is no such segment or `out` is too short.
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<Segment> {
         if index >= self.count {
             return None;
@@ -120,7 +120,7 @@ impl<'a> Segmenter<'a> {
         })
     }
 
-    /// The header that goes with every segment.
+    /// Returns the content of the network header of every segment.
     fn header(&self) -> Offload {
         if self.full_checksum {
             return Offload::default();
@@ -134,8 +134,8 @@ impl<'a> Segmenter<'a> {
         }
     }
 
-    /// Sequence number and flags of segment `index`. FIN and PSH belong to the last byte, CWR
-    /// to the first segment (RFC 3168, 6.1.2).
+    /// Writes the sequence number and flags of segment `index`. FIN and PSH belong to the last segment, CWR
+    /// to the first (RFC 3168, 6.1.2).
     fn finish_tcp(&self, segment: &mut [u8], index: usize) -> Option<()> {
         let advance = u32::try_from(index * self.size).ok()?;
         let sequence = u32_at(segment, 4)?.wrapping_add(advance);
@@ -150,7 +150,7 @@ impl<'a> Segmenter<'a> {
         put(segment, 13, [flags])
     }
 
-    /// The transport checksum: the sum of the pseudo header alone, or the finished one.
+    /// Writes the transport checksum: partial (the sum of the pseudo header) or complete.
     fn finish_checksum(&self, segment: &mut [u8], pseudo: Sum) -> Option<()> {
         let at = checksum_offset(self.layout.protocol);
         if !self.full_checksum {
@@ -172,9 +172,9 @@ fn checksum_offset(protocol: Transport) -> usize {
     }
 }
 
-/// Length, identification and checksum of an IPv4 header for `length` bytes of transport.
-/// Identifications count up from the frame's, so that a path that fragments the segments
-/// can still tell them apart (RFC 6864, 4.3). Returns the sum of the addresses.
+/// Writes length, identification and checksum of an IPv4 header for `length` bytes of transport.
+/// Identifications count up from that of the frame, so that fragments of different segments can be
+/// distinguished (RFC 6864, 4.3). Returns the sum of the addresses.
 fn finish_ipv4(ip: &mut [u8], length: u16, index: usize) -> Option<Sum> {
     let total = u16::try_from(ip.len()).ok()?.checked_add(length)?;
     put(ip, 2, total.to_be_bytes())?;
@@ -186,8 +186,8 @@ fn finish_ipv4(ip: &mut [u8], length: u16, index: usize) -> Option<Sum> {
     Some(Sum::default().bytes(ip.get(12..20)?))
 }
 
-/// Length of an IPv6 header and its extension headers for `length` bytes of transport
-/// (RFC 8200, 3). Returns the sum of the addresses.
+/// Writes the length of an IPv6 header for `length` bytes of transport behind its extension headers (RFC
+/// 8200, 3). Returns the sum of the addresses.
 fn finish_ipv6(ip: &mut [u8], length: u16) -> Option<Sum> {
     let extensions = u16::try_from(ip.len().checked_sub(40)?).ok()?;
     put(ip, 4, extensions.checked_add(length)?.to_be_bytes())?;

@@ -1,4 +1,4 @@
-//! The module as its callers see it: plans, segments, refusals, hostile input.
+//! Tests of the module's interface: plans, segments, refusals and hostile input.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const KINDS: [Gso; 4] = [Gso::Tcp4, Gso::Tcp6, Gso::Udp4, Gso::Udp6];
 
-/// Cut `frame` into all its segments.
+/// Segments `frame` completely.
 fn cut(frame: &[u8], offload: &Offload, full: bool) -> Result<Vec<Vec<u8>>, Untranslatable> {
     let segmenter = Segmenter::new(frame, offload, full)?;
     let mut out = vec![0xee; frame.len()];
@@ -27,7 +27,7 @@ fn cut(frame: &[u8], offload: &Offload, full: bool) -> Result<Vec<Vec<u8>>, Untr
     Ok(all)
 }
 
-/// The payload, no longer than an IP packet of this flow can hold.
+/// Returns a payload that is no longer than an IP packet of this flow allows.
 fn payload_for(flow: &Flow, length: usize, seed: u32) -> Vec<u8> {
     let counted = if flow.ipv4() {
         flow.ip()
@@ -176,7 +176,7 @@ fn hostile_changes_to_a_good_frame_never_panic_and_lengths_stay_bounded() {
     assert!(counts.0 > 20 && counts.1 > 20, "{counts:?}");
 }
 
-/// Of a frame that begins as a good one does, with any bytes behind that, and any header of virtio's.
+/// The input is the beginning of a valid frame, followed by arbitrary bytes, with an arbitrary network header.
 #[test]
 fn hostile_bytes_never_panic() {
     use std::cell::Cell;
@@ -222,7 +222,7 @@ fn hostile_bytes_never_panic() {
     );
 }
 
-/// A frame of the plainest flow, changed, and the reason it is refused for.
+/// Changes a frame of a plain flow; returns the reason why it is refused.
 fn refusal(gso: Gso, change: impl FnOnce(&mut Vec<u8>, &mut Offload)) -> Untranslatable {
     let flow = Flow::plain(gso);
     let mut frame = flow.frame(&bytes(3000, 3), false);
@@ -244,7 +244,7 @@ fn virtio_5_1_6_2_gso_sizes_out_of_range_are_refused() {
 }
 
 #[test]
-fn a_small_gso_size_is_fine_when_it_cuts_nothing() {
+fn a_small_gso_size_is_accepted_for_a_single_segment() {
     for gso in KINDS {
         let flow = Flow::plain(gso);
         for length in [0, 1, 40] {
@@ -289,7 +289,7 @@ fn truncated_headers_are_refused_by_the_header_that_is_short() {
 }
 
 #[test]
-fn rfc791_3_1_ipv4_headers_that_lie_are_refused() {
+fn rfc791_3_1_inconsistent_ipv4_headers_are_refused() {
     for gso in [Gso::Tcp4, Gso::Udp4] {
         let ip = |at: usize, value: u8| refusal(gso, move |frame, _| frame[14 + at] = value);
         assert_eq!(ip(0, 0x65), Untranslatable::WrongIpVersion);
@@ -310,7 +310,7 @@ fn rfc791_3_1_ipv4_headers_that_lie_are_refused() {
 }
 
 #[test]
-fn rfc8200_3_ipv6_headers_that_lie_are_refused() {
+fn rfc8200_3_inconsistent_ipv6_headers_are_refused() {
     for gso in [Gso::Tcp6, Gso::Udp6] {
         let ip = |at: usize, value: u8| refusal(gso, move |frame, _| frame[14 + at] = value);
         assert_eq!(ip(0, 0x45), Untranslatable::WrongIpVersion);
@@ -364,7 +364,7 @@ fn rfc8200_4_a_long_chain_of_extension_headers_is_not_walked_to_its_end() {
         ..Flow::plain(Gso::Tcp6)
     };
     let mut frame = flow.frame(&bytes(3000, 5), false);
-    frame[flow.transport() - 8] = 58; // At its end is no TCP.
+    frame[flow.transport() - 8] = 58; // The chain does not end with TCP.
     let refused = cut(&frame, &flow.offload(1000), true);
     assert_eq!(refused.unwrap_err(), Untranslatable::HeadersTooLong);
 }
@@ -374,7 +374,7 @@ fn rfc768_a_segments_computed_zero_is_sent_as_all_ones_for_udp_only() {
     for gso in KINDS {
         let flow = Flow::plain(gso);
         let at = flow.transport() + if flow.tcp() { 16 } else { 6 };
-        // With its own checksum added to the payload the sum becomes all ones.
+        // Adding the checksum to the payload makes the sum all ones.
         let mut payload = bytes(1000, 7);
         payload[..2].copy_from_slice(&[0, 0]);
         let first = flow.frame(&payload, true);
@@ -387,7 +387,7 @@ fn rfc768_a_segments_computed_zero_is_sent_as_all_ones_for_udp_only() {
 }
 
 #[test]
-fn rfc9293_3_1_a_tcp_header_that_lies_is_refused() {
+fn rfc9293_3_1_an_inconsistent_tcp_header_is_refused() {
     for (gso, at) in [(Gso::Tcp4, 46), (Gso::Tcp6, 66)] {
         let short = refusal(gso, |frame, _| frame[at] = 0x40);
         assert_eq!(short, Untranslatable::BadTcpHeaderLength);
@@ -420,7 +420,7 @@ fn ieee_802_1q_the_ethertype_must_fit_the_gso_type() {
 }
 
 #[test]
-fn a_packet_longer_than_ip_can_count_is_refused() {
+fn a_packet_longer_than_the_ip_length_field_allows_is_refused() {
     for gso in KINDS {
         let zero_length = |frame: &mut Vec<u8>| {
             let at = if Flow::plain(gso).ipv4() { 16 } else { 18 };

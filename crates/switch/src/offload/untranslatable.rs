@@ -1,20 +1,20 @@
-//! Why a frame cannot be translated.
+//! The reasons why a frame cannot be translated.
 
-/// Why a frame cannot be made fit for a receiver. Each reason is the sending guest's doing,
-/// except [`Untranslatable::NotGso`], which is the caller's.
+/// Why a frame cannot be translated for a receiver. The sending guest causes each reason except
+/// [`Untranslatable::NotGso`], which is an error of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Untranslatable {
-    /// `csum_start` or `csum_offset` leads out of the frame.
+    /// `csum_start` or `csum_offset` points outside the frame.
     #[error("the checksum to fill in lies outside the frame")]
     ChecksumOutside,
-    /// `csum_start` lies inside the Ethernet header. Filling it in would change the addresses
-    /// that the frame was already switched by.
+    /// `csum_start` is inside the Ethernet header. Writing the checksum would change the addresses by which the
+    /// frame was already switched.
     #[error("the checksum to fill in lies in the Ethernet header")]
     ChecksumInEthernet,
     /// A GSO frame whose `csum_start` and `csum_offset` are not its transport header's.
     #[error("the checksum of the GSO frame is not that of its transport header")]
     ChecksumPlace,
-    /// The caller wants to cut a frame that is not a GSO frame.
+    /// The caller wants to segment a frame that is not a GSO frame.
     #[error("the frame is not a GSO frame")]
     NotGso,
     /// `gso_size` is 0.
@@ -38,10 +38,10 @@ pub enum Untranslatable {
     /// The IP packet ends inside its TCP or UDP header.
     #[error("the packet ends inside its transport header")]
     ShortTransport,
-    /// The EtherType is not that of the IP version the GSO type stands for.
+    /// The EtherType does not match the IP version of the GSO type.
     #[error("the EtherType does not fit the GSO type")]
     WrongEtherType,
-    /// The IP header's version is not the one the EtherType stands for.
+    /// The version in the IP header does not match the EtherType.
     #[error("the IP version does not fit the EtherType")]
     WrongIpVersion,
     /// The IPv4 header claims to be shorter than 20 bytes.
@@ -53,10 +53,10 @@ pub enum Untranslatable {
     /// The IP header claims fewer bytes than the headers have.
     #[error("the IP length ends inside the headers")]
     IpLengthInsideHeaders,
-    /// The IP packet carries another protocol than the GSO type stands for.
+    /// The IP protocol does not match the GSO type.
     #[error("the IP protocol does not fit the GSO type")]
     WrongProtocol,
-    /// The packet is an IP fragment: it has no whole transport segment to cut.
+    /// The packet is an IP fragment, which has no complete transport segment.
     #[error("the packet is an IP fragment")]
     Fragment,
     /// An IPv6 routing header with segments left: the checksum covers an address that is not

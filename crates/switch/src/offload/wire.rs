@@ -1,4 +1,4 @@
-//! Checked access to the big-endian fields of a frame, and the numbers that stand in them.
+//! Checked access to the big-endian fields of a frame, and constants of the protocols.
 
 /// Bytes of an Ethernet header without tags.
 pub(super) const ETHERNET: usize = 14;
@@ -14,27 +14,27 @@ pub(super) const ETHERTYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 
-/// Where the checksum stands in a TCP header (RFC 9293, 3.1).
+/// Offset of the checksum in a TCP header (RFC 9293, 3.1).
 pub(super) const TCP_CHECKSUM: usize = 16;
-/// Where the checksum stands in a UDP header (RFC 768).
+/// Offset of the checksum in a UDP header (RFC 768).
 pub(super) const UDP_CHECKSUM: usize = 6;
 
-/// The byte at `at`.
+/// Returns the byte at `at`.
 pub(super) fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
     bytes.get(at).copied()
 }
 
-/// The 16-bit field at `at`.
+/// Returns the 16-bit field at `at`.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The 32-bit field at `at`.
+/// Returns the 32-bit field at `at`.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Write `value` at `at`.
+/// Writes `value` at `at`.
 pub(super) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) -> Option<()> {
     *bytes.get_mut(at..)?.first_chunk_mut()? = value;
     Some(())
@@ -43,8 +43,8 @@ pub(super) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) -
 /// VLAN tags that may precede the EtherType: a service and a customer one (802.1ad).
 const MAX_VLAN_TAGS: usize = 2;
 
-/// The EtherType behind at most two VLAN tags, and where the packet starts.
-/// `None`: the frame is too short.
+/// Returns the EtherType behind at most two VLAN tags, and the offset of the packet. Returns `None` when
+/// the frame is too short.
 pub(super) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
     let mut start = ETHERNET;
     for _ in 0..MAX_VLAN_TAGS {

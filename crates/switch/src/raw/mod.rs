@@ -1,4 +1,4 @@
-//! The crate's only `unsafe` code: an instruction, a system call that rustix has no words for, and memory
+//! The crate's only `unsafe` code: an instruction, a system call that rustix does not support, and memory
 //! that is shared with the kernel.
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What a socket of AF_XDP shares with the kernel (Documentation/networking/af_xdp.rst): rings of
-//! descriptors, and the memory of frames.
+//! The memory that an AF_XDP socket shares with the kernel (Documentation/networking/af_xdp.rst): rings of
+//! descriptors, and the UMEM with the frames.
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -11,13 +11,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::control::{XDP_CHUNK, XDP_CHUNKS, XDP_ENTRIES, XdpRing};
 
-/// An entry of the rings of frames that come in and go out: `struct xdp_desc`.
+/// An entry of the receive and transmit rings: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Descriptor {
-    /// Where the frame is in the memory of frames.
+    /// The frame's offset in the UMEM.
     pub(crate) address: u64,
-    /// Its bytes.
+    /// The frame's length in bytes.
     pub(crate) length: u32,
     pub(crate) options: u32,
 }
@@ -36,7 +36,7 @@ impl Area {
     fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // syscalls: mmap munmap
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no other mapping.
         let start = unsafe {
             mmap(
                 ptr::null_mut(),
@@ -51,7 +51,7 @@ impl Area {
         Ok(Self { start, length })
     }
 
-    /// Where `bytes` bytes from `offset` are, if the area has them.
+    /// Returns the address of `bytes` bytes at `offset`, if they are inside the area.
     fn place(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(bytes)?;
         // SAFETY: the place is inside the mapping.
@@ -61,12 +61,12 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `map` made; whoever has places in it is dropped with it.
+        // SAFETY: `map` created the mapping; the owner of the area drops its pointers with it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 
-/// A ring of entries with an index of each side, which count on and wrap round.
+/// A ring of entries with a producer index and a consumer index, which are free running and wrap.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     area: Area,
@@ -77,10 +77,10 @@ pub(crate) struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Map the ring at a page offset of the socket.
+    /// Maps the ring at a page offset of the socket.
     ///
     /// # Errors
-    /// The kernel refuses, or the layout makes no sense.
+    /// The kernel refuses, or the layout is invalid.
     pub(crate) fn map(socket: BorrowedFd<'_>, offset: u64, layout: XdpRing) -> Result<Self, Errno> {
         let [producer, consumer, entries] = layout.0.map(|offset| offset as usize);
         let aligned = producer % 4 == 0 && consumer % 4 == 0 && entries % align_of::<T>() == 0;
@@ -99,38 +99,39 @@ impl<T: Copy> Ring<T> {
     }
 
     fn index(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: `map` has looked: the place is inside the mapping, which lives as long as `self`,
-        // and aligned; the kernel, too, reads and writes it as an atomic number.
+        // SAFETY: `map` has checked that the index is inside the mapping and aligned; the mapping exists
+        // as long as `self`. The kernel, too, accesses the index atomically.
         unsafe { self.area.start.add(offset).cast::<AtomicU32>().as_ref() }
     }
 
     fn entry(&self, index: u32) -> NonNull<T> {
         let slot = (index % XDP_ENTRIES) as usize;
-        // SAFETY: the mapping has `XDP_ENTRIES` entries from there, as `map` made it.
+        // SAFETY: the mapping has `XDP_ENTRIES` entries from there, as `map` has checked.
         unsafe { self.area.start.add(self.entries).cast::<T>().add(slot) }
     }
 
-    /// Take the next entry that the kernel has put in.
+    /// Takes the next entry that the kernel has added.
     pub(crate) fn take(&mut self) -> Option<T> {
         let at = self.index(self.consumer).load(Ordering::Relaxed);
         if self.index(self.producer).load(Ordering::Acquire) == at {
             return None;
         }
-        // SAFETY: the place is one entry's, and any bytes are such numbers.
+        // SAFETY: the address is that of an entry, and any bytes are valid numbers.
         let entry = unsafe { self.entry(at).read_volatile() };
         let next = at.wrapping_add(1);
         self.index(self.consumer).store(next, Ordering::Release);
         Some(entry)
     }
 
-    /// Put in an entry for the kernel; `false` when there is no room.
+    /// Adds an entry for the kernel; returns false when there is no room.
     pub(crate) fn put(&mut self, entry: T) -> bool {
         let at = self.index(self.producer).load(Ordering::Relaxed);
         let taken = self.index(self.consumer).load(Ordering::Acquire);
         if at.wrapping_sub(taken) >= XDP_ENTRIES {
             return false;
         }
-        // SAFETY: the place is one entry's, which the kernel does not read before it is told.
+        // SAFETY: the address is that of an entry, which the kernel does not read before the producer index
+        // advances.
         unsafe { self.entry(at).write_volatile(entry) };
         let next = at.wrapping_add(1);
         self.index(self.producer).store(next, Ordering::Release);
@@ -138,13 +139,13 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// The memory of frames, in chunks. A chunk belongs to the kernel or to one side of us: whoever has its
-/// address.
+/// The UMEM: frames in chunks. A chunk belongs to the side that has its address: the kernel, the receiving or
+/// the sending side of the switch.
 #[derive(Debug)]
 pub(crate) struct Frames(Area);
 
 impl Frames {
-    /// Map all of it.
+    /// Maps the whole UMEM.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -153,18 +154,18 @@ impl Frames {
         Area::map(memory, 0, bytes).map(Self)
     }
 
-    /// Copy a frame out; how many bytes, or none if it is not inside the memory, or too long.
+    /// Copies a frame to private memory; returns its length, or `None` if it is outside the UMEM or too long.
     pub(crate) fn read(&self, descriptor: Descriptor, to: &mut [u8]) -> Option<usize> {
         let length = descriptor.length as usize;
         let from = usize::try_from(descriptor.address).ok()?;
         let from = self.0.place(from, length)?;
         let to = to.get_mut(..length)?;
-        // SAFETY: both places have that many bytes, and they do not overlap: one is private memory.
+        // SAFETY: both sides have that many bytes and do not overlap: one is private memory.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), length) };
         Some(length)
     }
 
-    /// Copy bytes into the chunk at `address`, from `offset`; whether there is room.
+    /// Copies bytes into the chunk at `address`, beginning at `offset`; returns whether they fit.
     pub(crate) fn write(&self, address: u64, offset: usize, bytes: &[u8]) -> bool {
         let end = offset.checked_add(bytes.len());
         let place = usize::try_from(address)
@@ -174,7 +175,7 @@ impl Frames {
         let Some(to) = place else {
             return false;
         };
-        // SAFETY: both places have that many bytes, and they do not overlap: one is private memory.
+        // SAFETY: both sides have that many bytes and do not overlap: one is private memory.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
         true
     }

@@ -1,4 +1,4 @@
-//! A data plane on a thread of its own, and the supervisor's side of it.
+//! A data plane on its own thread, and the supervisor's side of it.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -34,7 +34,7 @@ use switch::guard::Rules;
 pub struct Plane {
     control: ControlSocket,
     thread: Option<JoinHandle<std::io::Result<()>>>,
-    /// Events that came while another one was waited for.
+    /// Events that arrived while the test waited for another one.
     early: Vec<Event>,
 }
 
@@ -43,7 +43,7 @@ impl Plane {
         Self::with_workers(1)
     }
 
-    /// With so many workers.
+    /// Starts a data plane with `workers` workers.
     pub fn with_workers(workers: usize) -> Self {
         let (control, theirs) = ControlSocket::pair().unwrap();
         let thread = std::thread::spawn(move || switch::run(theirs, workers));
@@ -73,10 +73,10 @@ impl Plane {
         };
         let mut fds = [PollFd::new(&self.control, flags)];
         let ready = poll(&mut fds, Some(&guard)).unwrap();
-        assert!(ready > 0, "the data plane says nothing");
+        assert!(ready > 0, "the data plane does not respond");
     }
 
-    /// The next event, whatever it is.
+    /// Waits for the next event of any kind.
     pub fn next(&self) -> Event {
         loop {
             match self.control.receive() {
@@ -90,7 +90,7 @@ impl Plane {
         }
     }
 
-    /// Wait for an event that `wanted` makes something of.
+    /// Waits for an event for which `wanted` returns a value.
     pub fn event<T>(&mut self, wanted: impl Fn(&Event) -> Option<T>) -> T {
         if let Some(place) = self.early.iter().position(|event| wanted(event).is_some()) {
             return wanted(&self.early.remove(place)).unwrap();
@@ -104,7 +104,7 @@ impl Plane {
         }
     }
 
-    /// Attach a front-end that has said nothing yet.
+    /// Attaches a front-end that has not sent any message yet.
     pub fn attach(&self, port: u16) -> Wire {
         let (wire, theirs) = Wire::pair();
         let order = Order::Attach {
@@ -115,26 +115,26 @@ impl Plane {
         wire
     }
 
-    /// Attach a NIC and start it.
+    /// Attaches a NIC and starts it.
     pub fn nic(&mut self, port: u16, options: Options) -> Nic {
         let mut nic = Nic::new(self.attach(port), options);
         nic.start(|| {});
         self.running(port);
-        // The first pair runs before the others do.
+        // `Running` is sent when the first pair runs; wait for the other pairs.
         nic.sync();
         nic
     }
 
-    /// Give a port rules.
+    /// Sets the rules of a port.
     pub fn rules(&self, port: u16, rules: Rules) {
         let (port, rules) = (PortId(port), Box::new(rules));
         self.order(&Order::SetRules { port, rules }, None);
     }
 
-    /// Two NICs that know each other: stations `a` and `b`.
+    /// Attaches two NICs, stations `a` and `b`, whose addresses the FDB has learnt.
     pub fn pair(&mut self, a: u16, b: u16) -> [Nic; 2] {
         let mut nics = [a, b].map(|port| self.nic(port, Options::default()));
-        introduce(&mut nics, &[a, b]);
+        learn_addresses(&mut nics, &[a, b]);
         nics
     }
 
@@ -145,7 +145,7 @@ impl Plane {
         });
     }
 
-    /// Wait until a port is detached: why, and its counters at the end.
+    /// Waits until a port is detached; returns the reason and its final counters.
     pub fn detached(&mut self, port: u16) -> (Reason, Counters) {
         self.event(|event| match event {
             Event::Detached {
@@ -157,7 +157,7 @@ impl Plane {
         })
     }
 
-    /// Wait until a port is detached for a fault: its text.
+    /// Waits until a port is detached for a fault; returns the text of the fault.
     pub fn fault(&mut self, port: u16) -> String {
         match self.detached(port).0 {
             Reason::Fault(text) => text,
@@ -165,14 +165,14 @@ impl Plane {
         }
     }
 
-    /// Forget what was said of a port.
-    pub fn no_news_of(&mut self, port: u16) {
+    /// Removes early `Running` events of a port.
+    pub fn forget_running(&mut self, port: u16) {
         self.early
             .retain(|event| !matches!(event, Event::Running { port: at } if at.0 == port));
     }
 
-    /// No `Detached` has come for a port, up to now.
-    pub fn assert_no_more_of(&mut self, port: u16) {
+    /// Asserts that no further `Detached` event of a port has arrived.
+    pub fn assert_not_detached_again(&mut self, port: u16) {
         drop(self.report());
         for event in &self.early {
             if let Event::Detached {
@@ -184,7 +184,7 @@ impl Plane {
         }
     }
 
-    /// Every port's state and the worker's.
+    /// Requests a report; returns the state of every port and of the workers.
     pub fn report(&mut self) -> (Vec<PortReport>, WorkerReport) {
         self.order(&Order::Report, None);
         let mut ports = Vec::new();
@@ -197,8 +197,9 @@ impl Plane {
         }
     }
 
-    /// Wait until all orders are carried out: frames of other workers do not wait for them.
-    pub fn settle(&mut self) {
+    /// Waits until the data plane has executed all orders. Forwarding by other workers does not wait for
+    /// orders.
+    pub fn wait_for_orders(&mut self) {
         drop(self.report());
     }
 
@@ -206,10 +207,10 @@ impl Plane {
         self.port(port).counters
     }
 
-    /// Wait until a port's counters say so.
-    pub fn until(&mut self, port: u16, mut so: impl FnMut(&Counters) -> bool) {
+    /// Waits until a port's counters satisfy a condition.
+    pub fn until(&mut self, port: u16, mut condition: impl FnMut(&Counters) -> bool) {
         let begin = Instant::now();
-        while !so(&self.counters(port)) {
+        while !condition(&self.counters(port)) {
             assert!(begin.elapsed() < GUARD, "{:?}", self.counters(port));
         }
     }
@@ -226,18 +227,18 @@ impl Drop for Plane {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        let told = self.control.send(&Order::Stop, None);
+        let sent = self.control.send(&Order::Stop, None);
         // A test that fails already must not wait for a data plane that may hang.
         if std::thread::panicking() {
             return;
         }
-        told.expect("the data plane is there");
+        sent.expect("the data plane runs");
         thread.join().expect("no panic").expect("no error");
     }
 }
 
-/// Have each station send to everybody once, so that the switch learns where it lives.
-pub fn introduce(nics: &mut [Nic], stations: &[u16]) {
+/// Has each station send a broadcast once, so that the FDB learns its address.
+pub fn learn_addresses(nics: &mut [Nic], stations: &[u16]) {
     for place in 0..nics.len() {
         let hello = frame::numbered(frame::BROADCAST, frame::mac(stations[place]), 0, 60);
         nics[place].wait_to_send(&hello, Layout::One);
@@ -250,8 +251,7 @@ pub fn introduce(nics: &mut [Nic], stations: &[u16]) {
     }
 }
 
-/// Send `count` frames from one NIC to another, at most `ahead` on their way, and check that all
-/// arrive, in order and unharmed.
+/// Sends `count` frames from one NIC to another, and checks that all arrive in order and unchanged.
 pub fn exchange(from: (&mut Nic, u16), to: (&mut Nic, u16), count: u64, length: usize) {
     let ((sender, a), (receiver, b)) = (from, to);
     let addresses = [frame::mac(b), frame::mac(a)].concat();
@@ -268,7 +268,7 @@ pub fn exchange(from: (&mut Nic, u16), to: (&mut Nic, u16), count: u64, length: 
         }
         while let Some(received) = receiver.receive() {
             moved = true;
-            // What others flood is not between these two.
+            // Ignore flooded frames of other ports.
             if !received.frame.starts_with(&addresses) {
                 continue;
             }
@@ -282,12 +282,12 @@ pub fn exchange(from: (&mut Nic, u16), to: (&mut Nic, u16), count: u64, length: 
     sender.wait_until_sent();
 }
 
-/// Frames lost, for whatever reason.
+/// Returns the number of dropped frames, for any reason.
 pub fn lost(drops: &Drops) -> u64 {
     drops.total()
 }
 
-/// A host outside, behind the uplink at port 9.
+/// A host outside the network, behind the uplink at port 9.
 pub struct Outside(OwnedFd);
 
 impl Outside {
@@ -302,7 +302,7 @@ impl Outside {
         )
     }
 
-    /// What is behind the next queue of that uplink.
+    /// Adds the next queue of that uplink.
     pub fn next_queue(plane: &Plane) -> Self {
         Self::by(plane, &Order::AddUplinkQueue { port: PortId(9) })
     }

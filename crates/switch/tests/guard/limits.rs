@@ -1,4 +1,4 @@
-//! How much a port may send and receive. Whoever is limited, its neighbours are not.
+//! Rate limits of a port. The limits of one port do not affect other ports.
 
 use std::time::{Duration, Instant};
 
@@ -60,8 +60,8 @@ fn floods(floods: FloodRules) -> Rules {
     }
 }
 
-/// A NIC for each set of rules, at ports 1 and up; where each lives is known.
-fn acquainted<const N: usize>(plane: &mut Plane, rules: [Rules; N]) -> [Nic; N] {
+/// Attaches a NIC for each set of rules, at ports 1 and up; the FDB has learnt their addresses.
+fn learnt<const N: usize>(plane: &mut Plane, rules: [Rules; N]) -> [Nic; N] {
     for port in (1..).take(N) {
         let mac = Mac::from_octets(frame::mac(port));
         let port = PortId(port);
@@ -78,12 +78,12 @@ fn to(station: u16, from: u16, number: u64, length: usize) -> Vec<u8> {
 fn what_is_over_the_limit_waits_in_the_ring_and_none_is_lost() {
     const COUNT: u64 = 300;
     for (rules, seconds) in [
-        // 0.3 s less the burst; and the same of frames of 1000 bytes.
+        // 0.3 s without the burst; the same for frames of 1000 bytes.
         (frames(1000, 10), 0.28),
         (bytes(1_000_000, 10), 0.28),
     ] {
         let mut plane = Plane::new();
-        let mut nics = acquainted(&mut plane, [sends(rules), Rules::default()]);
+        let mut nics = learnt(&mut plane, [sends(rules), Rules::default()]);
         let begin = Instant::now();
         let [a, b] = &mut nics;
         exchange((a, 1), (b, 2), COUNT, 1000);
@@ -97,11 +97,11 @@ fn what_is_over_the_limit_waits_in_the_ring_and_none_is_lost() {
 }
 
 #[test]
-fn a_port_that_waits_holds_up_nobody_else() {
+fn a_port_at_its_send_rate_does_not_delay_others() {
     let mut plane = Plane::new();
-    // The first frame is paid for in three hours.
+    // The rate allows the next frame after three hours.
     let rules = bytes(1, 1);
-    let mut nics = acquainted(
+    let mut nics = learnt(
         &mut plane,
         [sends(rules), Rules::default(), Rules::default()],
     );
@@ -111,12 +111,12 @@ fn a_port_that_waits_holds_up_nobody_else() {
     }
     assert_eq!(b.wait_to_receive().frame, to(2, 1, 0, 10_000));
     exchange((c, 3), (b, 2), 1000, 1500);
-    // What the others send it arrives, too.
+    // Frames from other ports to this port arrive, too.
     exchange((c, 3), (a, 1), 1000, 60);
     a.reclaim();
     assert_eq!(a.in_flight(), 19);
     assert_eq!(plane.counters(1).drops, Drops::default());
-    // Rules that change are in force at once, for what waits as well.
+    // New rules apply at once, also to frames that wait.
     plane.rules(1, Rules::default());
     for number in 1..20 {
         assert_eq!(b.wait_to_receive().frame, to(2, 1, number, 10_000));
@@ -125,9 +125,9 @@ fn a_port_that_waits_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_frame_to_be_cut_pays_for_its_parts() {
+fn a_gso_frame_is_charged_for_its_segments() {
     let mut plane = Plane::new();
-    let mut nics = acquainted(&mut plane, [sends(frames(100, 1)), Rules::default()]);
+    let mut nics = learnt(&mut plane, [sends(frames(100, 1)), Rules::default()]);
     let [a, b] = &mut nics;
     let begin = Instant::now();
     // 20 segments each: the next frame waits for 0.2 s.
@@ -144,17 +144,17 @@ fn a_frame_to_be_cut_pays_for_its_parts() {
 }
 
 #[test]
-fn what_a_port_may_not_receive_is_lost_and_its_sender_does_not_wait() {
+fn frames_above_the_receive_rate_are_dropped_and_the_sender_does_not_wait() {
     let mut plane = Plane::new();
     let rules = receives(bytes(1, 1));
-    let mut nics = acquainted(&mut plane, [Rules::default(), rules, Rules::default()]);
+    let mut nics = learnt(&mut plane, [Rules::default(), rules, Rules::default()]);
     let [a, b, c] = &mut nics;
     for number in 0..200 {
         a.wait_to_send(&to(2, 1, number, 500), Layout::One);
         a.wait_to_send(&to(3, 1, number, 500), Layout::One);
         assert_eq!(frame::number(&c.wait_to_receive().frame), number);
     }
-    // Floods and the uplink's frames are no way around it.
+    // The limit also applies to flooded frames and frames of the uplink.
     let hello = frame::numbered(frame::BROADCAST, frame::mac(1), 0, 60);
     send(a, &hello);
     assert_eq!(c.wait_to_receive().frame, hello);
@@ -162,7 +162,7 @@ fn what_a_port_may_not_receive_is_lost_and_its_sender_does_not_wait() {
     outside.send(&[0; 12], &to(2, 90, 0, 60));
     plane.until(9, |counters| counters.tx_frames == 1);
     let after = plane.counters(2);
-    // The first one was within the limit.
+    // The first frame was within the limit.
     assert_eq!(b.wait_to_receive().frame, to(2, 1, 0, 500));
     assert_eq!(b.receive(), None);
     assert_eq!(after.rx_frames, 1);
@@ -170,7 +170,7 @@ fn what_a_port_may_not_receive_is_lost_and_its_sender_does_not_wait() {
     assert_eq!(after.drops.total(), after.drops.receive_limit);
     assert_eq!(plane.counters(1).drops, Drops::default());
     assert_eq!(plane.counters(1).held, 0);
-    // What it sends is not limited.
+    // The frames that the port sends are not limited.
     exchange((b, 2), (c, 3), 100, 60);
 }
 
@@ -179,7 +179,7 @@ fn a_port_receives_no_more_than_its_rate() {
     let mut plane = Plane::new();
     let rules = receives(frames(1000, 10));
     let begin = Instant::now();
-    let mut nics = acquainted(&mut plane, [Rules::default(), rules]);
+    let mut nics = learnt(&mut plane, [Rules::default(), rules]);
     let [a, b] = &mut nics;
     for number in 0..2000 {
         a.wait_to_send(&to(2, 1, number, 60), Layout::One);
@@ -194,15 +194,15 @@ fn a_port_receives_no_more_than_its_rate() {
 }
 
 #[test]
-fn what_is_set_aside_is_paid_for_when_it_is_received() {
+fn a_deferred_frame_is_charged_when_it_is_delivered() {
     let mut plane = Plane::new();
     let rules = receives(bytes(1, 1));
-    let mut nics = acquainted(&mut plane, [Rules::default(), rules, Rules::default()]);
+    let mut nics = learnt(&mut plane, [Rules::default(), rules, Rules::default()]);
     let [a, b, c] = &mut nics;
     b.options.post = false;
     b.restart();
     plane.running(2);
-    // The first one has no room, and stands in the way of the second.
+    // The first frame has no room, and blocks the second.
     for bytes in [to(2, 1, 0, 500), to(3, 1, 1, 500)] {
         assert!(a.queue_up(&[0; 12], &bytes, Layout::One));
     }
@@ -218,18 +218,18 @@ fn what_is_set_aside_is_paid_for_when_it_is_received() {
     assert_nothing(b);
 }
 
-/// Frames of one kind, of which so many a second may be flooded.
+/// Floods frames of one kind, whose rate the rules limit.
 fn flood(rules: FloodRules, destination: [u8; 6], reason: fn(&Drops) -> u64) {
     const COUNT: u64 = 100;
     let mut plane = Plane::new();
     let begin = Instant::now();
-    let mut nics = acquainted(&mut plane, [floods(rules), Rules::default()]);
+    let mut nics = learnt(&mut plane, [floods(rules), Rules::default()]);
     let [a, b] = &mut nics;
     let bytes = frame::numbered(destination, frame::mac(1), 7, 60);
     let mut got = 0;
     for number in 0..COUNT {
         send(a, &bytes);
-        // Unicast to somebody known passes all the same.
+        // Unicast frames to a known address are not limited.
         send(a, &to(2, 1, number, 60));
         loop {
             let received = b.wait_to_receive().frame;
@@ -241,11 +241,11 @@ fn flood(rules: FloodRules, destination: [u8; 6], reason: fn(&Drops) -> u64) {
         }
     }
     let drops = plane.counters(1).drops;
-    // A second's worth at once.
+    // The burst is the number of frames of one second.
     let most = begin.elapsed().as_millis() as u64 / 100 + 12;
     assert!((11..=most).contains(&got), "{got} of {most}");
     assert_eq!((reason(&drops), drops.total()), (COUNT - got, COUNT - got));
-    // Its neighbour has its own limit, which is none.
+    // The other port has no limit.
     for _ in 0..COUNT {
         send(b, &frame::numbered(destination, frame::mac(2), 8, 60));
     }
@@ -282,7 +282,7 @@ fn multicasts_are_limited() {
 }
 
 #[test]
-fn frames_to_nobody_known_are_limited() {
+fn frames_to_unknown_destinations_are_limited() {
     let unknown = Some(10);
     flood(FloodRules { unknown, ..NONE }, frame::mac(77), |drops| {
         drops.unknown_limit
@@ -290,12 +290,12 @@ fn frames_to_nobody_known_are_limited() {
 }
 
 #[test]
-fn announcements_count_as_what_they_are() {
+fn announcements_count_as_broadcasts() {
     const COUNT: u64 = 50;
     let mut plane = Plane::new();
     let broadcast = Some(1);
     let rules = floods(FloodRules { broadcast, ..NONE });
-    let [a, mut b] = acquainted(&mut plane, [rules, Rules::default()]);
+    let [a, mut b] = learnt(&mut plane, [rules, Rules::default()]);
     let [m, n, o, p, q, r] = frame::mac(1);
     for _ in 0..COUNT {
         let said = [m, n, o, p, q, r, 0, 0];
@@ -312,7 +312,7 @@ fn announcements_count_as_what_they_are() {
 }
 
 #[test]
-fn an_uplinks_floods_are_limited_where_it_has_limits() {
+fn flooded_frames_of_an_uplink_with_limits_are_limited() {
     const COUNT: u64 = 50;
     let mut plane = Plane::new();
     let broadcast = Some(1);
@@ -340,7 +340,7 @@ fn an_excess_that_lasts_is_reported_as_a_storm() {
     let rules = floods(FloodRules { broadcast, ..NONE });
     let [mut a, b] = nics(&mut plane, [rules, Rules::default()]);
     let hello = frame::numbered(frame::BROADCAST, frame::mac(1), 0, 60);
-    // As long as it takes; that a pause in between ends it is shown beside the code.
+    // Sends until the storm is reported. A unit test checks that a pause ends the excess.
     let end = Instant::now() + front_end::GUARD;
     while !plane.port(1).storm {
         assert!(Instant::now() < end, "{:?}", plane.port(1));
@@ -349,7 +349,7 @@ fn an_excess_that_lasts_is_reported_as_a_storm() {
     }
     assert!(plane.counters(1).drops.broadcast_limit > 0);
     assert!(!plane.port(2).storm);
-    // It is not shut.
+    // The port still works.
     send(&mut a, &to(2, 1, 1, 60));
     drop(b);
 }

@@ -1,5 +1,5 @@
-//! What ports with rules may send and receive. Each rule both ways: what is allowed arrives byte
-//! for byte, what is not is lost and counted, and neighbours never notice.
+//! Ports with rules. The tests check each rule both ways: allowed frames arrive byte for byte, other frames
+//! are dropped and counted, and other ports are unaffected.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -21,7 +21,7 @@ use front_end::{Layout, Nic, Options, features};
 use switch::control::Drops;
 use switch::guard::Rules;
 
-/// A NIC for each set of rules, at ports 1 and up, with a driver like Linux'.
+/// Attaches a NIC for each set of rules, at ports 1 and up, with the features of Linux' driver.
 fn nics<const N: usize>(plane: &mut Plane, rules: [Rules; N]) -> [Nic; N] {
     let mut port = 0;
     rules.map(|rules| {
@@ -36,18 +36,18 @@ fn nics<const N: usize>(plane: &mut Plane, rules: [Rules; N]) -> [Nic; N] {
     })
 }
 
-/// Send a frame and wait until it is dealt with.
+/// Sends a frame and waits until the switch has returned its chain.
 fn send(from: &mut Nic, frame: &[u8]) {
     from.wait_to_send(frame, Layout::One);
     from.wait_until_sent();
 }
 
-/// Nothing has come for a NIC.
+/// Asserts that a NIC has received nothing.
 fn assert_nothing(nic: &mut Nic) {
     assert_eq!(nic.receive(), None);
 }
 
-/// All that a port has lost is counted by `reason`, and there are so many.
+/// Asserts that a port has `count` drops, all counted by `reason`.
 fn assert_lost(plane: &mut Plane, port: u16, reason: impl Fn(&Drops) -> u64, count: u64) {
     let drops = plane.counters(port).drops;
     assert_eq!((reason(&drops), lost(&drops)), (count, count), "{drops:?}");

@@ -1,4 +1,4 @@
-//! Multicast groups, as guests see them. The switch is driven by the test, and so is the time.
+//! Multicast snooping, as guests see it. The test drives the switch and the clock.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ impl World {
         world
     }
 
-    /// Let so many seconds pass.
+    /// Advances the clock.
     fn pass(&mut self, seconds: u32) {
         self.switch.seconds += seconds;
         self.context.seconds += seconds;
@@ -61,7 +61,7 @@ impl World {
         nic
     }
 
-    /// Who gets a frame that a port sends, as it was sent.
+    /// Sends a frame from a port; returns the ports that receive it unchanged.
     fn send(&mut self, from: u16, bytes: &[u8]) -> Vec<u16> {
         for layout in [Layout::One, Layout::Pieces(15)] {
             assert!(self.nics[usize::from(from)].send(bytes, layout));
@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// A packet in a frame to the group it is for.
+/// Returns a packet in a frame to its group.
 fn framed(packet: &[u8]) -> Vec<u8> {
     let [_, b, c, d] = packet[16..20].try_into().unwrap();
     to([1, 0, 0x5e, b & 0x7f, c, d], [8, 0], packet)
@@ -91,17 +91,17 @@ fn to(mac: [u8; 6], kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
     [&mac[..], &frame::mac(7), &kind, packet].concat()
 }
 
-/// A datagram to a group.
+/// Returns a frame with a datagram to a group.
 fn datagram(group: [u8; 4]) -> Vec<u8> {
     let fixed = [0x45, 0, 0, 40, 0, 0, 0, 0, 1, 17, 0, 0, 10, 0, 0, 9];
     framed(&[&fixed[..], &group, &[5; 20]].concat())
 }
 
-/// Ask, have the port answer, and let the time for answers pass.
-fn asked(world: &mut World, member: u16) {
+/// Sends a general query, has the port report a membership, and lets the response time pass.
+fn query_and_report(world: &mut World, member: u16) {
     assert_eq!(world.send(ROUTER, &framed(&igmp_query())), [0, 1, 2]);
     let report = world.send(member, &framed(&igmp_report(true, GROUP)));
-    assert_eq!(report, [ROUTER], "only routers hear a report");
+    assert_eq!(report, [ROUTER], "only routers receive a report");
     world.pass(2);
 }
 
@@ -109,11 +109,11 @@ fn asked(world: &mut World, member: u16) {
 fn rfc4541_2_1_groups_go_to_their_members() {
     let mut world = World::new();
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
-    asked(&mut world, 0);
+    query_and_report(&mut world, 0);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER]);
     assert_eq!(world.send(0, &datagram(GROUP)), [ROUTER]);
     assert_eq!(world.send(1, &datagram([239, 9, 9, 9])), [ROUTER]);
-    // Not so what is for all, what is no IP, and what hides behind a tag.
+    // Frames that always go to all ports, frames that are not IP, and frames behind a tag are flooded.
     let others = [
         datagram([224, 0, 0, 251]),
         to([0x33, 0x33, 0, 0, 0, 1], [0x86, 0xdd], &[0x60; 60]),
@@ -136,12 +136,12 @@ fn rfc4541_2_1_groups_go_to_their_members() {
 }
 
 #[test]
-fn a_port_that_joins_late_or_is_announced_gets_everything_for_a_while() {
+fn a_new_or_announced_port_gets_all_groups_until_the_next_query_is_answered() {
     let mut world = World::new();
-    asked(&mut world, 0);
+    query_and_report(&mut world, 0);
     world.join();
     assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER, 4]);
-    // It moves to this host only now, and has joined its groups elsewhere.
+    // The VM migrates to this host now, and has joined its groups on another host.
     let mac = switch::mac::Mac::from_octets(frame::mac(2));
     world.switch.announce(&mut world.context, 2, mac);
     for nic in &mut world.nics {
@@ -155,28 +155,28 @@ fn a_port_that_joins_late_or_is_announced_gets_everything_for_a_while() {
 }
 
 #[test]
-fn ports_that_go_are_forgotten() {
+fn memberships_of_detached_ports_are_removed() {
     let mut world = World::new();
-    asked(&mut world, 0);
+    query_and_report(&mut world, 0);
     drop(world.switch.remove(0));
     assert_eq!(world.send(1, &datagram(GROUP)), [ROUTER]);
     assert_eq!(world.send(2, &framed(&igmp_report(true, GROUP))), [ROUTER]);
     assert_eq!(world.send(1, &datagram(GROUP)), [2, ROUTER]);
-    // Whoever comes to its place is in no group once it could have said so.
+    // The next VM at this port is in no group, after it had time to answer a query.
     world.nics[0] = world.join_at(0);
     world.pass(1);
     world.send(ROUTER, &framed(&igmp_query()));
     world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [2, ROUTER]);
-    // Its VLANs may be others now.
+    // New rules may change the VLANs of the port.
     world.switch.set_rules(2, Rules::default());
     assert_eq!(world.send(1, &datagram(GROUP)), [ROUTER]);
 }
 
 #[test]
-fn a_port_that_is_told_to_have_a_router_gets_all_groups() {
+fn a_configured_router_port_gets_all_groups() {
     let mut world = World::new();
-    asked(&mut world, 0);
+    query_and_report(&mut world, 0);
     let rules = Rules {
         multicast_router: true,
         ..Rules::default()
@@ -188,14 +188,14 @@ fn a_port_that_is_told_to_have_a_router_gets_all_groups() {
 }
 
 #[test]
-fn questions_that_hosts_do_not_hear_or_believe_count_for_nothing() {
+fn queries_that_hosts_do_not_receive_or_accept_are_ignored() {
     let mut world = World::new();
     let mut bad = igmp_query();
     bad[30] ^= 1;
     world.send(ROUTER, &framed(&bad));
     world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
-    // Other private ports would not hear it.
+    // Other private ports would not receive it.
     let rules = Rules {
         role: Role::Private,
         ..Rules::default()
@@ -204,7 +204,7 @@ fn questions_that_hosts_do_not_hear_or_believe_count_for_nothing() {
     assert_eq!(world.send(ROUTER, &framed(&igmp_query())), [0_u16; 0]);
     world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2]);
-    // What is larger than any host makes it is delivered and not read.
+    // A message larger than any host sends is delivered but not parsed.
     let long = [igmp_query(), vec![0; 2048]].concat();
     assert_eq!(world.send(2, &framed(&long)), [0, 1]);
     world.pass(2);
@@ -212,9 +212,9 @@ fn questions_that_hosts_do_not_hear_or_believe_count_for_nothing() {
 }
 
 #[test]
-fn an_unfinished_message_is_delivered_and_not_read() {
+fn a_message_with_a_partial_checksum_is_delivered_but_not_parsed() {
     let mut world = World::new();
-    // Its checksum is partial: who gets it would fill it in.
+    // The checksum is partial, so a receiver would complete it.
     let header = [1, 0, 0, 0, 0, 0, 38, 0, 2, 0, 0, 0];
     let query = framed(&igmp_query());
     let router = &mut world.nics[usize::from(ROUTER)];
@@ -230,7 +230,7 @@ fn an_unfinished_message_is_delivered_and_not_read() {
 }
 
 #[test]
-fn without_snooping_groups_go_to_everybody() {
+fn without_snooping_multicast_is_flooded() {
     let mut world = World::new();
     world.switch.snooping = false;
     world.send(ROUTER, &framed(&igmp_query()));
@@ -242,14 +242,14 @@ fn without_snooping_groups_go_to_everybody() {
 #[test]
 fn a_group_that_goes_to_members_alone_is_no_flood() {
     let mut world = World::new();
-    asked(&mut world, 0);
+    query_and_report(&mut world, 0);
     let mut rules = Rules::default();
     rules.limits.floods.multicast = Some(1);
     world.switch.set_rules(1, rules);
     for _ in 0..10 {
         assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER]);
     }
-    // Reports are metered: each of them takes the worker's time.
+    // The limits apply to reports, because each of them costs CPU time of the worker.
     for _ in 0..10 {
         assert!(world.nics[1].send(&framed(&igmp_report(true, GROUP)), Layout::One));
     }
@@ -260,30 +260,30 @@ fn a_group_that_goes_to_members_alone_is_no_flood() {
 }
 
 #[test]
-fn what_nobody_is_to_hear_is_counted_and_no_loss() {
+fn frames_without_a_receiver_are_counted_but_not_as_drops() {
     let mut world = World::new();
     let before = world.switch.port_mut(1).unwrap().counters();
-    // RFC 4541, 2.1.1: a report is for routers, and there are none.
+    // RFC 4541, 2.1.1: reports go to routers, and there are none.
     assert_eq!(
         world.send(1, &framed(&igmp_report(true, GROUP))),
         [0_u16; 0]
     );
-    // Without them a group is everybody's.
+    // Without a querier, the group is flooded.
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
     let after = world.switch.port_mut(1).unwrap().counters();
     let sent = after.tx_frames - before.tx_frames;
-    // Each was sent in two layouts.
+    // Each frame was sent in two layouts.
     assert_eq!((sent, after.unheard - before.unheard), (4, 2));
     assert_eq!(after.drops.total(), 0);
-    // What somebody heard is none of it.
-    asked(&mut world, 0);
+    // Frames with a receiver do not count.
+    query_and_report(&mut world, 0);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER]);
     let last = world.switch.port_mut(1).unwrap().counters();
     assert_eq!(last.unheard, after.unheard);
 }
 
 #[test]
-fn a_group_that_goes_to_everybody_is_a_flood() {
+fn flooded_multicast_is_limited() {
     let mut world = World::new();
     let mut rules = Rules::default();
     rules.limits.floods.multicast = Some(1);
@@ -297,9 +297,10 @@ fn a_group_that_goes_to_everybody_is_a_flood() {
     assert!(drops.multicast_limit > 0);
 }
 
-/// New rules forget where addresses live, for they may be of other VLANs; what is sent then tells it.
+/// New rules remove the port's learnt addresses, because they may be in other VLANs; the next frame is
+/// learnt again.
 #[test]
-fn a_port_with_new_rules_is_heard_anew() {
+fn the_addresses_of_a_port_with_new_rules_are_learnt_again() {
     let mut world = World::new();
     let lives_at = |world: &World| {
         let mac = switch::mac::Mac::from_octets(frame::mac(7));
@@ -322,7 +323,7 @@ fn an_uplink_gets_all_groups_and_reports() {
     let report = framed(&igmp_report(true, GROUP));
     let bytes = datagram(GROUP);
     let end = Instant::now() + front_end::GUARD;
-    // Until the time for answers has passed, everybody gets the group's frames.
+    // Until the response time has passed, the group is flooded.
     loop {
         outside.send(&[0; 12], &framed(&igmp_query()));
         for nic in [&mut a, &mut b, &mut c] {
@@ -338,14 +339,14 @@ fn an_uplink_gets_all_groups_and_reports() {
             None => break,
             Some(received) => assert_eq!(received.frame, bytes),
         }
-        assert!(Instant::now() < end, "everybody still gets them");
+        assert!(Instant::now() < end, "the group is still flooded");
     }
     assert_eq!(a.receive(), None);
 }
 
-/// It is a VM that asks: nothing else says that a router may be behind the uplink.
+/// The querier is a VM, so only the kind of the port shows that a router may be behind the uplink.
 #[test]
-fn an_uplink_counts_as_a_router() {
+fn an_uplink_is_a_router_port() {
     let mut plane = Plane::new();
     plane.order(&switch::control::Order::SetSnooping { on: true }, None);
     let outside = Outside::attach(&plane);
@@ -354,7 +355,7 @@ fn an_uplink_counts_as_a_router() {
     let mut both = |rules: Option<Rules>| {
         if let Some(rules) = rules {
             plane.rules(9, rules);
-            plane.settle();
+            plane.wait_for_orders();
         }
         let query = framed(&igmp_query());
         asking.wait_to_send(&query, Layout::One);
@@ -365,6 +366,6 @@ fn an_uplink_counts_as_a_router() {
         assert_eq!(outside.receive().1, report);
     };
     both(None);
-    // Rules that do not mention it change nothing.
+    // Rules without `multicast_router` do not change this.
     both(Some(Rules::default()));
 }

@@ -1,4 +1,4 @@
-//! Whom a port may speak as, and whom to.
+//! Source addresses, services, and roles of private VLANs.
 
 use front_end::wire::request;
 use front_end::{Layout, Nic, frame};
@@ -9,7 +9,7 @@ use switch::mac::Mac;
 use crate::common::Plane;
 use crate::{assert_lost, assert_nothing, nics, send};
 
-/// The port of station 1, whose addresses are 10.0.0.1 and fd00::1.
+/// The rules of the port of station 1, whose addresses are 10.0.0.1 and fd00::1.
 fn own() -> Rules {
     let prefix = |address: &str, bits| Prefix {
         address: address.parse().unwrap(),
@@ -58,7 +58,7 @@ fn udp(from: u16, to: u16) -> Vec<u8> {
     [&ports[..], &[0, 16, 0, 0], &[7; 8]].concat()
 }
 
-/// The link-local address made from station 1's MAC address.
+/// The link-local address that is derived from station 1's MAC address.
 const LINK_LOCAL: &str = "fe80::5054:ff:fe00:1";
 
 fn ipv6(source: &str, next: u8, body: &[u8]) -> Vec<u8> {
@@ -83,7 +83,7 @@ fn neighbour(kind: u8, target: &str, link: Option<[u8; 6]>) -> Vec<u8> {
     body
 }
 
-/// What is sent by a port with these rules arrives as it was sent, whatever the layout.
+/// Asserts that the frames of a port with these rules arrive unchanged, in any layout.
 fn passes(rules: &Rules, frames: &[Vec<u8>]) {
     let mut plane = Plane::new();
     let [mut a, mut b] = nics(&mut plane, [rules.clone(), Rules::default()]);
@@ -97,8 +97,8 @@ fn passes(rules: &Rules, frames: &[Vec<u8>]) {
     }
 }
 
-/// What is sent by a port with these rules is lost for this reason, and teaches nothing.
-fn is_lost(rules: &Rules, reason: impl Fn(&Drops) -> u64, frames: &[Vec<u8>]) {
+/// Asserts that the frames of a port with these rules are dropped for this reason, and not learnt.
+fn are_dropped(rules: &Rules, reason: impl Fn(&Drops) -> u64, frames: &[Vec<u8>]) {
     let mut plane = Plane::new();
     let [mut a, mut b, mut c] = nics(
         &mut plane,
@@ -140,7 +140,7 @@ fn a_port_speaks_with_its_own_mac_address() {
     );
     let foreign = [frame::mac(2), [0; 6], frame::BROADCAST];
     let foreign = foreign.map(|mac| ethernet(mac, 0x88b5, &[1; 60]));
-    is_lost(&rules, |drops| drops.mac_spoofed, &foreign);
+    are_dropped(&rules, |drops| drops.mac_spoofed, &foreign);
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn rfc826_arp_claims_own_addresses() {
             &[&rarp[..8], &frame::mac(2), &[0; 4], &me, &[0; 4]].concat(),
         ),
     ];
-    is_lost(&own(), |drops| drops.arp_spoofed, &spoofed);
+    are_dropped(&own(), |drops| drops.arp_spoofed, &spoofed);
     let mut odd = arp(1, me, ip);
     odd[18] = 8;
     let short = arp(1, me, ip)[..41].to_vec();
-    is_lost(&own(), |drops| drops.not_understood, &[odd, short]);
+    are_dropped(&own(), |drops| drops.not_understood, &[odd, short]);
 }
 
 #[test]
@@ -181,12 +181,12 @@ fn rfc791_ipv4_has_an_own_source() {
             ipv4(me, 17, 0x00b9, 0, &[9; 40]),
             ipv4([0; 4], 17, 0, 0, &udp(68, 67)),
             ipv4([0; 4], 2, 0, 4, &[0x16, 0, 0, 0, 239, 1, 2, 3]),
-            // What looks like a service's header is the middle of a packet.
+            // Bytes that look like a service's header are in the middle of a packet.
             ipv4(me, 17, 0x00b9, 0, &udp(67, 68)),
             ipv4(me, 2, 0x00b9, 0, &[0x11, 10, 0, 0, 0, 0, 0, 0]),
         ],
     );
-    is_lost(
+    are_dropped(
         &own(),
         |drops| drops.ip_spoofed,
         &[
@@ -195,7 +195,7 @@ fn rfc791_ipv4_has_an_own_source() {
             ipv4([10, 0, 0, 2], 17, 0x00b9, 0, &[9; 40]),
             ipv4([0; 4], 17, 0, 0, &udp(1000, 53)),
             ipv4([0; 4], 6, 0, 0, &[0; 20]),
-            // Only a host without an address may leave its own out.
+            // Only a host without an address may use the unspecified address.
             ipv4([10, 0, 0, 2], 17, 0, 0, &udp(68, 67)),
             ipv4([10, 0, 0, 2], 2, 0, 4, &[0x16, 0, 0, 0, 239, 1, 2, 3]),
         ],
@@ -218,7 +218,7 @@ fn rfc791_ipv4_has_an_own_source() {
         mine(0x88b5, &[0; 50]),
         mine(0x0022, &[0; 50]),
     ];
-    is_lost(&own(), |drops| drops.not_understood, &odd);
+    are_dropped(&own(), |drops| drops.not_understood, &odd);
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn rfc8200_ipv6_has_an_own_source() {
         ipv6("fd00::2", 58, &[128, 0, 0, 0, 0, 0, 0, 0]),
         ipv6("fd00::2", 58, &[143, 0, 0, 0, 0, 0, 0, 0]),
     ];
-    is_lost(&own(), |drops| drops.ip_spoofed, &foreign);
-    // Extension headers past what is looked at, and a header that ends too early.
+    are_dropped(&own(), |drops| drops.ip_spoofed, &foreign);
+    // Extension headers behind the end of the snapshot, and a truncated header.
     let long = [&[17, 20][..], &[0; 166], &udp(1, 2)].concat();
     let mut other_version = ipv6("fd00::1", 17, &udp(1, 2));
     other_version[14] = 0x40;
@@ -259,7 +259,7 @@ fn rfc8200_ipv6_has_an_own_source() {
         ipv6("fd00::1", 17, &udp(1, 2))[..40].to_vec(),
         other_version,
     ];
-    is_lost(&own(), |drops| drops.not_understood, &odd);
+    are_dropped(&own(), |drops| drops.not_understood, &odd);
 }
 
 #[test]
@@ -270,9 +270,9 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
         icmp("fd00::1", neighbour(135, "fd00::2", me)),
         icmp("fd00::1", neighbour(136, "fd00::1", me)),
         icmp("fd00::1", neighbour(136, LINK_LOCAL, None)),
-        // Padding of the frame is no option.
+        // Padding of the frame is not an option.
         [icmp("fd00::1", neighbour(136, "fd00::1", me)), vec![0; 10]].concat(),
-        // Is the address free?
+        // Duplicate address detection.
         icmp("::", neighbour(135, "fd00::1", None)),
         icmp(
             "fd00::1",
@@ -289,14 +289,14 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
             [&[133, 0, 0, 0, 0, 0, 0, 0, 1, 1][..], &frame::mac(2)].concat(),
         ),
     ];
-    is_lost(&own(), |drops| drops.nd_spoofed, &bad);
-    // From nobody comes no address of a link, and no advertisement, whatever it claims.
+    are_dropped(&own(), |drops| drops.nd_spoofed, &bad);
+    // From the unspecified address, neither a link-layer address option nor an advertisement is allowed.
     let nobodys = [
         icmp("::", neighbour(135, "fd00::1", me)),
         icmp("::", neighbour(136, "fd00::1", None)),
         icmp("::", neighbour(136, "fd00::1", me)),
     ];
-    is_lost(&own(), |drops| drops.ip_spoofed, &nobodys);
+    are_dropped(&own(), |drops| drops.ip_spoofed, &nobodys);
     let mut endless = neighbour(136, "fd00::1", me);
     endless[25] = 0;
     let mut two = neighbour(136, "fd00::1", me);
@@ -306,24 +306,24 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
     let without_target = neighbour(135, "fd00::2", None)[..16].to_vec();
     let odd = [endless, two, past_its_end, without_target];
     let mut odd = odd.map(|message| icmp("fd00::1", message)).to_vec();
-    // RFC 6980, 5: such messages are never fragments.
+    // RFC 6980, 5: these messages must not be fragmented.
     for kind in 133..=137 {
         let message = neighbour(kind, "fd00::1", me);
         let fragment = [&[58, 0, 0, 0, 0, 0, 0, 9][..], &message].concat();
         odd.push(ipv6("fd00::1", 44, &fragment));
     }
-    is_lost(&own(), |drops| drops.not_understood, &odd);
+    are_dropped(&own(), |drops| drops.not_understood, &odd);
 }
 
 #[test]
-fn services_are_offered_by_those_who_may() {
+fn only_allowed_ports_offer_services() {
     let router = [&[134, 0, 0, 0][..], &[0; 12]].concat();
     let behind = |header: &[u8; 4]| [&header[..], &[0; 4], &router].concat();
     let offers = [
         ipv6(LINK_LOCAL, 58, &router),
         ipv6(LINK_LOCAL, 58, &[&[137, 0, 0, 0][..], &[0; 36]].concat()),
         ipv4([10, 0, 0, 1], 17, 0, 0, &udp(67, 68)),
-        // From another port: clients look at the destination alone (RFC 2131, 4.1; RFC 7610, 3).
+        // From another UDP port: clients check the destination port only (RFC 2131, 4.1; RFC 7610, 3).
         ipv4([10, 0, 0, 1], 17, 0, 0, &udp(4011, 68)),
         ipv4([10, 0, 0, 1], 17, 0, 4, &udp(40_000, 68)),
         ipv4([10, 0, 0, 1], 17, 0, 0, &udp(67, 40_000)),
@@ -333,7 +333,7 @@ fn services_are_offered_by_those_who_may() {
             60,
             &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp(4011, 546)].concat(),
         ),
-        // Whoever asks about groups gets their frames.
+        // A querier gets the frames of all groups.
         ipv4([10, 0, 0, 1], 2, 0, 4, &[0x11, 10, 0, 0, 0, 0, 0, 0]),
         ipv6(LINK_LOCAL, 58, &[&[130, 0, 0, 0][..], &[0; 20]].concat()),
         ipv6(LINK_LOCAL, 17, &udp(547, 546)),
@@ -343,11 +343,11 @@ fn services_are_offered_by_those_who_may() {
         ipv6(LINK_LOCAL, 43, &behind(&[58, 0, 0, 0])),
         ipv6(LINK_LOCAL, 51, &[&[58, 4][..], &[0; 22], &router].concat()),
     ];
-    is_lost(&own(), |drops| drops.rogue_service, &offers);
+    are_dropped(&own(), |drops| drops.rogue_service, &offers);
     let mut may = own();
     (may.source.router, may.source.dhcp_server) = (true, true);
     passes(&may, &offers);
-    // Addresses may be free, and the services not.
+    // Addresses are unrestricted, and services are restricted.
     let only = Rules {
         source: SourceRules {
             router: false,
@@ -356,7 +356,7 @@ fn services_are_offered_by_those_who_may() {
         },
         ..Rules::default()
     };
-    is_lost(&only, |drops| drops.rogue_service, &offers);
+    are_dropped(&only, |drops| drops.rogue_service, &offers);
     passes(
         &only,
         &[
@@ -366,19 +366,19 @@ fn services_are_offered_by_those_who_may() {
     );
 }
 
-/// What is behind a packet's end is padding, and no header of a transport.
+/// Bytes behind the end of a packet are padding, not a transport header.
 #[test]
-fn rfc791_and_rfc8200_padding_is_not_read() {
+fn rfc791_and_rfc8200_padding_is_not_parsed() {
     let mut four = ipv4([10, 0, 0, 1], 17, 0, 0, &udp(9, 9));
     four[14 + 2..14 + 4].copy_from_slice(&20_u16.to_be_bytes());
     let mut six = ipv6("fd00::1", 17, &udp(9, 9));
     six[14 + 4..14 + 6].copy_from_slice(&3_u16.to_be_bytes());
-    is_lost(&own(), |drops| drops.not_understood, &[four, six]);
+    are_dropped(&own(), |drops| drops.not_understood, &[four, six]);
 }
 
-/// A front-end may ask for an announcement of any address (vhost-user, `SEND_RARP`).
+/// A front-end may request the announcement of any address (vhost-user, `SEND_RARP`).
 #[test]
-fn nobody_is_announced_as_another() {
+fn a_port_is_not_announced_with_another_address() {
     let mut plane = Plane::new();
     let [a, mut b] = nics(&mut plane, [own(), Rules::default()]);
     let announce = |nic: &Nic, octets: [u8; 6]| {
@@ -390,17 +390,17 @@ fn nobody_is_announced_as_another() {
     announce(&a, [0x01, 0, 0x5e, 0, 0, 1]);
     assert_lost(&mut plane, 1, |drops| drops.mac_spoofed, 2);
     assert_nothing(&mut b);
-    // Its frames would go to the wrong port now, had it been believed.
+    // If the announcement had been accepted, frames would go to the wrong port now.
     announce(&a, frame::mac(1));
     assert_eq!(b.wait_to_receive().frame[6..12], frame::mac(1));
-    // A port without rules may be anybody, but no group.
+    // A port without rules may use any address except a group address.
     announce(&b, frame::BROADCAST);
     assert_lost(&mut plane, 2, |drops| drops.mac_spoofed, 1);
 }
 
-/// A rule that is the only one of a port is in force.
+/// Each rule is enforced when it is the only rule of a port.
 #[test]
-fn each_rule_stands_alone() {
+fn each_rule_is_enforced_alone() {
     let source = own().source;
     let alone = |source| Rules {
         source,
@@ -411,23 +411,23 @@ fn each_rule_stands_alone() {
         ..SourceRules::default()
     });
     let foreign = ipv4([10, 0, 0, 2], 17, 0, 0, &udp(9, 9));
-    is_lost(&ips, |drops| drops.ip_spoofed, &[foreign]);
+    are_dropped(&ips, |drops| drops.ip_spoofed, &[foreign]);
     let no_router = alone(SourceRules {
         router: false,
         ..SourceRules::default()
     });
     let advertisement = ipv6(LINK_LOCAL, 58, &[&[134, 0, 0, 0][..], &[0; 12]].concat());
-    is_lost(&no_router, |drops| drops.rogue_service, &[advertisement]);
+    are_dropped(&no_router, |drops| drops.rogue_service, &[advertisement]);
     let no_server = alone(SourceRules {
         dhcp_server: false,
         ..SourceRules::default()
     });
     let answer = ipv4([10, 0, 0, 9], 17, 0, 0, &udp(67, 68));
-    is_lost(&no_server, |drops| drops.rogue_service, &[answer]);
+    are_dropped(&no_server, |drops| drops.rogue_service, &[answer]);
 }
 
 #[test]
-fn a_checksum_is_the_transports_own() {
+fn a_partial_checksum_must_be_the_transport_headers() {
     let mut plane = Plane::new();
     let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
     let me = [10, 0, 0, 1];
@@ -446,7 +446,7 @@ fn a_checksum_is_the_transports_own() {
         assert_eq!((got.frame, got.header[0]), (bytes, 1), "{start} {offset}");
     }
     a.wait_until_sent();
-    // One that begins elsewhere, one of a protocol without any, and those of the middles of packets.
+    // A checksum that begins elsewhere, one of a protocol without a checksum, and checksums of later fragments.
     let fragment = [&[17, 0, 1, 0, 0, 0, 0, 9][..], &udp(1, 2)].concat();
     for (bytes, start, offset) in [
         (ipv4(me, 17, 0, 0, &udp(1000, 53)), 20, 6),
@@ -462,12 +462,12 @@ fn a_checksum_is_the_transports_own() {
 }
 
 #[test]
-fn a_checksum_is_not_written_over_what_was_checked() {
+fn a_checksum_is_not_written_over_checked_bytes() {
     let mut plane = Plane::new();
     let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
     let bytes = ipv4([10, 0, 0, 1], 17, 0, 0, &udp(1000, 53));
     let header = |start: u8, offset: u8| [1, 0, 0, 0, 0, 0, start, 0, offset, 0, 0, 0];
-    // Into the source address, into the ports, and by way of another start.
+    // Into the source address, into the ports, and from another start.
     for (start, offset) in [(14, 12), (34, 0), (26, 14), (34, 2)] {
         assert!(a.send_with(&header(start, offset), &bytes, Layout::One));
     }
@@ -486,14 +486,14 @@ fn a_checksum_is_not_written_over_what_was_checked() {
 }
 
 #[test]
-fn what_was_checked_is_what_is_delivered() {
+fn the_bytes_that_were_checked_are_delivered() {
     const TIMES: usize = 20_000;
     let mut plane = Plane::new();
     let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
     let honest = arp(2, frame::mac(1), [10, 0, 0, 1]);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let ram = std::sync::Arc::clone(&a.ram);
-    // The sender's address in the frame, in every place the NIC sends from.
+    // The position of the sender's address in every buffer from which the NIC sends.
     let places: Vec<u64> = a.send_places().map(|place| place + 12 + 28).collect();
     let seen = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -527,7 +527,7 @@ fn what_was_checked_is_what_is_delivered() {
 }
 
 #[test]
-fn private_ports_talk_to_promiscuous_ones_alone() {
+fn private_ports_reach_only_promiscuous_ports() {
     let role = |role| Rules {
         role,
         ..Rules::default()

@@ -28,7 +28,7 @@ fn tagged(bytes: &[u8], vlan: u16) -> Vec<u8> {
     [&bytes[..12], &[0x81, 0], &tag, &bytes[12..]].concat()
 }
 
-/// The same without its priority, as it is after an untagged port.
+/// The same without priority, as it is after an untagged port.
 fn plainly_tagged(bytes: &[u8], vlan: u16) -> Vec<u8> {
     let tag = vlan.to_be_bytes();
     [&bytes[..12], &[0x81, 0], &tag, &bytes[12..]].concat()
@@ -51,7 +51,7 @@ fn access_ports_meet_their_own_vlan_alone() {
     send(&mut c, &hello(3));
     send(&mut b, &to(1, 2));
     assert_eq!(a.wait_to_receive().frame, to(1, 2));
-    // Known at port 3, but in another VLAN: unknown here, and flooded within this one.
+    // The address is learnt at port 3 in another VLAN. In this VLAN it is unknown, so the frame is flooded.
     send(&mut a, &to(3, 1));
     assert_eq!(b.wait_to_receive().frame, to(3, 1));
     assert_nothing(&mut c);
@@ -62,7 +62,7 @@ fn access_ports_meet_their_own_vlan_alone() {
 }
 
 #[test]
-fn one_address_may_live_in_two_vlans() {
+fn an_address_may_be_used_in_two_vlans() {
     let mut plane = Plane::new();
     let rules = [access(10), access(20), access(10), access(20)];
     let [mut a, mut b, mut c, mut d] = nics(&mut plane, rules);
@@ -94,7 +94,7 @@ fn a_trunk_has_tags_and_an_access_port_has_not() {
     send(&mut b, &hello(2));
     assert_eq!(c.wait_to_receive().frame, plainly_tagged(&hello(2), 20));
     assert_eq!(d.wait_to_receive().frame, hello(2));
-    // From the trunk: to each VLAN by its tag, priority and all.
+    // From the trunk to each VLAN, by its tag; the priority is kept.
     send(&mut c, &tagged(&hello(3), 10));
     assert_eq!(a.wait_to_receive().frame, hello(3));
     assert_eq!(d.wait_to_receive().frame, tagged(&hello(3), 10));
@@ -112,7 +112,7 @@ fn a_trunk_has_tags_and_an_access_port_has_not() {
         assert_eq!(d.wait_to_receive().frame, expected);
         while a.receive().is_some() || b.receive().is_some() {}
     }
-    // A VLAN that nobody else is in, and none at all.
+    // A VLAN without other ports, and a frame without a tag.
     send(&mut c, &tagged(&hello(3), 15));
     send(&mut c, &hello(3));
     send(&mut d, &hello(4));
@@ -143,7 +143,7 @@ fn a_guest_does_not_hop_to_a_vlan_that_is_not_its_own() {
         send(&mut a, bytes);
         send(&mut c, bytes);
     }
-    // Nor does anybody learn that it lives there.
+    // The FDB does not learn the address either.
     assert_eq!(plane.report().1.residents, 0);
     for nic in [&mut a, &mut b, &mut c, &mut d] {
         assert_nothing(nic);
@@ -151,7 +151,7 @@ fn a_guest_does_not_hop_to_a_vlan_that_is_not_its_own() {
     for port in [1, 3] {
         assert_lost(&mut plane, port, |drops| drops.vlan, 6);
     }
-    // An honest frame still passes.
+    // A valid frame still passes.
     send(&mut b, &hello(2));
     assert_eq!(d.wait_to_receive().frame, plainly_tagged(&hello(2), 20));
 }
@@ -169,7 +169,7 @@ fn the_uplink_is_a_trunk() {
     send(&mut c, &hello(3));
     outside.send(&[0; 12], &tagged(&to(1, 90), 10));
     assert_eq!(a.wait_to_receive().frame, to(1, 90));
-    // The station outside is known in its VLAN: unicast out, in many pieces too.
+    // The address outside is learnt in its VLAN: unicast to the uplink, also in many pieces.
     a.wait_to_send(&to(90, 1), Layout::Pieces(50));
     assert_eq!(outside.receive().1, plainly_tagged(&to(90, 1), 10));
     outside.send(&[0; 12], &to(2, 91));
@@ -180,7 +180,7 @@ fn the_uplink_is_a_trunk() {
 }
 
 #[test]
-fn frames_to_be_cut_keep_their_offsets_and_segments_get_tags() {
+fn gso_frames_keep_their_offsets_and_segments_get_tags() {
     let mut plane = Plane::new();
     let outside = Outside::attach(&plane);
     plane.rules(9, trunk(None, &[(10, 10)]));
@@ -214,7 +214,7 @@ fn frames_to_be_cut_keep_their_offsets_and_segments_get_tags() {
     drain([&mut a, &mut b, &mut c]);
     while plain.receive().is_some() {}
 
-    // Partial checksum at 34 + 16, cut to 1000 bytes; behind a tag all of it is 4 bytes further.
+    // Partial checksum at 34 + 16, segments of 1000 bytes; with a tag all offsets are 4 bytes larger.
     let untagged = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
     let behind_tag = [1, 1, 58, 0, 0xe8, 3, 38, 0, 16, 0, 0, 0];
     let data = vec![5; 20_000];
@@ -230,7 +230,7 @@ fn frames_to_be_cut_keep_their_offsets_and_segments_get_tags() {
         (got.frame, &got.header[..10]),
         (from(2, 3), &untagged[..10])
     );
-    // To somebody outside.
+    // To a station outside.
     outside.send(&[0; 12], &plainly_tagged(&to(1, 90), 10));
     a.wait_to_receive();
     a.send_with(&untagged, &whole(90), Layout::One);
@@ -301,7 +301,7 @@ fn a_vm_is_announced_in_the_vlan_of_its_untagged_frames() {
         plainly_tagged(&rarp(1), 10)
     );
     assert_nothing(&mut c);
-    // It is known there from now on, and nowhere else.
+    // The address is learnt in this VLAN, and in no other.
     send(&mut b, &to(1, 2));
     assert_eq!(a.wait_to_receive().frame, to(1, 2));
     assert_nothing(&mut native);
@@ -323,7 +323,7 @@ fn a_vm_is_announced_in_the_vlan_of_its_untagged_frames() {
 }
 
 #[test]
-fn rules_that_change_are_in_force_at_once() {
+fn new_rules_apply_at_once() {
     let mut plane = Plane::new();
     let [mut a, mut b] = nics(&mut plane, [access(10), access(10)]);
     send(&mut a, &hello(1));
@@ -336,7 +336,7 @@ fn rules_that_change_are_in_force_at_once() {
     assert_nothing(&mut a);
     plane.rules(1, Rules::default());
     plane.rules(2, Rules::default());
-    plane.settle();
+    plane.wait_for_orders();
     let seen = tagged(&hello(1), 10);
     send(&mut a, &seen);
     assert_eq!(
@@ -356,7 +356,7 @@ fn a_pinned_address_is_pinned_in_its_vlan() {
         port: switch::control::PortId(2),
     };
     plane.order(&order, None);
-    plane.settle();
+    plane.wait_for_orders();
     send(&mut a, &to(9, 1));
     assert_eq!(b.wait_to_receive().frame, to(9, 1));
     send(&mut c, &to(9, 3));

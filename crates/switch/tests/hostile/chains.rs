@@ -1,4 +1,4 @@
-//! Rings and chains driven against the rules.
+//! Invalid rings and descriptor chains.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn descriptor_loop() {
 
 #[test]
 fn descriptor_loop_in_a_receive_ring() {
-    let text = with_spoken_to_nic(|nic| {
+    let text = with_receiving_nic(|nic| {
         nic.rx.set_descriptor(0, SOME, NEXT | WRITE, 0);
         nic.rx.offer(0);
         nic.rx.publish_and_kick();
@@ -88,7 +88,7 @@ fn cve_2018_1059_buffer_that_is_not_all_in_memory() {
         let text = with_nic(|nic| transmit(nic, Buffer { address, length }, 0, 0));
         assert_names(&text, "outside guest memory");
     }
-    // It begins inside the last region.
+    // The buffer begins inside the last region.
     let text = with_nic(|nic| {
         let end = nic.ram.regions().last().map(|last| last.guest + last.size);
         let buffer = Buffer {
@@ -102,14 +102,14 @@ fn cve_2018_1059_buffer_that_is_not_all_in_memory() {
 
 #[test]
 fn cve_2019_18960_buffer_across_regions_is_followed_not_overrun() {
-    // Two regions whose bytes do not adjoin in this process: a frame across both arrives whole.
+    // Two regions that are not adjacent in this process: a frame across both arrives whole.
     let mut plane = Plane::new();
     let options = Options {
         regions: 2,
         ..Options::default()
     };
     let mut nics = [plane.nic(1, options), plane.nic(2, Options::default())];
-    common::introduce(&mut nics, &[1, 2]);
+    common::learn_addresses(&mut nics, &[1, 2]);
     let [a, b] = &mut nics;
     let border = a.ram.regions()[1].guest;
     let bytes = frame::numbered(frame::mac(2), frame::mac(1), 9, 1000);
@@ -160,7 +160,7 @@ fn cve_2018_1059_hole_between_regions() {
 fn buffers_of_the_wrong_direction() {
     let text = with_nic(|nic| transmit(nic, SOME, WRITE, 0));
     assert_names(&text, "writable in a transmit ring");
-    let text = with_spoken_to_nic(|nic| {
+    let text = with_receiving_nic(|nic| {
         nic.rx.set_descriptor(0, LARGE, 0, 0);
         nic.rx.offer(0);
         nic.rx.publish_and_kick();
@@ -170,7 +170,7 @@ fn buffers_of_the_wrong_direction() {
 
 #[test]
 fn cve_2020_10725_receive_buffer_outside_memory() {
-    let text = with_spoken_to_nic(|nic| {
+    let text = with_receiving_nic(|nic| {
         let buffer = Buffer {
             address: 1 << 45,
             ..LARGE
@@ -187,7 +187,7 @@ fn cve_2020_10725_receive_buffer_outside_memory() {
 
 #[test]
 fn cve_2021_3748_mergeable_buffers_too_small_for_the_header() {
-    let text = with_spoken_to_nic(|nic| {
+    let text = with_receiving_nic(|nic| {
         let buffer = Buffer {
             length: 11,
             ..LARGE
@@ -206,7 +206,7 @@ fn cve_2021_3748_mergeable_buffers_too_small_for_the_header() {
 
 #[test]
 fn an_available_index_of_a_receive_ring_that_runs_ahead() {
-    let text = with_spoken_to_nic(|nic| nic.rx.lie(300));
+    let text = with_receiving_nic(|nic| nic.rx.lie(300));
     assert_names(&text, "ring 0: available index 300");
 }
 
@@ -235,7 +235,7 @@ fn an_available_index_that_runs_ahead() {
     assert_names(&text, "available index 65535");
 }
 
-/// Send through an indirect table written by `fill` at 0x4000.
+/// Sends through an indirect table that `fill` writes at 0x4000; returns the fault.
 fn through_table(length: u32, flags: u16, fill: impl FnOnce(&Ram)) -> String {
     with_nic(|nic| {
         fill(&nic.ram);
@@ -260,7 +260,7 @@ fn indirect_in_indirect() {
 }
 
 #[test]
-fn indirect_tables_that_cannot_be() {
+fn invalid_indirect_tables() {
     for length in [0, 8, 17] {
         let text = through_table(length, INDIRECT, |_| {});
         assert_names(&text, "not a whole number of descriptors long");

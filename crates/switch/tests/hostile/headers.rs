@@ -1,4 +1,4 @@
-//! Network headers against the rules.
+//! Invalid network headers.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn offloads_that_were_not_negotiated() {
 }
 
 #[test]
-fn spec_5_1_3_1_a_header_means_nothing_without_csum() {
+fn spec_5_1_3_1_a_header_is_ignored_without_csum() {
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     let bytes = frame::numbered(frame::mac(2), frame::mac(1), 1, 100);
@@ -80,7 +80,7 @@ fn spec_5_1_3_1_a_header_means_nothing_without_csum() {
 
 #[test]
 fn cve_2022_2132_header_in_many_descriptors() {
-    // Right, if odd: it is followed, not faulted.
+    // Valid, although unusual: the frame is forwarded.
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     for layout in [Layout::Pieces(1), Layout::Indirect(1), Layout::Pieces(3)] {
@@ -92,14 +92,14 @@ fn cve_2022_2132_header_in_many_descriptors() {
 
 #[test]
 fn cve_2024_11614_header_that_changes_while_it_is_checked() {
-    // A guest that rewrites its header all the time: whatever is delivered was checked.
+    // A guest rewrites its header continuously: every header that is delivered was checked.
     let mut plane = Plane::new();
     let options = Options {
         features: features::LINUX,
         ..Options::default()
     };
     let mut nics = [plane.nic(1, options), plane.nic(2, options)];
-    common::introduce(&mut nics, &[1, 2]);
+    common::learn_addresses(&mut nics, &[1, 2]);
     let [a, b] = &mut nics;
     let over = AtomicBool::new(false);
     let bytes = frame::tcp(frame::mac(2), frame::mac(1), 1, &[0; 500]);
@@ -109,7 +109,7 @@ fn cve_2024_11614_header_that_changes_while_it_is_checked() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 ram.write(at, &[1, 0, 54, 0, 0, 0, 34, 0, 16, 0, 0, 0]);
-                // In range for a checksum of a longer frame only: a fault if it is read.
+                // Only valid for a longer frame: a fault if this value is read.
                 ram.write(at + 6, &34_u16.to_le_bytes());
                 ram.write(at, &[0]);
             }

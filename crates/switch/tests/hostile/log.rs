@@ -1,4 +1,4 @@
-//! Dirty logs that are none, or too short, or go away, and rings that are logged elsewhere.
+//! Dirty logs that are invalid, too short or truncated, and rings with invalid log addresses.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use front_end::{GUARD, Log};
 
 use super::*;
 
-/// A NIC whose rings run hands a log over that is refused.
+/// Sends a log that must be refused, from a NIC whose rings run; returns the fault.
 fn with_log(size: u64, offset: u64, fds: &[BorrowedFd<'_>]) -> String {
     with_nic(|nic| {
         ignore(
@@ -32,7 +32,7 @@ fn a_log_past_the_end_of_its_file() {
     let ram = Ram::new(1 << 16);
     let text = with_log(1 << 16, 8, &[ram.fd()]);
     assert_names(&text, "ends after its file (65536 bytes)");
-    // Larger than any address space.
+    // Larger than the address space.
     let huge = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&huge, 1 << 62).unwrap();
     let text = with_log(1 << 62, 0, &[huge.as_fd()]);
@@ -82,7 +82,7 @@ fn cve_2019_14835_a_used_ring_logged_past_the_log() {
 
 #[test]
 fn a_log_truncated_in_use_sigbus() {
-    let text = with_spoken_to_nic(|nic| {
+    let text = with_receiving_nic(|nic| {
         let log = nic.log();
         nic.start_log(&log, || {});
         nic.sync();
@@ -94,7 +94,7 @@ fn a_log_truncated_in_use_sigbus() {
 }
 
 #[test]
-fn a_log_that_never_comes_leaves_its_port_waiting_and_nobody_else() {
+fn a_log_that_is_never_sent_stops_only_its_own_port() {
     let text = against(|plane| {
         let mut nic = plane.nic(BAD, Options::default());
         nic.log_all([0; 2], || {});
@@ -109,7 +109,7 @@ fn a_log_that_never_comes_leaves_its_port_waiting_and_nobody_else() {
     assert_names(&text, "no message 99");
 }
 
-/// Logs of all sizes, on and off, while others send and the rings run: not a page of it is kept.
+/// Logs of all sizes, started and stopped while frames are forwarded, leave no mapping.
 #[test]
 fn cve_2019_14818_a_thousand_logs() {
     let mappings = || {
@@ -132,7 +132,7 @@ fn cve_2019_14818_a_thousand_logs() {
         nic.stop_log(|| {});
         nic.sync();
         let begin = Instant::now();
-        // Other tests of this process come and go.
+        // Other tests of this process create and remove mappings, too.
         while mappings() > before + 100 {
             assert!(begin.elapsed() < GUARD, "{} mappings", mappings());
             std::thread::sleep(Duration::from_millis(10));

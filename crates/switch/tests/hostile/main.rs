@@ -1,6 +1,6 @@
-//! Bad input, each class against a whole data plane: the hostile port is detached for a fault
-//! that names the cause, and two well-behaved neighbours exchange traffic before, meanwhile and
-//! afterwards and lose nothing.
+//! Hostile front-ends against a whole data plane, by class of invalid input: the hostile port is detached
+//! for a fault that names the cause, and two well-behaved VMs exchange frames before, during and after the
+//! attack without a drop.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -32,10 +32,10 @@ use switch::mac::Mac;
 
 const BAD: u16 = 7;
 
-/// Two good neighbours and whatever `attack` does as port 7, at the same time; gives the fault
-/// the hostile port was detached for.
+/// Runs `attack` as port 7 while two well-behaved VMs exchange frames; returns the fault for which the
+/// hostile port was detached.
 fn against(attack: impl FnOnce(&mut Plane)) -> String {
-    // Two workers: what one takes apart the other is using.
+    // Two workers: one removes the port while the other uses it.
     let mut plane = Plane::with_workers(2);
     let mut good = plane.pair(1, 2);
     let over = AtomicBool::new(false);
@@ -57,12 +57,12 @@ fn against(attack: impl FnOnce(&mut Plane)) -> String {
         over.store(true, Ordering::Relaxed);
         let rounds = traffic.join().unwrap();
         let text = text.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        plane.assert_no_more_of(BAD);
+        plane.assert_not_detached_again(BAD);
         for (port, greeted) in [(1, 1), (2, 1)] {
             let counters = plane.counters(port);
             assert_eq!(counters.tx_frames, rounds * 100 + greeted);
             let drops = counters.drops;
-            // Floods may find the hostile port's buffers full; nothing between the two is lost.
+            // Flooded frames may find the hostile port full; no frame between the two VMs is dropped.
             assert_eq!(lost(&drops), 0, "{drops:?}");
         }
         text
@@ -71,7 +71,7 @@ fn against(attack: impl FnOnce(&mut Plane)) -> String {
     text
 }
 
-/// A NIC whose rings run, and then does something to its rings.
+/// Calls `act` with a NIC whose rings run; returns the fault.
 fn with_running_nic(options: Options, act: impl FnOnce(&mut Nic)) -> String {
     against(|plane| {
         let mut nic = plane.nic(BAD, options);
@@ -80,9 +80,8 @@ fn with_running_nic(options: Options, act: impl FnOnce(&mut Nic)) -> String {
     })
 }
 
-/// A NIC whose rings run, and that does something to its receive ring; then a neighbour says
-/// something to it.
-fn with_spoken_to_nic(act: impl FnOnce(&mut Nic)) -> String {
+/// Calls `act` with a NIC whose rings run, and then sends frames to the NIC; returns the fault.
+fn with_receiving_nic(act: impl FnOnce(&mut Nic)) -> String {
     against(|plane| {
         let options = Options {
             post: false,
@@ -104,12 +103,12 @@ fn with_spoken_to_nic(act: impl FnOnce(&mut Nic)) -> String {
     })
 }
 
-/// The usual NIC whose rings run, and then does something to them.
+/// Calls `act` with a NIC with default options whose rings run; returns the fault.
 fn with_nic(act: impl FnOnce(&mut Nic)) -> String {
     with_running_nic(Options::default(), act)
 }
 
-/// A front-end that says something else than a handshake.
+/// Calls `act` with the socket of a front-end that has sent nothing; returns the fault.
 fn with_wire(act: impl FnOnce(&Wire)) -> String {
     against(|plane| {
         let wire = plane.attach(BAD);
@@ -118,7 +117,7 @@ fn with_wire(act: impl FnOnce(&Wire)) -> String {
     })
 }
 
-/// The back-end may have hung up already.
+/// Ignores the result of a send: the back-end may have closed the socket already.
 fn ignore(_still_there: bool) {}
 
 fn assert_names(text: &str, cause: &str) {
@@ -129,7 +128,7 @@ fn event() -> OwnedFd {
     rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap()
 }
 
-/// Descriptors of no use.
+/// Descriptors that no message needs.
 fn junk(count: usize) -> Vec<OwnedFd> {
     (0..count).map(|_| event()).collect()
 }
@@ -138,7 +137,7 @@ fn borrowed(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     fds.iter().map(AsFd::as_fd).collect()
 }
 
-/// Make one descriptor, as it is, available in the transmit ring.
+/// Makes one descriptor available in the transmit ring, unchanged.
 fn transmit(nic: &mut Nic, buffer: Buffer, flags: u16, next: u16) {
     nic.tx.set_descriptor(0, buffer, flags, next);
     nic.tx.offer(0);

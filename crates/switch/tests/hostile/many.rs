@@ -1,4 +1,4 @@
-//! Many connections, teardown at any time, and noise.
+//! Many connections, tear-down at any time, and random input.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn hundred_connects() {
 
 #[test]
 fn dpdk_21d9fb6bad_teardown_in_any_state() {
-    // The front-end goes away after each message of the handshake in turn.
+    // The front-end closes its socket after each message of the handshake in turn.
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     for stop_after in 0..24 {
@@ -49,7 +49,7 @@ fn dpdk_21d9fb6bad_teardown_in_any_state() {
 
 #[test]
 fn everything_at_random() {
-    // No fault is asked for here; only that the neighbours go on.
+    // The test does not require a fault, only that the other VMs are unaffected.
     let mut plane = Plane::new();
     let [mut a, mut b] = plane.pair(1, 2);
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

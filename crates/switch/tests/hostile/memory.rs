@@ -1,4 +1,4 @@
-//! Memory that is not there, or not memory, or goes away.
+//! Memory regions that are invalid, not memory, or truncated.
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn memory_truncated_in_use_sigbus_in_the_frame_of_a_sender() {
         };
         plane.order(&pin, None);
         let _neighbour = plane.nic(3, Options::default());
-        // The rings and the beginning of the frame stay, the rest of it goes.
+        // Truncate behind the rings and the beginning of the frame.
         let begin = frame::numbered(frame::mac(3), frame::mac(BAD), 0, 100);
         nic.ram.write(0x7000, &[vec![0; 12], begin].concat());
         nic.ram.truncate(0x8000);
@@ -141,7 +141,7 @@ fn memory_truncated_in_use_sigbus_in_the_frame_of_a_sender() {
 
 #[test]
 fn memory_truncated_in_use_sigbus_in_the_buffers_of_a_receiver() {
-    let text = with_spoken_to_nic(|nic| {
+    let text = with_receiving_nic(|nic| {
         nic.ram.truncate(0x8000);
         let buffer = Buffer {
             address: 0x9000,

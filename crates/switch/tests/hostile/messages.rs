@@ -1,4 +1,4 @@
-//! Messages that are none, or come at the wrong time.
+//! Messages that are invalid or come at the wrong time.
 
 use super::*;
 

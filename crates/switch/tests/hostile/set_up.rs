@@ -1,8 +1,8 @@
-//! Rings set up against the rules.
+//! Invalid configurations of rings.
 
 use super::*;
 
-/// Start ring 1 at these addresses of a front-end with 1 MiB of memory.
+/// Starts ring 1 at these addresses of a front-end with 1 MiB of memory; returns the fault.
 fn start_at(size: u32, place: [u64; 3]) -> String {
     let ram = Ram::new(1 << 20);
     let base = ram.regions()[0].user;
@@ -79,7 +79,7 @@ fn a_base_past_the_last_index() {
 }
 
 #[test]
-fn a_kick_descriptor_that_tells_of_nothing() {
+fn a_kick_descriptor_that_does_not_signal() {
     let ram = Ram::new(1 << 20);
     let text = with_nic(|nic| {
         ignore(
@@ -90,16 +90,16 @@ fn a_kick_descriptor_that_tells_of_nothing() {
     assert_names(&text, "descriptor");
 }
 
-/// Have the guest called: it asks for that, and sends something.
+/// Causes a call of the guest: enables calls, and sends a frame.
 fn have_called(nic: &mut Nic) {
     nic.tx.ask_for_call();
-    // To itself, so that nobody else gets to see it.
+    // The frame is for the guest itself, so that no other port gets it.
     let bytes = frame::numbered(frame::mac(1), frame::mac(BAD), 0, 13 + 17);
     nic.send(&bytes[..13], Layout::One);
 }
 
-/// A pipe whose other end is gone, one that is there, a socket, memory, an epoll descriptor (which has no
-/// file type, like an eventfd): what is written to, asked or closed might wait for somebody.
+/// A pipe with and without a reader, a socket, memory, and an epoll descriptor (which has no file type,
+/// like an eventfd): writing to, polling or closing these could block.
 #[test]
 fn event_descriptors_of_the_wrong_kind() {
     let (read, write) = rustix::pipe::pipe().unwrap();
@@ -128,8 +128,7 @@ fn event_descriptors_of_the_wrong_kind() {
     assert_names(&text, "a descriptor of the wrong kind");
 }
 
-/// The descriptor's flags are the front-end's as well as ours. It takes away what made it safe, and
-/// fills it.
+/// The front-end shares the descriptor's flags. It makes the descriptor blocking again, and fills the counter.
 #[test]
 fn a_call_descriptor_that_is_made_to_block() {
     let text = with_nic(|nic| {

@@ -1,4 +1,4 @@
-//! One malicious front-end, from its connection to its end.
+//! One malicious front-end, from its connection to its tear-down.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::common::Plane;
 use crate::random::Random;
 use crate::{descriptors, frames, memory, messages};
 
-/// Most things done in one life.
+/// Most steps of one attack.
 const STEPS: u64 = 60;
 
 /// A malicious front-end.
@@ -20,10 +20,10 @@ pub(crate) struct Attacker<'a> {
     pub(crate) random: Random,
 }
 
-/// What it has once its device is set up.
+/// The resources of an attacker whose device is set up.
 pub(crate) struct Device {
     pub(crate) nic: Nic,
-    /// Memory that it gives and takes away, and that it never touches itself.
+    /// Memory that it adds and removes, and never accesses itself.
     pub(crate) spare: Ram,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Attacker<'a> {
         }
     }
 
-    /// Live and die.
+    /// Runs one attack.
     pub(crate) fn run(mut self) {
         let wire = self.plane.attach(self.port);
         if self.random.one_in(8) {
@@ -49,7 +49,7 @@ impl<'a> Attacker<'a> {
             return self.leave_early(device.nic);
         }
         device.nic.start(|| {});
-        self.fight(&mut device);
+        self.attack(&mut device);
         self.leave(device);
     }
 
@@ -72,12 +72,12 @@ impl<'a> Attacker<'a> {
             regions: random.pick(&[1, 1, 2, 5]),
             post: random.one_in(2),
             base: random.edge() as u16,
-            // The back-end may answer nothing: it is being attacked.
+            // The back-end may not reply, because it has detected a fault.
             replies: false,
         }
     }
 
-    /// Say things without ever setting a device up.
+    /// Sends messages without setting a device up.
     fn noise(&mut self, wire: &Wire) {
         for _ in 0..self.random.below(10) {
             if !messages::any(&mut self.random, wire) {
@@ -93,10 +93,10 @@ impl<'a> Attacker<'a> {
         }
     }
 
-    /// Go away in the middle of the handshake.
+    /// Closes the socket in the middle of the handshake.
     fn leave_early(&mut self, mut nic: Nic) {
         let mut left = self.random.below(24);
-        // No message: the panic is how one gets out of there.
+        // Suppress the panic message: the panic ends the handshake.
         let _gone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             nic.start(|| {
                 if left == 0 {
@@ -107,8 +107,8 @@ impl<'a> Attacker<'a> {
         }));
     }
 
-    /// Do one bad thing after another, while somebody else writes into the rings.
-    fn fight(&mut self, device: &mut Device) {
+    /// Takes attack steps, while another thread writes into the rings.
+    fn attack(&mut self, device: &mut Device) {
         let ram = std::sync::Arc::clone(&device.nic.ram);
         let rings = device.nic.tx.used + 8 * u64::from(device.nic.options.size);
         let over = AtomicBool::new(false);
@@ -131,13 +131,13 @@ impl<'a> Attacker<'a> {
         });
     }
 
-    /// Do one bad thing; false when the back-end has hung up.
+    /// Takes one attack step; returns false when the back-end has closed the socket.
     fn step(&mut self, device: &mut Device) -> bool {
         let random = &mut self.random;
         match random.below(20) {
             0..6 => frames::send(random, device, self.port),
             6..12 => descriptors::write(random, device),
-            12 => descriptors::lie(random, device),
+            12 => descriptors::set_wrong_index(random, device),
             13..15 => return memory::change(random, device),
             15..18 => return messages::plausible(random, device),
             18 => return messages::any(random, &device.nic.wire),
@@ -146,7 +146,7 @@ impl<'a> Attacker<'a> {
         true
     }
 
-    /// Go, in one order or another, with frames under way.
+    /// Tears the device down in a random order, while frames are in flight.
     fn leave(&mut self, mut device: Device) {
         for _ in 0..self.random.below(4) {
             frames::send(&mut self.random, &mut device, self.port);

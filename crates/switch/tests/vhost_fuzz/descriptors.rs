@@ -1,4 +1,4 @@
-//! Rings and descriptors, mostly right: what is all wrong is thrown out at the first look.
+//! Rings and descriptors that are mostly valid: the first check would refuse completely invalid ones.
 
 use front_end::queue::{INDIRECT, NEXT, WRITE, descriptor};
 use front_end::{Buffer, Queue};
@@ -6,10 +6,10 @@ use front_end::{Buffer, Queue};
 use crate::attacker::Device;
 use crate::random::Random;
 
-/// Where [`Device::spare`] is in the guest's memory when it is there.
+/// The guest-physical address of [`Device::spare`] while it is mapped.
 pub(crate) const SPARE: u64 = 1 << 40;
 
-/// Write some descriptors of one ring and make some of them available.
+/// Writes some descriptors of one ring and makes some of them available.
 pub(crate) fn write(random: &mut Random, device: &mut Device) {
     let nic = &mut device.nic.pairs[0];
     let memory = nic.ram.regions().iter().map(|region| region.size).sum();
@@ -47,8 +47,8 @@ pub(crate) fn write(random: &mut Random, device: &mut Device) {
     }
 }
 
-/// Say that more, or less, is available than is.
-pub(crate) fn lie(random: &mut Random, device: &mut Device) {
+/// Sets an available index that is too high or too low.
+pub(crate) fn set_wrong_index(random: &mut Random, device: &mut Device) {
     let nic = &device.nic;
     let queue = random.pick(&[&nic.rx, &nic.tx]);
     let index = match random.below(3) {
@@ -71,14 +71,14 @@ fn flags(random: &mut Random, right: u16) -> u16 {
     }
 }
 
-/// A piece of memory that may be there.
+/// Returns a buffer that may be in guest memory.
 fn buffer(random: &mut Random, memory: u64, border: u64) -> Buffer {
     let address = match random.below(20) {
         0 => random.edge(),
         1 => memory - random.below(100),
         2..4 => (border - random.below(2000)) & !1,
         4 => SPARE + random.below(1 << 20),
-        // Its own rings: the device writes over what it reads.
+        // The guest's own rings: the device overwrites the entries that it reads.
         5 => random.below(0x2000),
         _ => random.below(memory),
     };
@@ -90,7 +90,7 @@ fn buffer(random: &mut Random, memory: u64, border: u64) -> Buffer {
     Buffer { address, length }
 }
 
-/// Make a descriptor an indirect one, and write its table.
+/// Makes a descriptor indirect, and writes its table.
 fn table(
     random: &mut Random,
     ram: &front_end::Ram,

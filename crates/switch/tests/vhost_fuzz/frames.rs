@@ -1,4 +1,4 @@
-//! Frames in chains that are right, under headers that are not.
+//! Frames in valid chains with invalid network headers.
 
 use front_end::queue::NEXT;
 use front_end::{Buffer, frame};
@@ -7,7 +7,7 @@ use crate::attacker::Device;
 use crate::random::Random;
 use crate::{ATTACKERS, GOOD};
 
-/// Send a few frames to anybody.
+/// Sends a few frames to any port.
 pub(crate) fn send(random: &mut Random, device: &mut Device, port: u16) {
     let nic = &mut device.nic;
     let memory: u64 = nic.ram.regions().iter().map(|region| region.size).sum();
@@ -35,7 +35,7 @@ pub(crate) fn send(random: &mut Random, device: &mut Device, port: u16) {
     nic.tx.publish_and_kick();
 }
 
-/// A network header (virtio 1.3, 5.1.6) that means nothing good.
+/// Returns an invalid network header (virtio 1.3, 5.1.6).
 fn header(random: &mut Random, size: usize) -> Vec<u8> {
     if random.one_in(3) {
         return vec![0; size];
@@ -59,7 +59,7 @@ fn header(random: &mut Random, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// A frame that is nearly one. Its source is never a neighbour's address.
+/// Returns a frame that is nearly valid. Its source is never the address of a well-behaved VM.
 fn frame(random: &mut Random, port: u16) -> Vec<u8> {
     let neighbours = GOOD.concat();
     let to = match random.below(6) {
@@ -82,7 +82,7 @@ fn frame(random: &mut Random, port: u16) -> Vec<u8> {
     };
     let mut bytes = frame::tcp(to, from, 7, &vec![0x5a; payload.min(65_000) as usize]);
     for _ in 0..random.below(4) {
-        // Somewhere in the headers behind the addresses.
+        // A random position in the headers behind the addresses.
         let at = 12 + random.below(42) as usize;
         bytes[at] = random.next() as u8;
     }

@@ -1,12 +1,12 @@
-//! A malicious front-end, for long: it speaks the protocol, knows what a back-end looks at, and
-//! attacks messages, rings, headers, the memory table, descriptors and the order of tear-down, by
-//! several ports at once. All along, well-behaved neighbours exchange frames that are verified one
-//! by one, and afterwards the process has as many descriptors, threads and mappings as before.
+//! Malicious front-ends over a long time. They know the protocol and the checks of the back-end, and attack
+//! messages, rings, headers, the memory table, descriptors and the order of tear-down, on several ports at
+//! once. Meanwhile, well-behaved VMs exchange frames, which are verified one by one. Afterwards the process
+//! must have as many descriptors, threads and mappings as before.
 //!
-//! `VICINITY_FUZZ_SECONDS` says how long (20 unless told). What every port does follows from
-//! `VICINITY_FUZZ_SEED`, which is printed; how they interleave does not.
+//! `VICINITY_FUZZ_SECONDS` sets the duration (default: 20). `VICINITY_FUZZ_SEED`, which the test prints,
+//! determines the steps of every port, but not how they interleave.
 //!
-//! The only test of its binary, so that what it counts is its own.
+//! This is the only test of its binary, because it counts the resources of the process.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,14 +39,14 @@ use attacker::Attacker;
 use neighbours::{Neighbours, Traffic};
 use usage::Usage;
 
-/// Ports that attack.
+/// Ports of malicious front-ends.
 const ATTACKERS: [u16; 4] = [20, 21, 22, 23];
 
-/// Ports that do not, in pairs.
+/// Ports of well-behaved VMs, in pairs.
 const GOOD: [[u16; 2]; 2] = [[1, 2], [3, 4]];
 
-/// The neighbours' rings may be full of what attackers send them while a thread waits for a CPU:
-/// then frames are dropped after the hold limit, and counted. Never more than a few.
+/// Most frames of a well-behaved VM that may be dropped: while a thread waits for a CPU, the receiver's
+/// ring may be full of attackers' frames, and frames are dropped and counted after `STUCK_TIMEOUT`.
 const LOSS_SHARE: u64 = 100;
 
 #[test]
@@ -57,7 +57,7 @@ fn neighbours_of_malicious_front_ends_notice_nothing() {
 
     let mut plane = Plane::with_workers(2);
     let mut pairs = GOOD.map(|ports| Neighbours::new(&mut plane, ports));
-    // What is allocated once is there after the first tenth.
+    // After the first tenth, everything that is allocated once is allocated.
     let warm = fuzz(&plane, &mut pairs, seed, time / 10);
     let before = Usage::now();
     let rest = fuzz(&plane, &mut pairs, !seed, time - time / 10);
@@ -74,15 +74,15 @@ fn neighbours_of_malicious_front_ends_notice_nothing() {
     }
 }
 
-/// What a fuzzing run did.
+/// The result of a run.
 struct Outcome {
     attacks: u64,
     faults: u64,
-    /// The ports at the end: the good ones.
+    /// The reports of the remaining ports, which are those of the well-behaved VMs.
     reports: Vec<PortReport>,
 }
 
-/// Attack for `time`, with the neighbours' traffic under way.
+/// Attacks for `time`, while the well-behaved VMs exchange frames.
 fn fuzz(plane: &Plane, pairs: &mut [Neighbours], seed: u64, time: Duration) -> Outcome {
     let (over, quiet) = (&AtomicBool::new(false), &AtomicBool::new(false));
     let (ends, inboxes): (Vec<_>, Vec<Receiver<Reason>>) =
@@ -118,7 +118,7 @@ fn fuzz(plane: &Plane, pairs: &mut [Neighbours], seed: u64, time: Duration) -> O
     })
 }
 
-/// Attack from a port until `end`; how often, and how often it ended with a fault.
+/// Attacks from a port until `end`; returns the number of attacks, and of those that ended with a fault.
 fn attack(
     plane: &Plane,
     port: u16,
@@ -140,8 +140,8 @@ fn attack(
     (attacks, faults)
 }
 
-/// The supervisor's part: ask for reports all the time, tell attackers of their end. Gives the
-/// last report after `quiet`.
+/// Plays the supervisor: requests reports continuously, and passes the reasons of detached ports to the
+/// attackers. Returns the last report after `quiet` is set.
 fn supervise(plane: &Plane, ends: &[Sender<Reason>], quiet: &AtomicBool) -> Vec<PortReport> {
     loop {
         let last = quiet.load(Ordering::Relaxed);
@@ -166,7 +166,7 @@ fn supervise(plane: &Plane, ends: &[Sender<Reason>], quiet: &AtomicBool) -> Vec<
     }
 }
 
-/// Every frame of a good port arrived, or was dropped for the one reason there may be.
+/// Asserts that every frame of a well-behaved port arrived, or was dropped for the only permitted reason.
 fn check(traffic: &Traffic, reports: &[PortReport], port: u16) {
     let report = reports.iter().find(|report| report.port == port);
     let drops = report.expect("a good port is still there").counters.drops;

@@ -1,4 +1,4 @@
-//! The memory table: changed under running rings, from descriptors that are memory or are not.
+//! Changes of the memory table while rings run, with descriptors that may be memory.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::descriptors::SPARE;
 use crate::messages;
 use crate::random::Random;
 
-/// Change something; false when the back-end has hung up.
+/// Makes a random change; returns false when the back-end has closed the socket.
 pub(crate) fn change(random: &mut Random, device: &mut Device) -> bool {
     let Device { nic, spare } = device;
     let region = Region {
@@ -28,7 +28,7 @@ pub(crate) fn change(random: &mut Random, device: &mut Device) -> bool {
         1 | 2 => nic.wire.send(request::ADD_MEM_REG, &single, &[spare.fd()]),
         3 => nic.wire.send(request::REM_MEM_REG, &single, &[]),
         4 => {
-            // Never touched on this side.
+            // The attacker never accesses this memory.
             spare.truncate(random.pick(&[0, 4096, 1 << 19, 1 << 20]));
             true
         }
@@ -41,7 +41,7 @@ pub(crate) fn change(random: &mut Random, device: &mut Device) -> bool {
     }
 }
 
-/// A memory table that is wrong somewhere.
+/// Sends an invalid memory table.
 fn table(random: &mut Random, device: &Device) -> bool {
     let count = random.below(10);
     let mut payload = state(count as u32, 0);
@@ -70,7 +70,7 @@ fn table(random: &mut Random, device: &Device) -> bool {
     device.nic.wire.send(request::SET_MEM_TABLE, &payload, &fds)
 }
 
-/// A descriptor that may be memory.
+/// Returns a descriptor that may be memory.
 pub(crate) fn descriptor(random: &mut Random) -> OwnedFd {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     let memory = |bytes| {

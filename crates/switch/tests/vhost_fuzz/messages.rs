@@ -1,4 +1,4 @@
-//! Messages: any bytes, or the right ones at the wrong time.
+//! Random messages, and valid messages at the wrong time.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,7 +10,7 @@ use crate::attacker::Device;
 use crate::memory;
 use crate::random::Random;
 
-/// Say anything; false when the back-end has hung up.
+/// Sends a random message; returns false when the back-end has closed the socket.
 pub(crate) fn any(random: &mut Random, wire: &Wire) -> bool {
     let length = random.pick(&[0, 4, 8, 8, 8, 40, 40, 12, 72, 300]);
     let payload = match random.one_in(2) {
@@ -30,8 +30,7 @@ pub(crate) fn any(random: &mut Random, wire: &Wire) -> bool {
     wire.send_raw(&message(random.below(46) as u32, flags, &payload), &fds)
 }
 
-/// Say something that makes sense, whether it fits now or not; false when the back-end has hung
-/// up.
+/// Sends a valid message, possibly at the wrong time; returns false when the back-end has closed the socket.
 pub(crate) fn plausible(random: &mut Random, device: &Device) -> bool {
     let nic = &device.nic;
     let ring = match random.one_in(20) {
@@ -75,7 +74,7 @@ pub(crate) fn plausible(random: &mut Random, device: &Device) -> bool {
         ),
         13 => signal(random, nic, &start),
         _ => {
-            // Stop and go on.
+            // Stop and resume.
             say(request::GET_VRING_BASE, &state(ring, 0))
                 && say(request::SET_VRING_ADDR, &place)
                 && nic
@@ -85,11 +84,11 @@ pub(crate) fn plausible(random: &mut Random, device: &Device) -> bool {
     }
 }
 
-/// Another kick, call or error descriptor, of a kind that works or not; or the call descriptor
-/// that is there becomes one.
+/// Sends another kick, call or error descriptor, of a valid or invalid kind, or makes the present call
+/// descriptor block.
 fn signal(random: &mut Random, nic: &front_end::Nic, ring: &[u8]) -> bool {
     if random.one_in(4) {
-        trap(nic.rx.call_fd());
+        make_blocking(nic.rx.call_fd());
         nic.rx.ask_for_call();
         return true;
     }
@@ -106,16 +105,16 @@ fn signal(random: &mut Random, nic: &front_end::Nic, ring: &[u8]) -> bool {
     nic.wire.send(request, ring, &[fd.as_fd()])
 }
 
-/// Fill a descriptor and have it block whoever writes to it.
-fn trap(call: &OwnedFd) {
-    // What is in it is taken out; if the back-end calls right now, there is no trap this time.
+/// Fills an eventfd and makes it block, so that the next write blocks.
+fn make_blocking(call: &OwnedFd) {
+    // Empty the counter first. If the back-end calls now, the fill fails and the descriptor does not block.
     let _ = rustix::io::read(call, &mut [0; 8]);
     let _ = rustix::io::write(call, &(u64::MAX - 1).to_ne_bytes());
     let flags = rustix::fs::fcntl_getfl(call).unwrap();
     rustix::fs::fcntl_setfl(call, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
 }
 
-/// An event descriptor as QEMU's are.
+/// Returns an eventfd with the flags that QEMU uses.
 pub(crate) fn event() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }

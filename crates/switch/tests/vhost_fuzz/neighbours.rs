@@ -1,4 +1,4 @@
-//! Two good neighbours, who check every frame they get from each other.
+//! Two well-behaved VMs, which verify every frame that they receive from each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -10,35 +10,35 @@ use switch::mac::Mac;
 use crate::common::Plane;
 use crate::random::Random;
 
-/// What a neighbour has sent, and what of it has arrived.
+/// The frames that a VM has sent, and those that have arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: u64,
     arrived: u64,
-    /// Attackers' frames that bore its address.
+    /// Attackers' frames with its source address.
     pub(crate) forged: u64,
-    /// The number the next one to arrive has, if none is lost.
+    /// The number of the next frame, if none is dropped.
     next: u64,
 }
 
 impl Traffic {
-    /// Frames that did not arrive.
+    /// Returns the number of frames that did not arrive.
     pub(crate) fn lost(&self) -> u64 {
         self.sent - self.arrived
     }
 
-    fn settled(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.next == self.sent
     }
 }
 
-/// What every frame from one neighbour to another begins with.
+/// Returns the first bytes of every frame from one VM to the other.
 fn head(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
     frame::numbered(to, from, 0, frame::SHORTEST)[..14].to_vec()
 }
 
-/// A pair of neighbours. They know each other's address, which is pinned: whatever an attacker
-/// claims to be, their frames go to each other.
+/// A pair of well-behaved VMs. Their addresses are pinned, so their frames reach each other whatever source
+/// addresses an attacker uses.
 pub(crate) struct Neighbours {
     ports: [u16; 2],
     nics: [Nic; 2],
@@ -56,7 +56,7 @@ impl Neighbours {
                 port: PortId(port),
             };
             plane.order(&order, None);
-            // One pair as Linux is, one without offloads and with small buffers.
+            // One VM with the features of Linux, one without offloads and with small buffers.
             let options = match port % 4 {
                 1 | 2 => Options {
                     features: features::LINUX,
@@ -83,7 +83,7 @@ impl Neighbours {
         &self.traffic
     }
 
-    /// Exchange frames until `over`, then until the last one is there.
+    /// Exchanges frames until `over` is set, and then until the last frame has arrived.
     pub(crate) fn exchange_until(&mut self, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             for sender in 0..2 {
@@ -94,14 +94,14 @@ impl Neighbours {
                 front_end::nic::wait(&[a, b]);
             }
         }
-        // Frames stay in order, so when a last one arrives all before have, or are lost. It may
-        // be lost itself, hence another one.
+        // Frames stay in order, so when a final frame arrives, all earlier ones have arrived or were
+        // dropped. The final frame may be dropped too, so it is repeated.
         let begin = Instant::now();
-        while !self.traffic.iter().all(Traffic::settled) {
+        while !self.traffic.iter().all(Traffic::is_complete) {
             assert!(begin.elapsed() < GUARD, "{:?}", self.traffic);
             for sender in 0..2 {
                 self.nics[sender].reclaim();
-                if self.nics[sender].in_flight() == 0 && !self.traffic[sender].settled() {
+                if self.nics[sender].in_flight() == 0 && !self.traffic[sender].is_complete() {
                     self.send(sender);
                 }
             }
@@ -110,7 +110,7 @@ impl Neighbours {
         }
     }
 
-    /// Send one frame; false when there is no room.
+    /// Sends one frame; returns false when there is no room.
     fn send(&mut self, sender: usize) -> bool {
         let [from, to] = [self.ports[sender], self.ports[1 - sender]].map(frame::mac);
         let length = frame::SHORTEST + self.random.below(1500) as usize;
@@ -127,7 +127,7 @@ impl Neighbours {
         sent
     }
 
-    /// Take what has come to both; whether anything has.
+    /// Receives frames at both VMs; returns whether any frame arrived.
     fn take(&mut self) -> bool {
         let mut any = false;
         for receiver in 0..2 {
@@ -137,10 +137,10 @@ impl Neighbours {
             while let Some(received) = self.nics[receiver].receive() {
                 any = true;
                 let traffic = &mut self.traffic[sender];
-                // Attackers send to everybody, and to whom they like in whose name they like: a
-                // chain may begin in one of their frames and go on in the middle of another, and
-                // no guard is set. What they cannot have is a neighbour's EtherType: a frame of
-                // ours whose head is spoilt is missed by the count, one whose body is by its sum.
+                // Attackers send to any address with any source address: a chain may begin in one of their
+                // frames and continue in the middle of another, and the ports have no guard. They do not
+                // use the EtherType of these VMs, however. If the head of a VM's frame is corrupted, the
+                // count detects it; if the body is, the checksum does.
                 if !received.frame.starts_with(&head) {
                     traffic.forged += u64::from(received.frame.starts_with(&addresses));
                     continue;

@@ -1,8 +1,8 @@
-//! Numbers that follow from a seed.
+//! A seeded random number generator.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A seed nobody chose.
+/// Returns a random seed.
 pub(crate) fn fresh() -> u64 {
     RandomState::new().hash_one(0)
 }
@@ -23,22 +23,22 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// True in one of `of` cases.
+    /// Returns true in one of `of` cases.
     pub(crate) fn one_in(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// A number of the kind that breaks things: small, at a border, or any.
+    /// Returns a number that is likely to find errors: small, at a limit, or random.
     pub(crate) fn edge(&mut self) -> u64 {
         const EDGES: [u64; 14] = [
             0,

@@ -1,8 +1,8 @@
-//! What the process uses.
+//! The resources that the process uses.
 
 use std::fs;
 
-/// Resident memory may grow by so much: the allocator keeps what was freed.
+/// The resident set may grow by this much, because the allocator keeps freed memory.
 const SLACK_KIB: u64 = 32 * 1024;
 
 #[derive(Debug)]

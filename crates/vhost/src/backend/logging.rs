@@ -1,7 +1,8 @@
-//! Where the writes of a device are logged while its VM migrates, and when.
+//! Starts and stops the dirty log of a device while its VM migrates.
 //!
-//! QEMU tells in either order: for a running device the log, then to use it; for one that starts
-//! in the middle of a migration to use it, then its rings, then the log.
+//! QEMU sends the messages in either order. For a running device it sends the log (`SET_LOG_BASE`) and
+//! then requests logging (`SET_FEATURES`). For a device that starts in the middle of a migration it
+//! requests logging, then starts the rings, and then sends the log.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::features::protocol;
 use crate::raw::Foreign;
 
 impl<S> Backend<S> {
-    /// Begin or end logging. An end means the log as well: the front-end gives another one for the
+    /// Starts or stops logging. Stopping also drops the log: the front-end sends another one for the
     /// next migration.
     pub(super) fn set_logging(&mut self, on: bool) -> Result<(), Fault> {
         if on == self.logging {
@@ -23,7 +24,7 @@ impl<S> Backend<S> {
         if !on {
             self.log = None;
         }
-        self.use_log()
+        self.apply_log()
     }
 
     pub(super) fn set_log(&mut self, size: u64, offset: u64, fds: &[Foreign]) -> Result<(), Fault> {
@@ -36,22 +37,24 @@ impl<S> Backend<S> {
         let log = DirtyLog::new(fd.as_fd(), size, offset)
             .map_err(|why| ProtocolFault::Log { size, why })?;
         self.log = Some(Arc::new(log));
-        self.use_log()
+        self.apply_log()
     }
 
-    /// A stopped device has nothing to log, and the front-end is free to take the log away: when
-    /// rings start again in the middle of a migration, QEMU sends another one, behind their start.
-    pub(super) fn forget_log_when_stopped(&mut self) -> Result<(), Fault> {
+    /// Drops the log if no ring runs. A stopped device writes nothing, and the front-end may unmap the
+    /// log: when rings start again in the middle of a migration, QEMU sends another log after their
+    /// start.
+    pub(super) fn drop_log_when_stopped(&mut self) -> Result<(), Fault> {
         if self.log.is_none() || self.vrings_mut().any(|vring| vring.is_running()) {
             return Ok(());
         }
         self.log = None;
-        self.use_log()
+        self.apply_log()
     }
 
-    /// Log where, and whether, the front-end wants. Until it has said where, rings wait: what they
-    /// write would be lost.
-    fn use_log(&mut self) -> Result<(), Fault> {
+    /// Applies the present state of logging to memory and rings. While logging is requested and the
+    /// front-end has not sent the log, the rings carry no traffic: their writes would be missing from
+    /// the log.
+    fn apply_log(&mut self) -> Result<(), Fault> {
         let waits = self.logging && self.log.is_none();
         for vring in self.vrings_mut() {
             vring.set_waits_for_log(waits);

@@ -1,27 +1,29 @@
-//! Gets a thread out of a system call that a front-end has made to block.
+//! Interrupts a thread in a system call that a front-end has made to block.
 //!
-//! A front-end shares its call descriptors with us, flags included: it can make one block and fill
-//! it, and the write that calls its guest then waits for as long as the front-end likes. No kind of
-//! write is safe from that (`RWF_NOWAIT` is not for event descriptors). So a thread that calls has
-//! an alarm, which interrupts it regularly while it works. A write that need not wait takes no
-//! notice. One that waits fails with `EINTR`, which is also the proof.
+//! A front-end shares its call descriptors with this process, including their flags. It can clear
+//! `O_NONBLOCK` and fill the counter; the write that calls its guest then blocks for as long as the
+//! front-end likes. No form of write avoids this (eventfds do not support `RWF_NOWAIT`). So a thread that
+//! calls guests has a periodic timer, which signals the thread while it works. The signal does not affect
+//! a write that does not block. A write that blocks fails with `EINTR`, which is also the proof of the
+//! front-end's fault.
 
 use std::io;
 use std::mem::zeroed;
 use std::ptr;
 use std::time::Duration;
 
-/// Its default action ends the process: hence [`install`].
+/// The default action of this signal ends the process, so [`install`] sets a handler.
 const SIGNAL: libc::c_int = libc::SIGALRM;
 
-/// Have the signal interrupt and do nothing else, once for the process.
+/// Installs a handler that does nothing, so that the signal only interrupts. The handler applies to the
+/// whole process.
 fn install() -> io::Result<()> {
     // SAFETY: `sigaction` is plain data for which all zeroes is a valid value. Without SA_RESTART
     // a waiting call fails with EINTR.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = on_alarm as *const () as usize;
     action.sa_flags = libc::SA_ONSTACK;
-    // SAFETY: `on_alarm` has the signature asked for, and does nothing.
+    // SAFETY: `on_alarm` has the required signature, and does nothing.
     match unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -30,7 +32,7 @@ fn install() -> io::Result<()> {
 
 extern "C" fn on_alarm(_signal: libc::c_int) {}
 
-/// The alarm of the thread that made it.
+/// The periodic timer of the thread that created it.
 #[derive(Debug)]
 pub struct Alarm {
     timer: libc::timer_t,
@@ -39,7 +41,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm for this thread, to be heard every `period` while it is set. It is not set yet.
+    /// Creates a timer for this thread, which signals every `period` while it is set. It is not set
+    /// yet.
     ///
     /// # Errors
     /// The kernel refuses: the user has too many signals pending.
@@ -51,8 +54,8 @@ impl Alarm {
         event.sigev_signo = SIGNAL;
         event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
         let mut timer = ptr::null_mut();
-        // SAFETY: both places are valid. The signal is handled, see above, and goes to a thread of
-        // ours.
+        // SAFETY: both pointers are valid. The signal has a handler, see above, and goes to a thread
+        // of this process.
         let made =
             unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
         match made {
@@ -65,7 +68,7 @@ impl Alarm {
         }
     }
 
-    /// From now on the thread may call.
+    /// Starts the timer. The thread may call guests from now on.
     #[inline]
     pub fn set(&mut self) {
         if !self.set {
@@ -74,7 +77,7 @@ impl Alarm {
         }
     }
 
-    /// The thread does not call before the alarm is set again.
+    /// Stops the timer. The thread must not call guests until it sets the timer again.
     #[inline]
     pub fn unset(&mut self) {
         if self.set {
@@ -94,17 +97,17 @@ impl Alarm {
             it_value: period,
         };
         // syscalls: timer_settime
-        // SAFETY: the timer was made by `new`; the times are read only.
+        // SAFETY: `new` created the timer; the kernel only reads the times.
         let armed =
             unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
-        debug_assert_eq!(armed, 0, "a timer of ours, times in range");
+        debug_assert_eq!(armed, 0, "the timer exists and the times are in range");
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
         // syscalls: timer_delete
-        // SAFETY: the timer was made by `new` and is not used after this.
+        // SAFETY: `new` created the timer, and nothing uses it after this.
         unsafe { libc::timer_delete(self.timer) };
     }
 }
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_that_waits_is_interrupted_and_one_that_need_not_wait_is_not() {
+    fn the_alarm_interrupts_a_write_that_blocks_and_no_other() {
         let event = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let mut alarm = Alarm::new(Duration::from_millis(1)).unwrap();
         alarm.set();
@@ -126,7 +129,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(write(&event, &1_u64.to_ne_bytes()), Err(Errno::INTR));
         }
-        // It goes on until it is unset, and can be set again.
+        // The timer can be stopped and set again.
         alarm.unset();
         alarm.set();
         assert_eq!(write(&event, &1_u64.to_ne_bytes()), Err(Errno::INTR));

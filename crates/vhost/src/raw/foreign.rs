@@ -1,21 +1,22 @@
-//! A descriptor that a front-end handed over, which is closed where nobody waits for it.
+//! A file descriptor from a front-end, which the reclaim thread closes.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::reclaim;
 
-/// A descriptor that a front-end handed over, of whatever kind; also the socket that such descriptors wait in
-/// until they are received. Closed by [`reclaim`].
+/// A file descriptor of any kind that a front-end sent, or the socket that contains such descriptors until
+/// they are received. Its close may block, so [`reclaim`] closes it in a background thread.
 #[derive(Debug)]
 pub struct Foreign(ManuallyDrop<OwnedFd>);
 
 impl Foreign {
-    /// The descriptor itself, for somebody who knows that closing it does not wait, or sees to it.
+    /// Returns the descriptor itself. The caller knows that closing it does not block, or passes it to
+    /// [`reclaim`].
     #[must_use]
     pub fn into_inner(self) -> OwnedFd {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so nobody takes the descriptor a second time.
+        // SAFETY: `this` is not dropped, so the descriptor is taken only once.
         unsafe { ManuallyDrop::take(&mut this.0) }
     }
 }
@@ -34,7 +35,8 @@ impl AsFd for Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // SAFETY: this value is gone after this; `into_inner` does not get here.
+        // SAFETY: the value is being dropped, so the descriptor is taken only once; `into_inner`
+        // prevents the drop.
         reclaim::close(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }

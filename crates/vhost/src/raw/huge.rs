@@ -1,9 +1,9 @@
-//! Large pages for large tables.
+//! Transparent huge pages for large tables.
 
 use rustix::mm::Advice;
 
-/// Have the kernel use huge pages for a table that is looked into at random, if it likes: its
-/// pages are too many for the processor to remember where they all are. Changes nothing but time.
+/// Advises the kernel to use huge pages for a table with random access, whose 4 KiB pages are too many for
+/// the TLB. Affects only performance.
 pub fn prefer_huge_pages<T>(table: &mut [T]) {
     let page = rustix::param::page_size();
     let start = table.as_mut_ptr().cast::<u8>();
@@ -13,8 +13,8 @@ pub fn prefer_huge_pages<T>(table: &mut [T]) {
         return;
     }
     let start = start.wrapping_add(skipped).cast();
-    // SAFETY: the pages lie in the table, which is ours alone, and the advice keeps their
-    // contents. A kernel without huge pages refuses, which is as good.
+    // SAFETY: the pages lie in the table, which is borrowed exclusively, and the advice does not change
+    // their contents. A kernel without huge pages returns an error, which can be ignored.
     let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
 }
 
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_stay_whatever_the_size() {
+    fn the_advice_does_not_change_contents_of_any_size() {
         for length in [0_usize, 1, 4096, 8191, 3 << 20] {
             let mut table: Vec<usize> = (0..length).collect();
             let before = table.clone();

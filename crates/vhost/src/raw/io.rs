@@ -1,4 +1,4 @@
-//! System calls that take guest memory.
+//! System calls that read guest memory.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -7,14 +7,14 @@ use rustix::io::Errno;
 
 use super::span::Span;
 
-/// Pieces one system call may take, the private prefix included.
+/// Most pieces of one system call, including the private prefix.
 const MAX_PIECES: usize = 256;
 
-/// Write private bytes and then guest memory in one call; returns how many bytes went out.
+/// Writes private bytes and then guest memory in one call; returns the number of bytes written.
 ///
 /// # Errors
-/// `TOOBIG` when there are too many pieces, `FAULT` when the guest's memory is gone, or what
-/// the descriptor says.
+/// `TOOBIG` when there are too many pieces, `FAULT` when the front-end truncated the memory, or another
+/// error of the system call.
 pub(crate) fn write_vectored<'m>(
     fd: BorrowedFd<'_>,
     prefix: &[&[u8]],
@@ -30,11 +30,12 @@ pub(crate) fn write_vectored<'m>(
     for piece in private.chain(guest) {
         pieces.try_push(piece).map_err(|_| Errno::TOOBIG)?;
     }
-    // The array holds at most MAX_PIECES.
+    // At most MAX_PIECES.
     let count = libc::c_int::try_from(pieces.len()).map_err(|_| Errno::TOOBIG)?;
     // syscalls: writev
     // SAFETY: every piece is valid for reads while the call lasts: the prefix is borrowed, the
-    // spans are alive. The kernel only reads, and tells a vanished page by EFAULT.
+    // spans keep their mappings alive. The kernel only reads, and returns EFAULT for a page behind the
+    // end of a truncated file.
     let written = unsafe { libc::writev(fd.as_raw_fd(), pieces.as_ptr(), count) };
     usize::try_from(written).map_err(|_| {
         let error = std::io::Error::last_os_error();

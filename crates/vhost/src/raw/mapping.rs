@@ -1,4 +1,4 @@
-//! One mapped memory region.
+//! Maps and unmaps one memory region.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -13,25 +13,26 @@ use super::sigbus;
 use crate::descriptor::is_memory;
 use crate::reclaim;
 
-/// A region that cannot be mapped.
+/// The reason why a region cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// Offset, size or their sum make no sense.
+    /// Offset, size or their sum is out of range.
     #[error("its offset and size are out of range")]
     Range,
-    /// The file is shorter than the region claims.
+    /// The region ends behind the end of its file.
     #[error("it ends after its file ({file} bytes)")]
     PastEnd {
         /// The file's size in bytes.
         file: u64,
     },
-    /// Page faults on other file systems can be made to block, and would block every port.
+    /// The file is on a file system whose page faults a front-end could make block, which would block
+    /// every port.
     #[error("its file is neither a memfd, nor on tmpfs, nor on hugetlbfs")]
     FileSystem,
-    /// The process has no room for another mapping.
+    /// The process has [`MAX_MAPPINGS`](crate::limits::MAX_MAPPINGS) mappings already.
     #[error("this host has too many regions mapped")]
     TooMany,
-    /// The kernel refused.
+    /// The kernel refused the mapping.
     #[error("the kernel refused to map it: {0}")]
     Kernel(Errno),
 }
@@ -39,25 +40,25 @@ pub enum MapError {
 /// A shared, writable mapping of part of a front-end's memory.
 #[derive(Debug)]
 pub struct Mapping {
-    /// Where the region itself begins and how long it is.
+    /// The region inside the mapping: its start and length.
     pub(super) base: NonNull<u8>,
     pub(super) size: usize,
     pages: Option<Pages>,
 }
 
-// SAFETY: the mapping is memory of the process, usable from any thread; what may race on it is
-// what the module's documentation allows to race.
+// SAFETY: the mapping is memory of the process, usable from any thread; the module's documentation
+// lists the accesses that may race.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; no method gives out a reference into the mapping.
+// SAFETY: as above; no method returns a reference into the mapping.
 unsafe impl Sync for Mapping {}
 
-/// `f_type` of tmpfs, which memfds live on too (linux/magic.h).
+/// `f_type` of tmpfs, which memfds are on too (linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// `f_type` of hugetlbfs (linux/magic.h).
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 impl Mapping {
-    /// Map `size` bytes of `fd` from `offset`.
+    /// Maps `size` bytes of `fd` from `offset`.
     ///
     /// # Errors
     /// See [`MapError`]; nothing stays mapped.
@@ -82,7 +83,7 @@ impl Mapping {
         let size = usize::try_from(size).map_err(|_| MapError::Range)?;
 
         // syscalls: mmap munmap
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no other mapping.
         let start = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -95,7 +96,7 @@ impl Mapping {
         }
         .map_err(MapError::Kernel)?;
         let unmap = || {
-            // SAFETY: the mapping made above; nothing points into it yet.
+            // SAFETY: this is the mapping from above; nothing points into it yet.
             let _ = unsafe { rustix::mm::munmap(start, length) };
         };
         // SAFETY: `lead < page <= length`, so the region begins inside the mapping.
@@ -122,22 +123,25 @@ impl Mapping {
         })
     }
 
-    /// The region's size in bytes.
+    /// Returns the region's size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether the front-end has truncated the file: what is mapped now is not the guest's
-    /// memory any more.
+    /// Returns whether the front-end truncated the file. The mapping then has zero pages in place of
+    /// the guest's memory.
     #[must_use]
     pub fn truncated(&self) -> bool {
-        self.pages.as_ref().is_some_and(|pages| pages.guard.hit())
+        self.pages
+            .as_ref()
+            .is_some_and(|pages| pages.guard.truncated())
     }
 
-    /// Set bits of the byte at `offset`, atomically; false when that is outside the region.
+    /// Sets bits of the byte at `offset` atomically; returns false when the offset is outside the
+    /// region.
     ///
-    /// Whoever sees the bits sees what was written before.
+    /// A process that reads the bits also sees what this thread wrote before (release).
     #[must_use]
     pub fn set_bits(&self, offset: u64, bits: u8) -> bool {
         let Some(offset) = usize::try_from(offset)
@@ -162,7 +166,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The page size of the file behind `fd`, which offsets and lengths must be multiples of.
+/// Returns the page size of the file behind `fd`; offsets and lengths must be multiples of it.
 fn page_size(fd: BorrowedFd<'_>) -> Result<u64, MapError> {
     if !is_memory(fd) {
         return Err(MapError::FileSystem);

@@ -1,20 +1,20 @@
-//! The crate's only `unsafe` code: mapping a front-end's memory and touching it.
+//! The crate's only `unsafe` code: it maps and accesses a front-end's memory.
 //!
-//! Three kinds of access exist, each behind a safe type:
+//! There are three kinds of access, each behind a safe type:
 //! - [`Mapping`] maps one memory region and unmaps it when dropped;
 //! - [`Span`] is a piece of a mapping, tied to it by lifetime, for copying payload;
-//! - [`RingMemory`] holds the three parts of a split ring, for index and descriptor access.
+//! - [`RingMemory`] has the three parts of a split ring, for access to indices and descriptors.
 //!
-//! Guest memory changes under our hands. The rules that keep this sound:
-//! - no reference (`&` or `&mut`) to guest memory is ever made, only raw pointers;
-//! - what is *interpreted* (indices, descriptors, headers) is read once, with volatile or atomic
-//!   accesses, into private memory, and only the private copy is looked at;
-//! - what is only *carried* (payload) is copied bytewise and never looked at, so a concurrent
+//! The guest and its front-end may write to this memory at any time. These rules keep access sound:
+//! - the code never creates a reference (`&` or `&mut`) to guest memory, only raw pointers;
+//! - data that is *interpreted* (indices, descriptors, headers) is read once, with volatile or atomic
+//!   accesses, into private memory, and only the private copy is inspected;
+//! - data that is only *carried* (payload) is copied bytewise and never inspected, so a concurrent
 //!   write by the guest can at worst corrupt the guest's own frame.
 //!
-//! A front-end may also truncate the file behind a mapping; touching such a page raises
-//! `SIGBUS`. [`sigbus`] turns that into a flag on the mapping. And it may make a descriptor block
-//! that we write to: an [`alarm`] ends the wait.
+//! A front-end may also truncate the file behind a mapping; an access to such a page raises `SIGBUS`.
+//! [`sigbus`] turns the signal into a flag on the mapping. A front-end may also make a call descriptor
+//! block; an [`alarm`] interrupts the write.
 #![allow(unsafe_code)]
 
 pub mod alarm;

@@ -1,18 +1,17 @@
-//! Hints to the processor's caches. A hint for any address, mapped or not, has no effect but on
-//! time.
+//! Prefetch instructions. A prefetch of any address, mapped or not, only affects performance.
 //!
-//! Ring and payload lines come from another core's cache, some two hundred cycles away: without
-//! these, waiting for them is most of the cost of a small frame.
+//! Cache lines of rings and payload come from another core's cache, some two hundred cycles away. Without
+//! prefetches, waiting for these lines is most of the cost of a small frame.
 
 use std::ptr::NonNull;
 
-/// Have the line where a value begins fetched, for a look at it soon.
+/// Prefetches the cache line in which a value begins, for a read that follows soon.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     prefetch_read(NonNull::from(place));
 }
 
-/// Have a line fetched for reading.
+/// Prefetches a cache line for reading.
 #[inline]
 pub(super) fn prefetch_read<T>(address: NonNull<T>) {
     #[cfg(target_arch = "x86_64")]
@@ -25,13 +24,13 @@ pub(super) fn prefetch_read<T>(address: NonNull<T>) {
     let _ = address;
 }
 
-/// Have a line fetched for writing, taking it from whichever core has it: one trip instead of
-/// two.
+/// Prefetches a cache line for writing, in exclusive state: one transfer between cores instead of two.
 #[inline]
 pub(super) fn prefetch_write<T>(address: NonNull<T>) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: see the module. Written out because the compiler takes the intrinsic for a read
-    // unless told the processor has the instruction; every 64-bit one has, or ignores it.
+    // SAFETY: see the module. This is inline assembly because the compiler emits a read prefetch for the
+    // intrinsic unless `prefetchw` is enabled as a target feature. Every 64-bit processor has the
+    // instruction or ignores it.
     unsafe {
         std::arch::asm!(
             "prefetchw [{address}]",

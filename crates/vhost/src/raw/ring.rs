@@ -5,7 +5,7 @@
 //! available:   flags u16, index u16, size * head u16, used_event u16
 //! used:        flags u16, index u16, size * { id u32, length u32 }, avail_event u16
 //! ```
-//! All little endian. The driver writes the first two, the device the third.
+//! All fields are little endian. The driver writes the first two parts, the device the third.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub struct Descriptor {
     pub length: u32,
     /// `VRING_DESC_F_*`.
     pub flags: u16,
-    /// The next descriptor, if the flags say there is one.
+    /// The index of the next descriptor, if the flags have `VRING_DESC_F_NEXT`.
     pub next: u16,
 }
 
 impl Descriptor {
-    /// Bytes a descriptor takes.
+    /// Length of a descriptor in bytes.
     pub const SIZE: u32 = 16;
 
-    /// From its two words.
+    /// Converts from two words.
     #[inline]
     #[must_use]
     #[allow(
@@ -49,13 +49,13 @@ impl Descriptor {
     }
 }
 
-/// A ring whose parts do not fit.
+/// An invalid ring: its size, or the memory of one of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// 2.7: the size is a power of two, at most 32768.
     #[error("its size {0} is not a power of two up to 32768")]
     Size(u32),
-    /// A part is shorter than the size asks for.
+    /// The mapping of a part ends before the part does.
     #[error("one of its parts is outside guest memory")]
     Short,
     /// 2.7: descriptors are aligned to 16, available to 2, used to 4 bytes.
@@ -63,22 +63,22 @@ pub enum RingError {
     Alignment,
 }
 
-/// Where a part of a ring lies: a mapping and the offset into it.
+/// The location of a part of a ring: a mapping and the offset into it.
 pub type Part = (Arc<Mapping>, u64);
 
 /// The three parts of a split ring.
 ///
-/// Positions and indices are free running and reduced modulo the size here, so no index a guest
-/// can write reaches outside.
+/// Positions and indices are free running. Each access reduces them modulo the size, so no index that a
+/// guest writes leads outside the ring.
 #[derive(Debug)]
 pub struct RingMemory {
     descriptors: NonNull<u8>,
     available: NonNull<u16>,
     used: NonNull<u16>,
     mask: u16,
-    /// Where writes to the used part are logged, while they are.
+    /// The dirty log of the used part, while writes are logged.
     log: Option<UsedLog>,
-    /// What the pointers point into.
+    /// Keep the memory behind the pointers mapped.
     _mappings: [Arc<Mapping>; 3],
 }
 
@@ -87,13 +87,13 @@ pub struct RingMemory {
 unsafe impl Send for RingMemory {}
 
 impl RingMemory {
-    /// Bytes each part needs: descriptors, available, used.
+    /// Returns the lengths of the parts in bytes: descriptors, available, used.
     #[must_use]
     pub fn part_lengths(size: u32) -> [u32; 3] {
         [size * 16, 6 + size * 2, 6 + size * 8]
     }
 
-    /// From the three parts (descriptors, available, used), checked for size and alignment.
+    /// Creates a ring from its parts (descriptors, available, used); checks their size and alignment.
     ///
     /// # Errors
     /// See [`RingError`].
@@ -119,26 +119,26 @@ impl RingMemory {
         })
     }
 
-    /// The same ring, with its writes logged.
+    /// Returns the same ring with this dirty log, or without one.
     #[must_use]
     pub fn logged_by(self, log: Option<UsedLog>) -> Self {
         Self { log, ..self }
     }
 
-    /// The number of descriptors.
+    /// Returns the number of descriptors.
     #[inline]
     #[must_use]
     pub fn size(&self) -> u32 {
         u32::from(self.mask) + 1
     }
 
-    /// Read a descriptor.
+    /// Reads a descriptor.
     #[inline]
     #[must_use]
     pub fn descriptor(&self, index: u16) -> Descriptor {
         let offset = usize::from(index & self.mask) * 16;
         // SAFETY: the masked index is below the size, for which `new` checked the length; the
-        // part is 16-aligned. Volatile: the guest may write it at any time, and it is read once.
+        // part is 16-aligned. Volatile: the guest may write it at any time, so it is read only once.
         let (low, high) = unsafe {
             let words = self.descriptors.add(offset).cast::<u64>();
             (words.read_volatile(), words.add(1).read_volatile())
@@ -146,7 +146,7 @@ impl RingMemory {
         Descriptor::from_words(low, high)
     }
 
-    /// Have a descriptor fetched.
+    /// Prefetches a descriptor.
     #[inline]
     pub fn prefetch_descriptor(&self, index: u16) {
         let offset = usize::from(index & self.mask) * 16;
@@ -156,29 +156,28 @@ impl RingMemory {
         );
     }
 
-    /// Have the line of a used element fetched.
+    /// Prefetches the cache line of a used element.
     #[inline]
     pub fn prefetch_used(&self, position: u16) {
         let offset = 4 + usize::from(position & self.mask) * 8;
         prefetch_write(self.used.map_addr(|address| address.saturating_add(offset)));
     }
 
-    /// The driver's available index (2.7.6); what it published before is visible after.
+    /// Loads the driver's available index (2.7.6). The entries below the index are visible after this.
     #[inline]
     #[must_use]
     pub fn available_index(&self) -> u16 {
         self.available_word(1).load(Ordering::Acquire)
     }
 
-    /// Whether the driver asks not to be interrupted, when `EVENT_IDX` is not negotiated
-    /// (2.7.7).
+    /// Returns whether the driver suppresses calls when `EVENT_IDX` is not negotiated (2.7.7).
     #[inline]
     #[must_use]
     pub fn no_interrupt(&self) -> bool {
         self.available_word(0).load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// The head of the chain at a position of the available ring.
+    /// Returns the head of the chain at a position of the available ring.
     #[inline]
     #[must_use]
     pub fn available_head(&self, position: u16) -> u16 {
@@ -186,7 +185,7 @@ impl RingMemory {
             .load(Ordering::Relaxed)
     }
 
-    /// The used index at which the driver wants an interrupt (2.7.7, `EVENT_IDX`).
+    /// Returns the used index at which the driver wants a call (2.7.7, `EVENT_IDX`).
     #[inline]
     #[must_use]
     pub fn used_event(&self) -> u16 {
@@ -194,14 +193,14 @@ impl RingMemory {
             .load(Ordering::Relaxed)
     }
 
-    /// The used index as it stands in memory.
+    /// Returns the used index that is in memory.
     #[must_use]
     pub fn used_index(&self) -> u16 {
         self.used_word(1).load(Ordering::Relaxed)
     }
 
-    /// Write a used element (2.7.8); the driver sees it after the next
-    /// [`publish_used`](Self::publish_used), which logs it too.
+    /// Writes a used element (2.7.8). The driver sees it after the next
+    /// [`publish_used`](Self::publish_used), which also marks it in the dirty log.
     #[inline]
     pub fn put_used(&self, position: u16, head: u16, length: u32) {
         let offset = 2 + usize::from(position & self.mask) * 4;
@@ -216,7 +215,7 @@ impl RingMemory {
         }
     }
 
-    /// Publish the used elements from `old` up to, and without, `new`.
+    /// Publishes the used elements from `old` up to, but not including, `new`.
     #[inline]
     pub fn publish_used(&self, old: u16, new: u16) {
         self.used_word(1).store(new, Ordering::Release);
@@ -225,7 +224,7 @@ impl RingMemory {
         }
     }
 
-    /// Log used elements and the index: the elements may wrap.
+    /// Marks used elements and the index in the dirty log; the elements may wrap.
     #[cold]
     fn log_published(&self, log: &UsedLog, old: u16, new: u16) {
         let count = u32::from(new.wrapping_sub(old)).min(self.size());
@@ -236,7 +235,7 @@ impl RingMemory {
         log.mark(2, 2);
     }
 
-    /// Ask the driver for a kick when it reaches `index` (2.7.10, `EVENT_IDX`).
+    /// Requests a kick for when the driver's index passes `index` (2.7.10, `EVENT_IDX`).
     #[inline]
     pub fn set_avail_event(&self, index: u16) {
         self.used_word(2 + 4 * (usize::from(self.mask) + 1))
@@ -246,7 +245,7 @@ impl RingMemory {
         }
     }
 
-    /// Ask the driver not to kick, or to kick, when `EVENT_IDX` is not negotiated (2.7.10).
+    /// Suppresses or enables the driver's kicks when `EVENT_IDX` is not negotiated (2.7.10).
     #[inline]
     pub fn set_no_notify(&self, suppressed: bool) {
         self.used_word(0)
@@ -256,15 +255,15 @@ impl RingMemory {
         }
     }
 
-    /// The atomic at a word of the available part; `word < 3 + size`.
+    /// Returns the atomic word at an index of the available part; `word < 3 + size`.
     #[inline]
     fn available_word(&self, word: usize) -> &AtomicU16 {
-        // SAFETY: every caller stays below `3 + size` words, which `new` checked; the part is
-        // 2-aligned. An atomic may be shared with another process.
+        // SAFETY: every caller stays below `3 + size` words, a length that `new` checked; the part
+        // is 2-aligned. An atomic may be shared with another process.
         unsafe { AtomicU16::from_ptr(self.available.as_ptr().add(word)) }
     }
 
-    /// The atomic at a word of the used part; `word < 3 + 4 * size`.
+    /// Returns the atomic word at an index of the used part; `word < 3 + 4 * size`.
     #[inline]
     fn used_word(&self, word: usize) -> &AtomicU16 {
         // SAFETY: as above, with `3 + 4 * size` words.
@@ -272,5 +271,5 @@ impl RingMemory {
     }
 }
 
-/// Little-endian hosts only: the ring's words are used as they are.
+/// Little-endian hosts only: the code uses the ring's words without conversion.
 const _: () = assert!(cfg!(target_endian = "little"));

@@ -1,11 +1,12 @@
-//! A front-end that truncates its memory costs its own port, not the process.
+//! Handles `SIGBUS`, so that a front-end that truncates its memory loses its own port and does not end
+//! the process.
 //!
-//! The kernel raises `SIGBUS` when a mapped page lies behind the end of its file. The handler
-//! looks the address up among the mappings registered by [`Guard`]; if it finds one, it puts
-//! anonymous zero pages over the whole mapping, so that the interrupted access goes on and reads
-//! zeroes, and marks it hit. Whoever drives the data path asks [`hits`] once a round and then
-//! drops the port whose mapping says [`Guard::hit`]. Any other address is handed to whatever
-//! handler was there before.
+//! The kernel raises `SIGBUS` on an access to a mapped page behind the end of its file. The handler
+//! searches the mappings that [`Guard`] registered for the address. If it finds one, it maps anonymous
+//! zero pages over the whole mapping, so that the interrupted access continues and reads zeroes, and marks
+//! the mapping as truncated. A worker reads [`truncations`] once a round, and when the number has changed,
+//! it removes the ports whose mapping is marked ([`Guard::truncated`]). For any other address, the handler
+//! installs the previous handler again.
 
 use std::io;
 use std::ptr;
@@ -15,39 +16,40 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::limits::MAX_MAPPINGS;
 use crate::registered::Entry;
 
-/// One registered mapping.
+/// One entry of the table of registered mappings.
 struct Slot {
     bounds: Entry,
-    hit: AtomicBool,
+    truncated: AtomicBool,
 }
 
 static SLOTS: [Slot; MAX_MAPPINGS] = [const {
     Slot {
         bounds: Entry::new(),
-        hit: AtomicBool::new(false),
+        truncated: AtomicBool::new(false),
     }
 }; MAX_MAPPINGS];
 
-/// Entries at and above this one were never used; it bounds the handler's search.
+/// The number of entries that were ever used, which bounds the handler's search.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-static HITS: AtomicUsize = AtomicUsize::new(0);
+static TRUNCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Mappings found truncated since the process started. A cheap "did anything happen".
+/// Returns the number of mappings found truncated since the process started. A caller compares it with the
+/// last value to detect a truncation at low cost.
 #[inline]
 #[must_use]
-pub fn hits() -> usize {
-    HITS.load(Ordering::Relaxed)
+pub fn truncations() -> usize {
+    TRUNCATIONS.load(Ordering::Relaxed)
 }
 
-/// Registration of one mapping.
+/// The registration of one mapping.
 #[derive(Debug)]
 pub(super) struct Guard(usize);
 
 impl Guard {
-    /// Register a mapping, if there is room.
+    /// Registers a mapping, if the table has room.
     pub(super) fn new(start: usize, length: usize) -> Option<Self> {
         let end = start.checked_add(length)?;
         let index = SLOTS.iter().position(|slot| slot.bounds.take(start, end))?;
@@ -55,25 +57,25 @@ impl Guard {
         Some(Self(index))
     }
 
-    /// Whether the mapping was found truncated.
-    pub(super) fn hit(&self) -> bool {
+    /// Returns whether the mapping was found truncated.
+    pub(super) fn truncated(&self) -> bool {
         let slot = SLOTS.get(self.0);
-        slot.is_some_and(|slot| slot.hit.load(Ordering::Relaxed))
+        slot.is_some_and(|slot| slot.truncated.load(Ordering::Relaxed))
     }
 
-    /// Forget the mapping; called once, before it is unmapped.
+    /// Removes the registration; called once, before the mapping is unmapped.
     pub(super) fn release(&self) {
         if let Some(slot) = SLOTS.get(self.0) {
-            slot.hit.store(false, Ordering::Relaxed);
+            slot.truncated.store(false, Ordering::Relaxed);
             slot.bounds.free();
         }
     }
 }
 
-/// Install the handler, once for the process.
+/// Installs the handler, once per process.
 ///
 /// # Errors
-/// The kernel refused, which it does not on any Linux known to us.
+/// The kernel refuses, which no known Linux does.
 pub fn install() -> io::Result<()> {
     if PREVIOUS.get().is_some() {
         return Ok(());
@@ -83,14 +85,14 @@ pub fn install() -> io::Result<()> {
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     action.sa_sigaction = on_sigbus as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: reading the present handler into a valid place changes nothing.
+    // SAFETY: this only reads the present handler into a valid place.
     if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut previous) } != 0 {
         return Err(io::Error::last_os_error());
     }
     if PREVIOUS.set(previous).is_err() {
         return Ok(());
     }
-    // SAFETY: `on_sigbus` has the signature SA_SIGINFO asks for and does only what a signal
+    // SAFETY: `on_sigbus` has the signature that SA_SIGINFO requires, and only uses what a signal
     // handler may: atomic loads and stores, mmap and sigaction, all async-signal-safe.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
@@ -110,13 +112,13 @@ extern "C" fn on_sigbus(
     }
     if let Some(previous) = PREVIOUS.get() {
         // syscalls: rt_sigaction
-        // SAFETY: the value came from the kernel. The faulting access is repeated on return and
-        // then meets the previous handler.
+        // SAFETY: the value came from the kernel. The processor repeats the faulting access on return,
+        // and the signal then reaches the previous handler.
         unsafe { libc::sigaction(signal, previous, ptr::null_mut()) };
     }
 }
 
-/// Put zero pages over the registered mapping that holds `address`; false when there is none.
+/// Maps zero pages over the registered mapping that contains `address`; returns false when there is none.
 fn replace(address: usize) -> bool {
     let used = USED.load(Ordering::Acquire);
     for slot in SLOTS.iter().take(used) {
@@ -124,10 +126,10 @@ fn replace(address: usize) -> bool {
             continue;
         };
         // syscalls: mmap
-        // SAFETY: the range is exactly one mapping of ours: bounds of two are never mixed, and it
-        // is unregistered before it is unmapped. It holds the address that the interrupted access
-        // is at, which keeps it mapped, so nothing else is replaced. The pages stay readable and
-        // writable, so pointers into it stay valid.
+        // SAFETY: the range is exactly one mapping of this crate: bounds of two mappings are never
+        // mixed, and a mapping is unregistered before it is unmapped. The interrupted access is inside
+        // the mapping and keeps it mapped, so nothing else is replaced. The pages stay readable and
+        // writable, so pointers into the mapping stay valid.
         let mapped = unsafe {
             libc::mmap(
                 ptr::with_exposed_provenance_mut(start),
@@ -141,8 +143,8 @@ fn replace(address: usize) -> bool {
         if mapped == libc::MAP_FAILED {
             return false;
         }
-        slot.hit.store(true, Ordering::Relaxed);
-        HITS.fetch_add(1, Ordering::Relaxed);
+        slot.truncated.store(true, Ordering::Relaxed);
+        TRUNCATIONS.fetch_add(1, Ordering::Relaxed);
         return true;
     }
     false

@@ -1,4 +1,4 @@
-//! A piece of guest memory, and the only routine that copies payload.
+//! A contiguous piece of guest memory, and the copy of payload to and from it.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -9,11 +9,12 @@ use super::ring::Descriptor;
 use crate::frame_start::FrameStart;
 use crate::net_header::NetHeader;
 
-/// A number at any address. All hosts we build for are little endian, as is virtio.
+/// A number at an address of any alignment. The crate supports little-endian hosts only, and virtio is
+/// little endian.
 #[repr(C, packed)]
 struct Unaligned<T>(T);
 
-/// Bytes of guest memory, contiguous in this process, kept alive by the mapping they lie in.
+/// Bytes of guest memory, contiguous in this process. The lifetime ties them to their mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'m> {
     base: NonNull<u8>,
@@ -22,7 +23,7 @@ pub struct Span<'m> {
 }
 
 impl Mapping {
-    /// The bytes from `offset`, if all `length` of them are inside the region.
+    /// Returns the span of `length` bytes from `offset`, if it is inside the region.
     #[inline]
     #[must_use]
     pub fn span(&self, offset: u64, length: u32) -> Option<Span<'_>> {
@@ -36,7 +37,7 @@ impl Mapping {
         Some(unsafe { Span::new(self.base.add(offset), length) })
     }
 
-    /// Where a span begins in this region, if it does.
+    /// Returns the offset of a span in this region, if the span begins in it.
     #[must_use]
     pub fn offset_of(&self, span: &Span<'_>) -> Option<u64> {
         let start = self.base.addr().get();
@@ -47,8 +48,8 @@ impl Mapping {
 
 impl<'m> Span<'m> {
     /// # Safety
-    /// `base` must be valid for reads and writes of `length` bytes for as long as `'m` lasts,
-    /// with no reference to them anywhere.
+    /// `base` must be valid for reads and writes of `length` bytes for `'m`, and there must be no
+    /// reference to these bytes.
     pub(super) unsafe fn new(base: NonNull<u8>, length: u32) -> Self {
         Self {
             base,
@@ -57,19 +58,19 @@ impl<'m> Span<'m> {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline(always)]
     #[must_use]
     pub fn length(&self) -> u32 {
         self.length
     }
 
-    /// Where the span begins. For ring addresses and system calls, inside this module only.
+    /// Returns the address of the first byte, for ring addresses and system calls of this module.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The span without its first `count` bytes; empty when it has no more.
+    /// Returns the span without its first `count` bytes; empty when it has no more.
     #[inline(always)]
     #[must_use]
     pub fn skip(self, count: u32) -> Span<'m> {
@@ -78,7 +79,7 @@ impl<'m> Span<'m> {
         unsafe { Span::new(self.base.add(count as usize), self.length - count) }
     }
 
-    /// The first `count` bytes of the span; all of it when it has no more.
+    /// Returns the first `count` bytes of the span, or all of it when it is shorter.
     #[inline(always)]
     #[must_use]
     pub fn first(self, count: u32) -> Span<'m> {
@@ -88,7 +89,7 @@ impl<'m> Span<'m> {
         }
     }
 
-    /// Copy the first bytes out, as many as both sides have; returns how many.
+    /// Copies the first bytes to private memory, as many as both sides have; returns the count.
     #[inline(always)]
     pub fn read(&self, to: &mut [u8]) -> usize {
         let count = to.len().min(self.length as usize);
@@ -98,7 +99,7 @@ impl<'m> Span<'m> {
         count
     }
 
-    /// Read the start of a frame, once, if the span is that long.
+    /// Reads the start of a frame once, if the span is long enough.
     #[inline(always)]
     #[must_use]
     pub fn read_start(&self) -> Option<FrameStart> {
@@ -106,8 +107,8 @@ impl<'m> Span<'m> {
             return None;
         }
         let words = self.base.cast::<Unaligned<u64>>();
-        // SAFETY: the span is valid for the 26 bytes read, and the type asks for no alignment.
-        // Volatile: read once, whatever the guest writes meanwhile.
+        // SAFETY: the span is valid for the 26 bytes read, and the type needs no alignment.
+        // Volatile: the guest may write concurrently, so each byte is read only once.
         let (words, tail) = unsafe {
             (
                 [
@@ -121,16 +122,16 @@ impl<'m> Span<'m> {
         Some(FrameStart { words, tail })
     }
 
-    /// Read the Ethernet header of a frame, once, and not its network header: as the start of a
-    /// frame that asks for nothing. `None` if the span is not that long.
+    /// Reads the Ethernet header of a frame once, without its network header, and returns it as the
+    /// start of a frame without offloads. Returns `None` if the span is too short.
     #[inline(always)]
     #[must_use]
     pub fn read_ethernet(&self) -> Option<FrameStart> {
         if (self.length as usize) < FrameStart::SIZE {
             return None;
         }
-        // SAFETY: the span is valid for bytes 12 to 25, and the type asks for no alignment.
-        // Volatile: read once, whatever the guest writes meanwhile.
+        // SAFETY: the span is valid for bytes 12 to 25, and the type needs no alignment.
+        // Volatile: the guest may write concurrently, so each byte is read only once.
         let (second, third, tail) = unsafe {
             let ethernet = self.base.add(NetHeader::SIZE);
             (
@@ -145,7 +146,7 @@ impl<'m> Span<'m> {
         })
     }
 
-    /// Write the start of a frame, if there is room for all of it.
+    /// Writes the start of a frame, if the span has room for all of it; returns whether it did.
     #[inline(always)]
     #[must_use]
     pub fn write_start(&self, start: &FrameStart) -> bool {
@@ -167,7 +168,7 @@ impl<'m> Span<'m> {
         true
     }
 
-    /// Copy private bytes in, as many as both sides have; returns how many.
+    /// Copies private bytes into the span, as many as both sides have; returns the count.
     #[inline(always)]
     pub fn write(&self, from: &[u8]) -> usize {
         let count = from.len().min(self.length as usize);
@@ -176,9 +177,9 @@ impl<'m> Span<'m> {
         count
     }
 
-    /// Copy guest memory to guest memory, as much as both sides have; returns how much.
+    /// Copies guest memory to guest memory, as much as both sides have; returns the count.
     ///
-    /// The two may overlap: a hostile front-end can present one region twice.
+    /// The two spans may overlap: a hostile front-end can present one region twice.
     #[inline(always)]
     pub fn copy_to(&self, to: &Span<'_>) -> u32 {
         let count = self.length.min(to.length);
@@ -187,7 +188,7 @@ impl<'m> Span<'m> {
         count
     }
 
-    /// Read the descriptor at `index` of an indirect table, if the span is that long.
+    /// Reads the descriptor at `index` of an indirect table, if the span is long enough.
     #[inline(always)]
     #[must_use]
     pub fn descriptor(&self, index: u32) -> Option<Descriptor> {
@@ -196,8 +197,8 @@ impl<'m> Span<'m> {
         if end > self.length {
             return None;
         }
-        // SAFETY: both words lie in the span, and the type asks for no alignment. Volatile: read
-        // once, whatever the guest writes meanwhile.
+        // SAFETY: both words lie in the span, and the type needs no alignment. Volatile: the guest
+        // may write concurrently, so each word is read only once.
         let (low, high) = unsafe {
             let words = self.base.add(offset as usize).cast::<Unaligned<u64>>();
             (words.read_volatile().0, words.add(1).read_volatile().0)
@@ -205,23 +206,22 @@ impl<'m> Span<'m> {
         Some(Descriptor::from_words(low, high))
     }
 
-    /// Have the first cache lines fetched, two at most: they will be read soon.
+    /// Prefetches the first cache lines, two at most, for reading.
     #[inline(always)]
     pub fn prefetch_read(&self) {
         prefetch_read(self.base);
         prefetch_read(self.last_of_two_lines());
     }
 
-    /// Have the first cache lines fetched for ourselves alone, two at most: they will be written
-    /// soon.
+    /// Prefetches the first cache lines, two at most, for writing (in exclusive state).
     #[inline(always)]
     pub fn prefetch_write(&self) {
         prefetch_write(self.base);
         prefetch_write(self.last_of_two_lines());
     }
 
-    /// The last byte, or one a cache line further than the first. A line that is not needed must
-    /// not be fetched: it would be taken from the core that works on it.
+    /// Returns the address of the last byte, or of the byte 64 bytes behind the first. The prefetch
+    /// must not touch a line outside the span: it would take the line from the core that uses it.
     #[inline(always)]
     fn last_of_two_lines(&self) -> NonNull<u8> {
         let ahead = self.length.saturating_sub(1).min(64) as usize;

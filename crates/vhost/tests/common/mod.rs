@@ -10,13 +10,13 @@ use front_end::{Nic, Options, Wire};
 use vhost::backend::{Backend, Change};
 use vhost::fault::Fault;
 
-/// A front-end and the back-end it speaks to.
+/// A front-end's socket and the back-end at its other end.
 pub fn connect() -> (Wire, Backend) {
     let (wire, theirs) = Wire::pair();
     (wire, Backend::new(theirs, 1).unwrap())
 }
 
-/// Carry out every message that is there.
+/// Executes every message that has arrived.
 pub fn serve(backend: &mut Backend) -> Result<Vec<Change>, Fault> {
     let mut changes = Vec::new();
     while let Some(message) = backend.receive()? {

@@ -32,7 +32,7 @@ fn ring(backend: &mut Backend, number: usize) -> &mut Ring {
     backend.vring_mut(number).unwrap().active_mut().unwrap()
 }
 
-/// The bytes of every chain that can be looked at now.
+/// Returns the bytes of every chain that is available now.
 fn look(
     ring: &mut Ring,
     memory: &GuestMemory,
@@ -50,7 +50,7 @@ fn look(
     Ok(batch.chains().iter().map(read).collect())
 }
 
-/// Take everything there is and hand it back; the frames, without their headers.
+/// Takes and returns every available chain; returns the frames without their headers.
 fn take_all(backend: &mut Backend) -> Vec<Vec<u8>> {
     let memory = Arc::clone(backend.memory());
     let ring = ring(backend, TX);
@@ -127,7 +127,7 @@ fn the_largest_ring_works() {
 
 #[test]
 fn spec_2_7_7_2_a_call_is_wanted_when_the_used_event_is_passed() {
-    // All distances between where the driver wants its call and what is published.
+    // All distances between the index at which the driver wants a call and the published index.
     for base in [0, 65_533] {
         for wanted in 0..6 {
             for first in 1..4_u16 {
@@ -151,7 +151,7 @@ fn spec_2_7_7_2_a_call_is_wanted_when_the_used_event_is_passed() {
                         ring.put_used(chains[usize::from(done)].0, 0);
                         done += 1;
                     }
-                    // Passed in this step: the element at index `wanted` is among its own.
+                    // This step passes the event index: it publishes the element at `wanted`.
                     let passed = (done - step..done).contains(&wanted);
                     assert_eq!(ring.publish(), passed, "{base} {wanted} {first}");
                     assert!(!ring.publish(), "nothing new");
@@ -182,25 +182,25 @@ fn spec_2_7_7_1_without_event_idx_the_flag_suppresses_calls() {
 }
 
 #[test]
-fn spec_2_7_10_kicks_are_asked_for_and_suppressed() {
+fn spec_2_7_10_kicks_are_enabled_and_suppressed() {
     for options in [Options::default(), without_event_idx()] {
         let (mut nic, mut backend) = device(options);
         let send = |nic: &mut Nic| {
             assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
             nic.tx.publish()
         };
-        assert!(!ring(&mut backend, TX).ask_for_kick(0).unwrap());
-        assert!(send(&mut nic), "asked for, and not given");
-        ring(&mut backend, TX).suppress_kicks();
+        assert!(!ring(&mut backend, TX).enable_kicks(0).unwrap());
+        assert!(send(&mut nic), "enabled, and no kick came");
+        ring(&mut backend, TX).disable_kicks();
         take_all(&mut backend);
-        ring(&mut backend, TX).suppress_kicks();
+        ring(&mut backend, TX).disable_kicks();
         for _ in 0..5 {
-            assert!(!send(&mut nic), "suppressed, and given");
+            assert!(!send(&mut nic), "suppressed, and a kick came");
         }
-        // Something is there already: nobody may sleep now.
-        assert!(ring(&mut backend, TX).ask_for_kick(0).unwrap());
+        // A chain is available already: the device must not sleep now.
+        assert!(ring(&mut backend, TX).enable_kicks(0).unwrap());
         take_all(&mut backend);
-        assert!(!ring(&mut backend, TX).ask_for_kick(0).unwrap());
+        assert!(!ring(&mut backend, TX).enable_kicks(0).unwrap());
         assert!(send(&mut nic));
     }
 }
@@ -214,12 +214,12 @@ fn spec_2_7_10_a_ring_that_is_too_short_is_not_empty() {
         });
         nic.post(3);
         let _ = nic.rx.publish();
-        // Three are known and too few: the fourth is worth a kick.
-        assert!(!ring(&mut backend, RX).ask_for_kick(3).unwrap());
+        // The device has seen three chains, which are too few: the fourth causes a kick.
+        assert!(!ring(&mut backend, RX).enable_kicks(3).unwrap());
         nic.post(1);
         assert!(nic.rx.publish());
-        // Two were known: the others came before the question.
-        assert!(ring(&mut backend, RX).ask_for_kick(2).unwrap());
+        // The device has seen two chains: the others came before it enabled kicks.
+        assert!(ring(&mut backend, RX).enable_kicks(2).unwrap());
     }
 }
 
@@ -309,7 +309,7 @@ fn spec_2_7_9_one_element_stands_for_a_batch_in_order() {
         ring.consume(batch);
         ring.put_used_run(chains.iter().map(|chain| chain.0));
         let _ = ring.publish();
-        // At the place of the first, the head of the last.
+        // The element is at the position of the first chain and has the head of the last one.
         let mut id = [0; 4];
         nic.ram.read(at, &mut id);
         assert_eq!(u32::from_le_bytes(id), u32::from(chains.last().unwrap().0));
@@ -318,8 +318,9 @@ fn spec_2_7_9_one_element_stands_for_a_batch_in_order() {
 }
 
 #[test]
-fn what_was_seen_stays_what_was_seen() {
-    // Chains that come while the device finds the others too few are worth a kick, or a look.
+fn chains_that_arrive_after_the_last_read_of_the_index_are_not_missed() {
+    // Chains that arrive while the device finds the earlier ones too few cause a kick, or are found by
+    // `enable_kicks`.
     let options = Options {
         post: false,
         ..Options::default()
@@ -328,11 +329,11 @@ fn what_was_seen_stays_what_was_seen() {
     nic.post(2);
     let _ = nic.rx.publish();
     let ring = ring(&mut backend, RX);
-    assert_eq!(ring.look().unwrap(), 2);
+    assert_eq!(ring.refresh().unwrap(), 2);
     nic.post(1);
     let _ = nic.rx.publish();
     assert_eq!(ring.seen(), 2);
-    assert!(ring.ask_for_kick(ring.seen()).unwrap());
+    assert!(ring.enable_kicks(ring.seen()).unwrap());
 }
 
 #[test]
@@ -345,7 +346,7 @@ fn spec_2_7_4_buffers_may_cross_memory_regions() {
     let (mut nic, mut backend) = device(options);
     let border = nic.ram.regions()[3].guest;
     let region = nic.ram.regions()[3].size as u32;
-    // Across one border, and across two: a whole region in the middle.
+    // Across one border, and across two, with a whole region in between.
     for (before, length) in [(1, 2), (700, 1400), (10, region + 20)] {
         let address = border - before;
         let bytes: Vec<u8> = (0..length).map(|byte| (byte % 253) as u8).collect();
@@ -397,7 +398,7 @@ fn the_longest_chain_is_followed_and_a_longer_one_is_not() {
 
 #[test]
 fn spec_2_7_5_3_an_indirect_table_ends_a_chain() {
-    // Direct buffers may come before it; what its own NEXT would say is not asked.
+    // Direct buffers may precede the table. Its own `next` field is ignored.
     let (mut nic, mut backend) = device(Options::default());
     let at = 0x8000;
     nic.ram.write(at, &[5; 64]);
@@ -441,7 +442,7 @@ fn spec_2_7_5_3_an_indirect_table_ends_a_chain() {
 }
 
 #[test]
-fn a_broken_chain_leaves_those_before_it_in_the_batch() {
+fn an_invalid_chain_leaves_those_before_it_in_the_batch() {
     let (mut nic, mut backend) = device(Options::default());
     for _ in 0..3 {
         assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));

@@ -1,4 +1,4 @@
-//! A driver and the device doing things at random, and agreeing.
+//! A driver and the device take random steps, and must agree on the state of the ring.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a random driver and a random device do next.
+/// A step of the driver or the device.
 #[derive(Clone, Debug)]
 enum Step {
     Send(Layout, usize),
@@ -95,14 +95,14 @@ fn agree(steps: Vec<Step>, options: Options) {
                 driver_sleeps &= !call;
                 unpublished = 0;
             }
-            Step::DeviceWantsKick => device_sleeps = !ring.ask_for_kick(0).unwrap(),
+            Step::DeviceWantsKick => device_sleeps = !ring.enable_kicks(0).unwrap(),
             Step::DeviceSuppressesKicks => {
-                ring.suppress_kicks();
+                ring.disable_kicks();
                 device_sleeps = false;
             }
         }
     }
-    // In the end, everything gets through and comes back.
+    // At the end, every frame arrives and every chain is returned.
     let _ = nic.tx.publish();
     loop {
         let chains = look(ring, &memory, u16::MAX).unwrap();
@@ -145,7 +145,7 @@ proptest! {
 
     #[test]
     fn spec_2_7_7_2_event_arithmetic_holds_everywhere(base: u16, behind in 0_u16..40, step in 0_u16..40) {
-        // The event index lies anywhere around what is published.
+        // The event index is anywhere around the published index.
         let options = Options { base, size: 64, ..Options::default() };
         let (mut nic, mut backend) = device(options);
         for _ in 0..step {

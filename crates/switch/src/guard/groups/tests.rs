@@ -1,4 +1,4 @@
-//! Groups at work, by example.
+//! Tests of snooping.
 
 use front_end::membership::{igmp, igmp_query, igmp_report, mld};
 
@@ -12,154 +12,164 @@ fn mac(group: [u8; 4]) -> Mac {
     address(IpAddr::from(group))
 }
 
-fn hear(groups: &mut Groups, packet: &[u8], port: u16, now: u32) -> Audience {
-    hear_in(groups, packet, port, now, 0)
+fn handle_message(groups: &mut Groups, packet: &[u8], port: u16, now: u32) -> EgressPorts {
+    handle_in_vlan(groups, packet, port, now, 0)
 }
 
-fn hear_in(groups: &mut Groups, packet: &[u8], port: u16, now: u32, vlan: u16) -> Audience {
+fn handle_in_vlan(
+    groups: &mut Groups,
+    packet: &[u8],
+    port: u16,
+    now: u32,
+    vlan: u16,
+) -> EgressPorts {
     let message = membership::read(Family::V4, packet);
     let to: [u8; 4] = packet[16..20].try_into().unwrap();
-    groups.hear(message, Family::V4, (vlan, mac(to)), port, now)
+    groups.handle_message(message, Family::V4, (vlan, mac(to)), port, now)
 }
 
-/// The ports below 8 that get frames of a group.
-fn who(groups: &Groups, group: [u8; 4], now: u32) -> Vec<u16> {
-    listed(groups.audience(Family::V4, 0, mac(group), now))
+/// Returns the ports below 8 that get frames of a group.
+fn ports_of(groups: &Groups, group: [u8; 4], now: u32) -> Vec<u16> {
+    listed(groups.egress_ports(Family::V4, 0, mac(group), now))
 }
 
-fn listed(audience: Audience) -> Vec<u16> {
-    (0..8).filter(|port| audience.has(*port)).collect()
+fn listed(egress_ports: EgressPorts) -> Vec<u16> {
+    (0..8).filter(|port| egress_ports.has(*port)).collect()
 }
 
 const ALL: [u16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// VMs at ports 1 to 4 that came at 5, and a question at 10 that is answered by 12.
-fn asked() -> Groups {
+/// Returns groups with VMs at ports 1 to 4 since second 5, and a general query at 10 whose response time
+/// ends at 12.
+fn queried() -> Groups {
     let mut groups = Groups::default();
     for port in 1..=4 {
-        groups.greet(port, 5);
+        groups.note_new_vm(port, 5);
     }
-    assert_eq!(hear(&mut groups, &igmp_query(), ROUTER, 10), Audience::All);
+    assert_eq!(
+        handle_message(&mut groups, &igmp_query(), ROUTER, 10),
+        EgressPorts::All
+    );
     groups
 }
 
 #[test]
-fn without_a_router_everybody_gets_everything() {
+fn without_a_querier_multicast_is_flooded() {
     let mut groups = Groups::default();
-    let report = hear(&mut groups, &igmp_report(true, GROUP), 1, 10);
+    let report = handle_message(&mut groups, &igmp_report(true, GROUP), 1, 10);
     assert_eq!(listed(report), [0_u16; 0]);
-    assert_eq!(who(&groups, GROUP, 10), ALL);
+    assert_eq!(ports_of(&groups, GROUP, 10), ALL);
 }
 
 #[test]
 fn rfc4541_2_1_2_a_group_goes_to_members_and_routers_once_all_had_time_to_answer() {
-    let mut groups = asked();
-    // RFC 4541, 2.1.1: reports go to routers alone.
-    let report = hear(&mut groups, &igmp_report(true, GROUP), 1, 10);
+    let mut groups = queried();
+    // RFC 4541, 2.1.1: reports go to routers only.
+    let report = handle_message(&mut groups, &igmp_report(true, GROUP), 1, 10);
     assert_eq!(listed(report), [ROUTER]);
     for now in [10, 11] {
-        assert_eq!(who(&groups, GROUP, now), ALL);
+        assert_eq!(ports_of(&groups, GROUP, now), ALL);
     }
-    assert_eq!(who(&groups, GROUP, 12), [1, ROUTER]);
-    assert_eq!(who(&groups, [239, 9, 9, 9], 12), [ROUTER]);
-    // What everybody gets, always.
+    assert_eq!(ports_of(&groups, GROUP, 12), [1, ROUTER]);
+    assert_eq!(ports_of(&groups, [239, 9, 9, 9], 12), [ROUTER]);
+    // Frames that always go to all ports.
     for local in [[224, 0, 0, 1], [224, 0, 0, 251]] {
-        assert_eq!(who(&groups, local, 12), ALL);
+        assert_eq!(ports_of(&groups, local, 12), ALL);
     }
     // Other VLANs and families have their own routers.
     let others = [
-        groups.audience(Family::V4, 7, mac(GROUP), 12),
-        groups.audience(Family::V6, 0, mac(GROUP), 12),
+        groups.egress_ports(Family::V4, 7, mac(GROUP), 12),
+        groups.egress_ports(Family::V6, 0, mac(GROUP), 12),
     ];
-    assert_eq!(others, [Audience::All; 2]);
+    assert_eq!(others, [EgressPorts::All; 2]);
 }
 
 #[test]
 fn vlans_have_their_own_members() {
-    let mut groups = asked();
-    hear_in(&mut groups, &igmp_query(), ROUTER, 10, 7);
-    hear_in(&mut groups, &igmp_report(true, GROUP), 1, 10, 7);
-    assert_eq!(who(&groups, GROUP, 12), [ROUTER]);
-    let there = groups.audience(Family::V4, 7, mac(GROUP), 12);
+    let mut groups = queried();
+    handle_in_vlan(&mut groups, &igmp_query(), ROUTER, 10, 7);
+    handle_in_vlan(&mut groups, &igmp_report(true, GROUP), 1, 10, 7);
+    assert_eq!(ports_of(&groups, GROUP, 12), [ROUTER]);
+    let there = groups.egress_ports(Family::V4, 7, mac(GROUP), 12);
     assert_eq!(listed(there), [1, ROUTER]);
 }
 
 #[test]
-fn memberships_and_routers_that_fall_silent_time_out() {
-    let mut groups = asked();
-    hear(&mut groups, &igmp_report(true, GROUP), 1, 11);
-    hear(&mut groups, &igmp_query(), ROUTER, 135);
-    hear(&mut groups, &igmp_query(), ROUTER, 260);
-    assert_eq!(who(&groups, GROUP, 11 + MEMBERSHIP), [1, ROUTER]);
-    assert_eq!(who(&groups, GROUP, 12 + MEMBERSHIP), [ROUTER]);
-    assert_eq!(who(&groups, GROUP, 260 + QUERIER), [ROUTER]);
-    assert_eq!(who(&groups, GROUP, 261 + QUERIER), ALL);
-    // One that comes back has to be answered anew.
-    hear(&mut groups, &igmp_query(), ROUTER, 600);
-    assert_eq!(who(&groups, GROUP, 601), ALL);
-    assert_eq!(who(&groups, GROUP, 602), [ROUTER]);
-    // A router that another one has taken over from is one no longer.
-    hear(&mut groups, &igmp_query(), 2, 700);
-    assert_eq!(who(&groups, GROUP, 702), [2, ROUTER]);
-    hear(&mut groups, &igmp_query(), 2, 600 + QUERIER);
-    assert_eq!(who(&groups, GROUP, 603 + QUERIER), [2]);
+fn memberships_and_queriers_without_messages_expire() {
+    let mut groups = queried();
+    handle_message(&mut groups, &igmp_report(true, GROUP), 1, 11);
+    handle_message(&mut groups, &igmp_query(), ROUTER, 135);
+    handle_message(&mut groups, &igmp_query(), ROUTER, 260);
+    assert_eq!(ports_of(&groups, GROUP, 11 + MEMBERSHIP), [1, ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 12 + MEMBERSHIP), [ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 260 + QUERIER), [ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 261 + QUERIER), ALL);
+    // After a querier returns, its query must be answered again.
+    handle_message(&mut groups, &igmp_query(), ROUTER, 600);
+    assert_eq!(ports_of(&groups, GROUP, 601), ALL);
+    assert_eq!(ports_of(&groups, GROUP, 602), [ROUTER]);
+    // A router that another router has replaced expires.
+    handle_message(&mut groups, &igmp_query(), 2, 700);
+    assert_eq!(ports_of(&groups, GROUP, 702), [2, ROUTER]);
+    handle_message(&mut groups, &igmp_query(), 2, 600 + QUERIER);
+    assert_eq!(ports_of(&groups, GROUP, 603 + QUERIER), [2]);
 }
 
 #[test]
-fn rfc3376_8_8_others_have_time_to_say_that_they_stay() {
-    let mut groups = asked();
-    hear(&mut groups, &igmp_report(true, GROUP), 1, 11);
-    hear(&mut groups, &igmp_report(true, GROUP), 2, 11);
-    hear(&mut groups, &igmp_report(false, GROUP), 1, 20);
-    hear(&mut groups, &igmp_report(false, GROUP), 2, 20);
-    assert_eq!(who(&groups, GROUP, 20 + LEAVE), [1, 2, ROUTER]);
-    // Said twice, the time is not longer.
-    hear(&mut groups, &igmp_report(false, GROUP), 1, 21);
-    hear(&mut groups, &igmp_report(true, GROUP), 2, 20 + LEAVE);
-    assert_eq!(who(&groups, GROUP, 21 + LEAVE), [2, ROUTER]);
+fn rfc3376_8_8_other_hosts_have_time_to_report_their_membership() {
+    let mut groups = queried();
+    handle_message(&mut groups, &igmp_report(true, GROUP), 1, 11);
+    handle_message(&mut groups, &igmp_report(true, GROUP), 2, 11);
+    handle_message(&mut groups, &igmp_report(false, GROUP), 1, 20);
+    handle_message(&mut groups, &igmp_report(false, GROUP), 2, 20);
+    assert_eq!(ports_of(&groups, GROUP, 20 + LEAVE), [1, 2, ROUTER]);
+    // A second leave does not extend the time.
+    handle_message(&mut groups, &igmp_report(false, GROUP), 1, 21);
+    handle_message(&mut groups, &igmp_report(true, GROUP), 2, 20 + LEAVE);
+    assert_eq!(ports_of(&groups, GROUP, 21 + LEAVE), [2, ROUTER]);
 }
 
 #[test]
 fn groups_with_one_mac_address_have_their_own_members() {
     let other = [239, 129, 2, 3];
     assert_eq!(mac(other), mac(GROUP));
-    let mut groups = asked();
-    hear(&mut groups, &igmp_report(true, GROUP), 1, 11);
-    hear(&mut groups, &igmp_report(true, other), 1, 11);
-    hear(&mut groups, &igmp_report(false, GROUP), 1, 12);
-    assert_eq!(who(&groups, other, 100), [1, ROUTER]);
-    hear(&mut groups, &igmp_report(false, other), 1, 100);
-    assert_eq!(who(&groups, other, 110), [ROUTER]);
+    let mut groups = queried();
+    handle_message(&mut groups, &igmp_report(true, GROUP), 1, 11);
+    handle_message(&mut groups, &igmp_report(true, other), 1, 11);
+    handle_message(&mut groups, &igmp_report(false, GROUP), 1, 12);
+    assert_eq!(ports_of(&groups, other, 100), [1, ROUTER]);
+    handle_message(&mut groups, &igmp_report(false, other), 1, 100);
+    assert_eq!(ports_of(&groups, other, 110), [ROUTER]);
 }
 
 #[test]
-fn a_vm_that_has_just_come_gets_everything_until_it_could_answer() {
-    let mut groups = asked();
-    groups.greet(3, 50);
-    assert_eq!(who(&groups, GROUP, 51), [3, ROUTER]);
-    hear(&mut groups, &igmp_query(), ROUTER, 60);
-    assert_eq!(who(&groups, GROUP, 61), [3, ROUTER]);
-    assert_eq!(who(&groups, GROUP, 62), [ROUTER]);
+fn a_new_vm_gets_all_groups_until_it_had_time_to_answer() {
+    let mut groups = queried();
+    groups.note_new_vm(3, 50);
+    assert_eq!(ports_of(&groups, GROUP, 51), [3, ROUTER]);
+    handle_message(&mut groups, &igmp_query(), ROUTER, 60);
+    assert_eq!(ports_of(&groups, GROUP, 61), [3, ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 62), [ROUTER]);
 }
 
 #[test]
-fn a_question_that_is_repeated_is_still_answered() {
-    let mut groups = asked();
+fn a_repeated_query_does_not_restart_the_response_time() {
+    let mut groups = queried();
     for now in 11..40 {
-        hear(&mut groups, &igmp_query(), ROUTER, now);
+        handle_message(&mut groups, &igmp_query(), ROUTER, now);
     }
-    assert_eq!(who(&groups, GROUP, 40), [ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 40), [ROUTER]);
 }
 
 #[test]
-fn rfc4541_2_1_1_what_makes_no_router() {
+fn rfc4541_2_1_1_queries_that_do_not_make_a_port_a_router_port() {
     let general = [0x11, 10, 0, 0, 0, 0, 0, 0];
-    // A switch that asks in a router's place: hosts answer, and it is none.
+    // A switch queries in place of a router: hosts answer, but its port is no router port.
     let mut groups = Groups::default();
-    groups.greet(1, 5);
-    hear(&mut groups, &igmp([0; 4], [224, 0, 0, 1], &general), 1, 10);
-    assert_eq!(who(&groups, GROUP, 12), [0_u16; 0]);
-    // A question about one group, and one that not all hosts hear.
+    groups.note_new_vm(1, 5);
+    handle_message(&mut groups, &igmp([0; 4], [224, 0, 0, 1], &general), 1, 10);
+    assert_eq!(ports_of(&groups, GROUP, 12), [0_u16; 0]);
+    // A query about one group, and a query that not all hosts receive.
     let specific = [0x11, 10, 0, 0, 239, 1, 2, 3];
     for packet in [
         igmp([10, 0, 0, 9], GROUP, &specific),
@@ -167,35 +177,38 @@ fn rfc4541_2_1_1_what_makes_no_router() {
         igmp([10, 0, 0, 9], [224, 0, 0, 1], &specific),
     ] {
         let mut groups = Groups::default();
-        assert_eq!(hear(&mut groups, &packet, 1, 10), Audience::All);
-        assert_eq!(who(&groups, GROUP, 12), ALL);
+        assert_eq!(
+            handle_message(&mut groups, &packet, 1, 10),
+            EgressPorts::All
+        );
+        assert_eq!(ports_of(&groups, GROUP, 12), ALL);
     }
-    // To all hosts by IP, and to a group's by Ethernet.
+    // To all hosts by its IP address, and to one group by its MAC address.
     let mut groups = Groups::default();
     let query = igmp_query();
     let message = membership::read(Family::V4, &query);
-    groups.hear(message, Family::V4, (0, mac(GROUP)), 1, 10);
-    assert_eq!(who(&groups, GROUP, 12), ALL);
+    groups.handle_message(message, Family::V4, (0, mac(GROUP)), 1, 10);
+    assert_eq!(ports_of(&groups, GROUP, 12), ALL);
 }
 
 #[test]
-fn routers_that_are_known_get_everything_and_reports() {
-    let mut groups = asked();
+fn configured_router_ports_get_all_groups_and_reports() {
+    let mut groups = queried();
     groups.set_router(6, true);
-    assert_eq!(who(&groups, GROUP, 12), [ROUTER, 6]);
-    let report = hear(&mut groups, &igmp_report(true, GROUP), 1, 12);
+    assert_eq!(ports_of(&groups, GROUP, 12), [ROUTER, 6]);
+    let report = handle_message(&mut groups, &igmp_report(true, GROUP), 1, 12);
     assert_eq!(listed(report), [ROUTER, 6]);
     groups.set_router(6, false);
-    assert_eq!(who(&groups, GROUP, 12), [1, ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 12), [1, ROUTER]);
 }
 
 #[test]
-fn a_port_that_is_gone_is_in_no_group() {
-    let mut groups = asked();
-    hear(&mut groups, &igmp_report(true, GROUP), 1, 11);
+fn a_port_that_is_gone_has_no_memberships() {
+    let mut groups = queried();
+    handle_message(&mut groups, &igmp_report(true, GROUP), 1, 11);
     groups.forget(1);
     groups.forget(ROUTER);
-    assert_eq!(who(&groups, GROUP, 12), [0_u16; 0]);
+    assert_eq!(ports_of(&groups, GROUP, 12), [0_u16; 0]);
     assert_eq!((groups.count, groups.members.len()), (0, 0));
 }
 
@@ -207,32 +220,32 @@ fn many(groups: &mut Groups, port: u16, count: usize, now: u32) {
 }
 
 #[test]
-fn a_port_in_too_many_groups_gets_everything_and_others_do_not_notice() {
-    let mut groups = asked();
+fn a_port_in_too_many_groups_gets_all_groups_and_other_ports_are_unaffected() {
+    let mut groups = queried();
     many(&mut groups, 1, MAX_GROUPS_PER_PORT, 12);
-    assert_eq!(who(&groups, GROUP, 12), [ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, 12), [ROUTER]);
     many(&mut groups, 1, MAX_GROUPS_PER_PORT + 1, 13);
     assert_eq!(groups.count, MAX_GROUPS_PER_PORT);
-    assert_eq!(who(&groups, GROUP, 13), [1, ROUTER]);
-    hear(&mut groups, &igmp_report(true, GROUP), 2, 13);
-    assert_eq!(who(&groups, GROUP, 13), [1, 2, ROUTER]);
-    // Whoever comes to its place gets only what it asks for.
-    let mut again = asked();
+    assert_eq!(ports_of(&groups, GROUP, 13), [1, ROUTER]);
+    handle_message(&mut groups, &igmp_report(true, GROUP), 2, 13);
+    assert_eq!(ports_of(&groups, GROUP, 13), [1, 2, ROUTER]);
+    // The next port with its number gets only the groups that it joins.
+    let mut again = queried();
     many(&mut again, 1, MAX_GROUPS_PER_PORT + 1, 12);
     again.forget(1);
-    assert_eq!(who(&again, GROUP, 13), [ROUTER]);
-    // What is over makes room again.
-    hear(&mut groups, &igmp_query(), ROUTER, 200);
+    assert_eq!(ports_of(&again, GROUP, 13), [ROUTER]);
+    // Expired memberships make room.
+    handle_message(&mut groups, &igmp_query(), ROUTER, 200);
     let later = 14 + MEMBERSHIP;
     groups.join(0, IpAddr::from([239, 6, 0, 0]), 1, later);
     assert_eq!(groups.count, 1);
-    assert_eq!(who(&groups, GROUP, later), [ROUTER]);
+    assert_eq!(ports_of(&groups, GROUP, later), [ROUTER]);
 }
 
 #[test]
-fn what_is_over_is_forgotten() {
-    let mut groups = asked();
-    hear(&mut groups, &igmp_report(true, GROUP), 1, 11);
+fn expired_memberships_and_queriers_are_removed() {
+    let mut groups = queried();
+    handle_message(&mut groups, &igmp_report(true, GROUP), 1, 11);
     groups.sweep(10 + QUERIER);
     assert_eq!((groups.queriers.len(), groups.count), (1, 1));
     groups.sweep(11 + QUERIER);
@@ -245,17 +258,17 @@ fn what_is_over_is_forgotten() {
 }
 
 #[test]
-fn a_network_remembers_so_many_memberships() {
-    let mut groups = asked();
+fn the_memberships_of_a_network_are_limited() {
+    let mut groups = queried();
     let ports = u16::try_from(MAX_MEMBERSHIPS / MAX_GROUPS_PER_PORT).unwrap();
     for port in 0..ports {
         many(&mut groups, 100 + port, MAX_GROUPS_PER_PORT, 12);
     }
     assert_eq!(groups.count, MAX_MEMBERSHIPS);
-    hear(&mut groups, &igmp_report(true, GROUP), 1, 13);
+    handle_message(&mut groups, &igmp_report(true, GROUP), 1, 13);
     assert_eq!(groups.count, MAX_MEMBERSHIPS);
-    // It gets what it asked for, and more.
-    assert_eq!(who(&groups, GROUP, 13), [1, ROUTER]);
+    // The port gets the group that it joined, and all others.
+    assert_eq!(ports_of(&groups, GROUP, 13), [1, ROUTER]);
 }
 
 #[test]
@@ -271,18 +284,18 @@ fn rfc4541_3_the_same_for_ipv6() {
         (&query, all_hosts(Family::V6), ROUTER),
         (&report, address(group), 1),
     ] {
-        groups.greet(port, 5);
+        groups.note_new_vm(port, 5);
         let message = membership::read(Family::V6, packet);
-        groups.hear(message, Family::V6, (0, to), port, 10);
+        groups.handle_message(message, Family::V6, (0, to), port, 10);
     }
-    let who = |text: &str| {
+    let members_of = |text: &str| {
         let to = address(text.parse().unwrap());
-        listed(groups.audience(Family::V6, 0, to, 12))
+        listed(groups.egress_ports(Family::V6, 0, to, 12))
     };
-    assert_eq!(who("ff05::1:3"), [1, ROUTER]);
-    assert_eq!(who("ff05::1:4"), [ROUTER]);
+    assert_eq!(members_of("ff05::1:3"), [1, ROUTER]);
+    assert_eq!(members_of("ff05::1:4"), [ROUTER]);
     for local in ["ff02::1", "ff02::1:ff00:1"] {
-        assert_eq!(who(local), ALL, "{local}");
+        assert_eq!(members_of(local), ALL, "{local}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages about groups, as they are sent, and broken in every place.
+//! Tests of the membership parser: valid messages, and messages with an error in every byte.
 
 use front_end::membership::{igmp, mld};
 
@@ -51,10 +51,10 @@ fn rfc2236_and_rfc3376_queries() {
         let packet = igmp(ROUTER, ALL, &message);
         assert_eq!(query(Family::V4, &packet), expected, "{message:x?}");
     }
-    // To one group's members alone, it is no question to all.
+    // A query to the members of one group is not a general query.
     let elsewhere = igmp(ROUTER, [239, 0, 0, 1], &v3(100, [0; 4]));
     assert_eq!(query(Family::V4, &elsewhere), asks(false, 10));
-    // RFC 4541, 2.1.1: a switch that stands in for a router.
+    // RFC 4541, 2.1.1: a switch that queries in place of a router.
     let proxy = igmp([0; 4], ALL, &v3(100, [0; 4]));
     assert!(query(Family::V4, &proxy).is_some_and(|query| !query.from_router));
 }
@@ -110,7 +110,7 @@ fn rfc3376_4_2_each_record_is_a_change() {
     ];
     let to = [224, 0, 0, 22];
     assert_eq!(changes(Family::V4, &igmp(HOST, to, &message(10))), all);
-    // More records than there are: those that are there count.
+    // The count exceeds the records: the records that are present count.
     assert_eq!(changes(Family::V4, &igmp(HOST, to, &message(11))), all);
     assert_eq!(changes(Family::V4, &igmp(HOST, to, &message(2))), all[..2]);
 }
@@ -169,7 +169,7 @@ fn rfc2710_and_rfc3810_reports() {
         record(4, 0, "ff05::1:3"),
         record(5, 2, "ff05::1:3"),
         record(3, 0, "ff05::1:3"),
-        // Everybody's, neighbour discovery's, and the host's own.
+        // All nodes, neighbour discovery, and interface-local scope.
         record(4, 0, "ff02::1"),
         record(4, 0, "ff02::1:ff12:3456"),
         record(4, 0, "ff01::5"),
@@ -185,7 +185,7 @@ fn rfc2710_and_rfc3810_reports() {
 }
 
 #[test]
-fn what_hosts_would_not_believe_is_not_believed() {
+fn messages_that_hosts_would_ignore_are_ignored() {
     let v4 = igmp(HOST, [239, 1, 2, 3], &[0x16, 0, 0, 0, 239, 1, 2, 3]);
     let address: Ipv6Addr = "ff05::1:3".parse().unwrap();
     let message = [&[131, 0, 0, 0, 0, 0, 0, 0][..], &address.octets()].concat();
@@ -196,7 +196,7 @@ fn what_hosts_would_not_believe_is_not_believed() {
         for length in 0..good.len() {
             assert_eq!(read(family, &good[..length]), Message::Other, "{length}");
         }
-        // What no checksum covers: version and class, flow, and the router alert's padding.
+        // Bytes that no checksum covers: version and class, flow label, and the padding of the router alert.
         let free: &[usize] = match family {
             Family::V4 => &[],
             Family::V6 => &[0, 1, 2, 3],
@@ -209,7 +209,7 @@ fn what_hosts_would_not_believe_is_not_believed() {
             assert_eq!(read != Message::Other, same, "{family:?} {place}");
         }
     }
-    // A fragment, and more of the header than there is.
+    // A fragment, and a header length above the length of the packet.
     for (place, value) in [(6, 0x20), (7, 1), (0, 0x56), (0, 0x4f), (0, 0x44)] {
         let mut bad = igmp(HOST, [239, 1, 2, 3], &[0x16, 0, 0, 0, 239, 1, 2, 3]);
         bad[place] = value;

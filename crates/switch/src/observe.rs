@@ -1,27 +1,26 @@
 //! Copies a port's frames to its captures and mirrors.
 
-use std::time::SystemTime;
-
 use crate::capture::{Capture, Direction};
 use crate::context::WorkerContext;
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Outgoing, Way, passage};
+use crate::guard::{Checked, Outgoing, Tagging, passage};
 use crate::limits::MAX_CAPTURES;
 use crate::switch::Switch;
+use std::time::SystemTime;
 
 impl Switch {
-    /// Show frames of a port, whether it is there or comes later; false when too many do.
+    /// Adds a capture to a port, attached or not; returns false when the port has too many.
     pub(crate) fn capture(&mut self, number: u16, capture: Capture) -> bool {
         let captures = self.captures.entry(number).or_default();
         let room = captures.len() < MAX_CAPTURES;
         if room {
             captures.push(capture);
         }
-        self.note_watched(number);
+        self.update_observed(number);
         room
     }
 
-    /// Show them no more.
+    /// Removes a capture.
     pub(crate) fn end_capture(&mut self, number: u16, capture: u32) {
         if let Some(captures) = self.captures.get_mut(&number) {
             captures.retain(|one| one.number != capture);
@@ -29,26 +28,26 @@ impl Switch {
                 self.captures.remove(&number);
             }
         }
-        self.note_watched(number);
+        self.update_observed(number);
     }
 
-    /// Whether somebody is to see a port's frames.
-    pub(crate) fn is_watched(&self, number: u16) -> bool {
+    /// Returns whether a port is captured or mirrored.
+    pub(crate) fn is_observed(&self, number: u16) -> bool {
         self.captures.contains_key(&number) || self.mirrors.contains_key(&number)
     }
 
-    pub(crate) fn note_watched(&mut self, number: u16) {
-        let watched = self.is_watched(number);
+    pub(crate) fn update_observed(&mut self, number: u16) {
+        let observed = self.is_observed(number);
         if let Some(port) = self.port_mut(number) {
-            port.watched = watched;
+            port.observed = observed;
         }
     }
 
-    /// Show frames, which a sender's pair brought, to those who capture or mirror a port. The
-    /// caller has no receive ring in hand.
+    /// Copies frames of a sender's pair to the captures and mirror ports of a port. The caller must not
+    /// have a receive ring locked.
     #[cold]
     #[inline(never)]
-    pub(crate) fn show<'f, 'm>(
+    pub(crate) fn observe<'f, 'm>(
         &self,
         context: &mut WorkerContext,
         (number, pair): (u16, usize),
@@ -61,14 +60,14 @@ impl Switch {
             return;
         };
         let mirrors = self.mirrors.get(&number);
-        if mirrors.is_none() && !context.capture_budget.is_left() {
-            return self.miss(number, frames.count());
+        if mirrors.is_none() && !context.capture_budget.is_available() {
+            return self.count_missed(number, frames.count());
         }
         let time = now();
         for (head, rest, checked) in frames {
-            // A frame that the port may not have has no tag of its.
-            let way = passage(port.guard.as_deref(), checked).unwrap_or(Way::Untagged);
-            let Some(out) = Outgoing::new(way, checked, head, &rest) else {
+            // A frame that the rules do not let this port have is copied without a tag.
+            let tagging = passage(port.guard.as_deref(), checked).unwrap_or(Tagging::Untagged);
+            let Some(out) = Outgoing::new(tagging, checked, head, &rest) else {
                 continue;
             };
             self.note(context, number, (time, direction), &out);
@@ -80,7 +79,7 @@ impl Switch {
         }
     }
 
-    /// Note a frame for those who capture a port.
+    /// Adds a frame to the captures of a port.
     fn note(
         &self,
         context: &mut WorkerContext,
@@ -89,7 +88,7 @@ impl Switch {
         out: &Outgoing<'_, '_>,
     ) {
         for capture in self.captures.get(&number).into_iter().flatten() {
-            if context.capture_budget.is_left() {
+            if context.capture_budget.is_available() {
                 let bytes = capture.note(time, direction, &out.head, out.rest());
                 context.capture_budget.spend(bytes);
             } else {
@@ -98,14 +97,14 @@ impl Switch {
         }
     }
 
-    /// Frames that a worker has no time to show.
-    fn miss(&self, number: u16, frames: usize) {
+    /// Counts frames that exceed the worker's capture budget as missed.
+    fn count_missed(&self, number: u16, frames: usize) {
         for capture in self.captures.get(&number).into_iter().flatten() {
             capture.batch().missed += frames as u64;
         }
     }
 
-    /// Send what was shown.
+    /// Sends the datagrams of all captures.
     #[cold]
     pub(crate) fn flush_captures(&self) {
         self.captures.values().flatten().for_each(Capture::flush);
@@ -114,6 +113,6 @@ impl Switch {
 
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    // Until the year 2554.
+    // Overflows in the year 2554.
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
