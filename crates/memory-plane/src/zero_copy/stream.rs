@@ -21,7 +21,7 @@ use crate::shared::{Shared, increment};
 
 /// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
 /// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
-const MIN_BYTES: usize = 32 << 10;
+pub(super) const MIN_BYTES: usize = 32 << 10;
 
 /// A connection with zero-copy sends. One task at a time polls it.
 pub(super) struct ZeroCopyStream {
