@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::{DirectError, io};
 
-/// A file in memory, whoever holds it.
+/// A file in memory. It has the same identity in every process that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,

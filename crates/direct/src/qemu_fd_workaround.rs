@@ -6,7 +6,7 @@
 //! - It closes the number of the window's memory a second time, some moments later.
 //!
 //! Both are made harmless with stock commands. A new descriptor gets the lowest free number, so
-//! sockets that nobody writes to are handed over (`getfd`) until they have all the numbers that
+//! sockets that no process writes to are handed over (`getfd`) until they have all the numbers that
 //! were closed. What has the number of the window's memory stays, to be closed. The others become
 //! network back-ends of type `socket`: each puts its own handler in the old one's place, and takes
 //! that away when it is removed. What remains is the moment between QEMU's close and the first
@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::qmp::Qmp;
 use crate::{DirectError, io};
 
-/// More sockets than this do not help: somebody else has the numbers.
+/// More sockets than this do not help: another part of QEMU has the numbers.
 const MOST: usize = 64;
 
 /// Numbers of a process's descriptors: what an `ivshmem-doorbell` device has is among them.
@@ -42,7 +42,7 @@ impl Numbers {
     }
 }
 
-/// A name that nobody has used for anything.
+/// A name that no process has used for anything.
 pub(crate) fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{DirectError, io};
 
-/// Messages that nobody asked for and that are looked at together, at most.
+/// Messages that no command asked for and that are looked at together, at most.
 const HEARD: u32 = 64;
 
 /// QEMU answers within this, also on a busy machine.
@@ -38,10 +38,10 @@ pub(crate) fn process_of(socket: impl AsFd) -> Result<i32, DirectError> {
 }
 
 impl Qmp {
-    /// Connect; `None` when nobody listens there.
+    /// Connect; `None` when no process listens there.
     ///
     /// # Errors
-    /// Who listens is no QEMU, or busy with somebody else.
+    /// The process that listens is no QEMU, or is busy with another client.
     pub fn connect(path: &Path) -> Result<Option<Self>, DirectError> {
         let Ok(socket) = UnixStream::connect(path) else {
             return Ok(None);

@@ -61,7 +61,7 @@ impl Ram {
     }
 
     /// Where it is in guest-physical memory. To be asked while the VM has no views: QEMU (10.0.2)
-    /// keeps all memory that there is at the time for ever when it is asked for this, so a view
+    /// permanently keeps all memory that there is at the time when it is asked for this, so a view
     /// would never be given back.
     pub(crate) fn ranges(&self, qmp: &mut Qmp) -> Result<Vec<Range>, DirectError> {
         let command = [("command-line", "info mtree -f")];

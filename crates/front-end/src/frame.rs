@@ -7,7 +7,7 @@ pub fn mac(number: u16) -> [u8; 6] {
     [0x52, 0x54, 0, 0, high, low]
 }
 
-/// To everybody.
+/// The address of all stations.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// Shortest frame [`numbered`] makes.

@@ -47,7 +47,7 @@ pub mod request {
 pub const VERSION: u32 = 1;
 /// Header flag: this is a reply.
 pub const REPLY: u32 = 1 << 2;
-/// Header flag: acknowledge, please.
+/// Header flag: the front-end asks the back-end to acknowledge this request.
 pub const NEED_REPLY: u32 = 1 << 3;
 
 /// Most descriptors sent with one message: more than any back-end takes.

@@ -15,7 +15,7 @@ use crate::wire::Control;
 
 /// A message that matched no receive. The program must pass it back, to [`keep`](Endpoint::keep) or
 /// to [`consume`](Endpoint::consume). If it drops the message instead, a synchronous sender waits
-/// for ever.
+/// without a limit.
 #[derive(Debug)]
 #[must_use]
 pub struct Unexpected {

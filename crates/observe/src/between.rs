@@ -6,7 +6,8 @@ use crate::reading::{Id, Plane, Reading, Switches, ThreadSet, Vm};
 use crate::report::{self, Between, Party, Switched};
 use crate::switches::Seen;
 
-/// The sets' switches, from the threads'. Threads of nobody, and switches within a set, are left out.
+/// The sets' switches, from the threads'. Threads that belong to no set, and switches within a set,
+/// are left out.
 pub(crate) fn sets(seen: &Seen, vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> Switches {
     let owners = owners(vms, planes);
     let mut rates = BTreeMap::new();

@@ -27,7 +27,7 @@ pub struct Group {
 /// What a group says now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Its weight among its siblings: 100 (version 2) or 1024 (version 1) where nobody set it.
+    /// Its weight among its siblings: 100 (version 2) or 1024 (version 1) where no program set it.
     pub weight: Option<u64>,
     /// Nanoseconds it was held back by its cap, in all.
     pub throttled_ns: Option<u64>,
@@ -62,7 +62,7 @@ impl Mounts {
     }
 
     /// The group of a process by its `/proc/PID/cgroup` (`cgroups(7)`: `id:controllers:path`,
-    /// version 2 as `0::path`). `None` in the root group, which holds everybody.
+    /// version 2 as `0::path`). `None` in the root group, which holds all processes.
     #[must_use]
     pub fn group(&self, cgroup: &str) -> Option<Group> {
         let find = |wanted: &dyn Fn(&str) -> bool| {

@@ -2,7 +2,7 @@
 //!
 //! A VM is charged for its guest and for its backend, each by its share of the CPU time that
 //! the host could have used: `power * CPU-seconds / (CPUs * seconds)`. What is left, idle power
-//! included, is charged to nobody, so that all charges and the rest add up to the host's power.
+//! included, is charged to no VM, so that all charges and the rest add up to the host's power.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use crate::text::{number_after, value_of};
 pub struct CpuTime {
     /// Doing anything at all.
     pub busy: u64,
-    /// Interrupts and soft interrupts: network work that is on nobody's account.
+    /// Interrupts and soft interrupts: network work that is charged to no VM.
     pub interrupts: u64,
     /// Taken by a hypervisor below this host.
     pub stolen: u64,

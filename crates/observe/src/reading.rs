@@ -119,7 +119,7 @@ pub struct Port {
     pub traffic: Traffic,
 }
 
-/// What one port sent to another; frames for everybody are in none.
+/// What one port sent to another; frames for all ports are in none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// The network.

@@ -32,7 +32,7 @@ pub struct Host {
     pub cpus: usize,
     /// CPUs busy, on average.
     pub busy: Option<f64>,
-    /// Of these, in interrupts: network work that is on nobody's account.
+    /// Of these, in interrupts: network work that is charged to no VM.
     pub interrupts: Option<f64>,
     /// CPUs that a hypervisor below took.
     pub stolen: Option<f64>,
@@ -55,7 +55,7 @@ pub struct Host {
 pub struct Vicinity {
     /// Its process id.
     pub pid: u32,
-    /// The supervisor: charged to nobody.
+    /// The supervisor: charged to no VM.
     pub supervisor: Activity,
     /// Its networks.
     pub networks: Vec<Network>,
@@ -147,7 +147,7 @@ pub struct Vm {
     pub backend_in_vicinity: f64,
     /// Switches between VMs; the workers' are in [`Report::switches`] only.
     pub switches_between: Option<Between>,
-    /// CPUs KVM polled in vain or with success; taken off the guest's use, added to its block.
+    /// CPUs KVM polled, with or without success; taken off the guest's use, added to its block.
     pub halt_poll: Option<f64>,
     /// What its NICs carried; `None` when its NICs are not known.
     pub traffic: Option<Traffic>,

@@ -17,7 +17,7 @@ pub enum Role {
     Io,
     /// The kernel's vhost worker: a kernel thread, from Linux 6.4 on a task of QEMU's process.
     Vhost,
-    /// A thread that QEMU gave no name: a vCPU or a helper, nobody can tell.
+    /// A thread that QEMU gave no name: a vCPU or a helper, which its name does not tell.
     Unnamed,
 }
 

@@ -4,7 +4,7 @@
 //! much as [`BYTES_PER_FRAME`] of its bytes, which is what `docs/performance.md` measured: 78
 //! cycles for 64 bytes, 157 for 1500. Each frame is charged to the two VMs at its ends alike;
 //! one that came by the uplink or left by it to the VM alone. A worker that moved nothing is
-//! charged to nobody.
+//! charged to no VM.
 
 use crate::traffic::Traffic;
 

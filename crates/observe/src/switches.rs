@@ -2,8 +2,8 @@
 //!
 //! `/proc` counts how often a thread left a CPU, not to whom. `perf_event_open(2)` with
 //! `context_switch` writes a record of each switch into a ring for each CPU, which is read when
-//! somebody asks: nothing runs in between, and nothing is left behind by whoever crashes, for all of
-//! it goes with its descriptors.
+//! the caller asks: nothing runs in between, and an observer that crashes leaves nothing behind, for
+//! all of it goes with its descriptors.
 //!
 //! A ring has room for so many switches, and no more are read until it is asked again. So what is
 //! seen is the first part of each interval, as much as fits; rates are of that part, and

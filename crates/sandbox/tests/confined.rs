@@ -67,7 +67,7 @@ const SELDOM: [(&str, &[&str]); 4] = [
     ("fault", &["rt_sigaction"]),
 ];
 
-/// None of them is allowed in vain. Needs strace.
+/// Each of them is made in its case, so the filter allows none without need. Needs strace.
 fn calls_of_the_runtime() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("calls");

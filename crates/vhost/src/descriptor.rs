@@ -2,7 +2,7 @@
 //!
 //! Operations on some descriptors can block for as long as the front-end likes. A FUSE server decides
 //! when it answers a write, a poll or even an `fstat`; a socket can linger on close; polling an epoll
-//! descriptor takes a kernel lock that its owner can hold for ever. A worker that waits for such an
+//! descriptor takes a kernel lock that its owner can hold without a limit. A worker that waits for such an
 //! operation stops every port, in a sleep that no signal ends. So this module asks the kernel for the
 //! kind of the file first, and calls no operation of the file itself.
 

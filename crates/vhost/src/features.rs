@@ -50,8 +50,8 @@ pub const MQ: u64 = 1 << net::VIRTIO_NET_F_MQ;
 
 /// The features that this back-end offers, including the bits of vhost-user.
 ///
-/// The control queue is not among them: QEMU serves it itself, and another front-end would wait for
-/// an answer of this back-end for ever.
+/// The control queue is not among them: QEMU serves it itself, and another front-end would wait
+/// without a limit for an answer of this back-end.
 pub const OFFERED: u64 = PROTOCOL_FEATURES
     | LOG_ALL
     | VERSION_1

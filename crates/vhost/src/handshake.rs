@@ -43,7 +43,7 @@ mod model {
     /// The producer publishes index 1 and checks whether the consumer requested a notification for
     /// it. The consumer requests a notification for index 1 and checks whether the index is there.
     /// If the producer sends no notification, the consumer must have seen the index; otherwise the
-    /// consumer would sleep for ever.
+    /// consumer would sleep without a limit.
     #[test]
     fn spec_2_7_7_2_no_wake_up_is_lost() {
         loom::model(|| {

@@ -1,5 +1,6 @@
 //! The back-end accepts only eventfds as kick, call and error descriptors. It refuses other anonymous
-//! files, which have no file type either: polling an epoll descriptor, for example, can block for ever.
+//! files, which have no file type either: polling an epoll descriptor, for example, can block
+//! without a limit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;

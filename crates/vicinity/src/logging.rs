@@ -19,7 +19,7 @@ pub(crate) enum Format {
 pub(crate) enum Level {
     /// Nothing.
     Off,
-    /// What somebody must look at.
+    /// What an administrator must look at.
     Error,
     /// And what is odd.
     Warn,

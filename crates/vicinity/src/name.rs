@@ -1,7 +1,7 @@
 //! Names of VMs and networks.
 //!
 //! A name appears in paths, QEMU ids, URLs, log lines and tables, and in folder mode it comes
-//! from a file that somebody else created. One narrow alphabet is safe in all of them.
+//! from a file that another program created. One narrow alphabet is safe in all of them.
 
 use switch::control::MAX_NAME;
 
@@ -48,7 +48,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The end of a sentence about a name that nobody has: which one may have been meant.
+/// The end of a sentence about a name that no candidate has: which one may have been meant.
 pub(crate) fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     nearest(text, candidates).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }

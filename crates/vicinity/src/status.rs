@@ -206,11 +206,11 @@ pub(crate) struct UplinkStatus {
     pub(crate) sent: u64,
     /// Frames that came for members of this host.
     pub(crate) received: u64,
-    /// Those that made no sense, or were from nobody it knows.
+    /// Those that made no sense, or were from no host that it knows.
     pub(crate) ignored: u64,
     /// Frames that came faster than they were taken, and were lost.
     pub(crate) lost: u64,
-    /// Messages that were sent again, because nobody acknowledged them in time.
+    /// Messages that were sent again, because the receiver did not acknowledge them in time.
     pub(crate) resent: u64,
     /// Blocks of large messages that were asked for again, because they did not come in time.
     pub(crate) asked_again: u64,
@@ -282,7 +282,7 @@ impl From<MemberReport> for MemberStatus {
 pub(crate) struct GroupStatus {
     /// Its name.
     pub(crate) name: String,
-    /// Its process runs. If not, its VMs go on, but nobody joins or leaves.
+    /// Its process runs. If not, its VMs go on, but no VM joins or leaves.
     pub(crate) up: bool,
     /// How often the process was started again.
     pub(crate) restarts: u64,

@@ -1,4 +1,4 @@
-//! `vicinity capture`: what passes is in the file, and a capture that goes wrong harms nobody.
+//! `vicinity capture`: what passes is in the file, and a capture that goes wrong harms no VM and no other process.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,

@@ -155,7 +155,7 @@ fn workers(process: u32) -> Vec<String> {
     threads
 }
 
-/// One thread without would do for whoever runs code in it.
+/// One thread that is not confined would be enough for an attacker that runs code in it.
 #[test]
 fn every_worker_is_confined() {
     let folder = tempfile::tempdir().unwrap();

@@ -101,7 +101,7 @@ fn the_watchdog_hears_of_a_supervisor_that_answers_whatever_a_network_does() {
     assert_eq!(daemon.network("lan")["restarts"], 1);
 }
 
-/// The daemon, started by this program or by none, with a socket that somebody else listens on already,
+/// The daemon, started by this program or by none, with a socket that the test listens on already,
 /// as its third descriptor.
 fn activated(by: &str, socket: UnixListener) -> Command {
     let mut command = Command::new("sh");

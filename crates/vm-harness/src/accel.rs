@@ -1,6 +1,6 @@
 //! Which accelerator works here, found out by booting.
 //!
-//! `/dev/kvm` may exist, open and answer every ioctl while a guest hangs for ever (seen on
+//! `/dev/kvm` may exist, open and answer every ioctl while a guest hangs permanently (seen on
 //! machines that are VMs themselves). So a guest's kernel is booted under KVM; it has no root
 //! file system and must get as far as complaining about that.
 

@@ -98,7 +98,7 @@ macro_rules! claim_word {
 claim_word!(AtomicU64);
 
 /// Claims the next chunk, which is `least` or a later one. Each round of the loop sees more claims
-/// than the one before, so there are no more rounds than chunks.
+/// than the one before, so it has at most as many rounds as there are chunks.
 fn claim(
     word: &impl ClaimWord,
     epoch: u32,

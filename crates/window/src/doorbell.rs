@@ -171,7 +171,7 @@ mod model {
 
     /// The producer publishes a record and reads whether the consumer sleeps; the consumer
     /// announces its sleep and checks for a record. If no doorbell rings, the consumer must have
-    /// seen the record: otherwise it would sleep for ever.
+    /// seen the record: otherwise it would sleep without a limit.
     #[test]
     fn no_wakeup_is_lost_for_a_record() {
         loom::model(|| {

@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::diagnostic::Mistake;
 use super::file;
 
-/// Who may connect to a socket, as far as it is said. By default anybody whom the socket's permissions let in.
+/// Who may connect to a socket, as far as it is said. By default any process that the socket's permissions let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The user's number; root may always.

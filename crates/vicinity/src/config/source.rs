@@ -24,7 +24,7 @@ pub(crate) struct Source {
 /// Why a changed configuration cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SaveError {
-    /// Somebody else changed the file.
+    /// Another program changed the file.
     #[error(
         "{} is not what it was when it was loaded; load it with `vicinity reload`, then try again",
         path.display()
@@ -95,7 +95,7 @@ impl Source {
     }
 
     /// Puts the text in place of `before` on disk: all of it, or nothing. A file that was changed
-    /// by somebody else meanwhile is left alone.
+    /// by another program meanwhile is left alone.
     pub(crate) fn save(&self, before: &Self) -> Result<(), SaveError> {
         let Some(path) = &self.path else {
             return Ok(());

@@ -28,7 +28,7 @@ pub(super) struct Connection {
     pub(super) next: oneshot::Sender<()>,
 }
 
-/// Accepts connections on a socket, for ever, and sends each to `to` as a message that `wrap` makes.
+/// Accepts connections on a socket until `to` has no receiver any more, and sends each to it as a message that `wrap` makes.
 pub(super) async fn accept<M>(
     socket: UnixListener,
     to: mpsc::Sender<M>,

@@ -111,7 +111,7 @@ impl Folder {
     }
 }
 
-/// Whether nobody else can put other sockets into a folder in place of ours.
+/// Whether no other user can put other sockets into a folder in place of ours.
 fn check(path: &Path, folder: &Metadata) -> Result<(), RuntimeDirError> {
     let others_write = folder.mode() & 0o002 != 0;
     if !others_write && [0, geteuid().as_raw()].contains(&folder.uid()) {
@@ -159,8 +159,8 @@ impl RuntimeDir {
     }
 }
 
-/// Removes the socket at `path`, whoever listens there. For sockets that a process of a daemon before may still
-/// have, which nobody can end as long as the kernel keeps it: the runtime folder is ours alone.
+/// Removes the socket at `path`, even if a process listens there. For sockets that a process of a daemon before
+/// may still have. No program can end that process as long as the kernel keeps it: the runtime folder is ours alone.
 pub(super) fn remove_socket(path: &Path) {
     let is_socket = |metadata: Metadata| metadata.file_type().is_socket();
     if std::fs::symlink_metadata(path).is_ok_and(is_socket) {
@@ -168,7 +168,7 @@ pub(super) fn remove_socket(path: &Path) {
     }
 }
 
-/// Listens on `path`. A socket that nobody listens on any more is replaced.
+/// Listens on `path`. A socket that no process listens on any more is replaced.
 pub(super) fn listen(
     path: &Path,
     mode: u32,

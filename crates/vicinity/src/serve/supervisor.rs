@@ -143,7 +143,7 @@ impl Supervisor {
         self.addresses.subscribe()
     }
 
-    /// Handles requests for ever. Not cancel safe, except between two requests: a request that was begun must be
+    /// Handles requests permanently. Not cancel safe, except between two requests: a request that was begun must be
     /// finished.
     pub(super) async fn run(&mut self) {
         while let Some((request, answer)) = self.inbox.recv().await {

@@ -36,11 +36,11 @@ pub(crate) struct SpaceStatus {
 pub(crate) struct ControlStatus {
     /// Slots for the spaces that have no number of their own.
     pub(crate) budget: u32,
-    /// Of these, nobody's.
+    /// Of these, those that no space has.
     pub(crate) free: u32,
     /// How many times as long objectives take, for want of budget.
     pub(crate) stretch: f64,
-    /// What one more slot would bring: weighted slots a second that nobody would wait for.
+    /// What one more slot would bring: weighted slots a second that no job would wait for.
     pub(crate) price: f64,
     /// The host is short of memory, and nothing grows.
     pub(crate) pressure: bool,

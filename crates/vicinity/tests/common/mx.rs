@@ -1,4 +1,4 @@
-//! Programs in C for MX, built as somebody would who has libmyriexpress installed.
+//! Programs in C for MX, built as by a user who has libmyriexpress installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Calls that need not be seen of a process that has one thread and is not ill: those of `sandbox.rs`,
 /// those of a thread's end, of signal handlers and of the log, and the one for the alarm, which a thread
-/// makes before anybody can look.
+/// makes before a tracer can look.
 pub(crate) const SELDOM: [&str; 16] = [
     "timer_create",
     "futex",

@@ -107,7 +107,7 @@ pub(crate) fn standing(rig: &Rig, vm: &str) -> String {
     state.as_str().unwrap_or_default().to_owned()
 }
 
-/// What the daemon knows of a VM; null while nobody serves the group.
+/// What the daemon knows of a VM; null while no process serves the group.
 pub(crate) fn member_of(rig: &Rig, vm: &str) -> Value {
     let output = rig.daemon().command(&["direct", "list", "--json"]);
     assert!(output.status.success(), "{output:?}");

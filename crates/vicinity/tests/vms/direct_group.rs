@@ -257,7 +257,7 @@ fn sessions(window: &File) -> [u32; 2] {
     [(0, 1), (1, 0)].map(|(from, to)| word_at(window, layout::ring(from, to) + SESSION))
 }
 
-/// Have the daemon start the group's process anew: it finds everybody as they are.
+/// Has the daemon start the group's process anew: the process finds all members as they are.
 fn kill_process_of(rig: &Rig, group: &str) {
     let name = format!("direct-{group}");
     let killed = rig.daemon().signal_process(&name, Signal::KILL);

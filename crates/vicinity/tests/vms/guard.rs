@@ -72,7 +72,7 @@ fn come(nic: &mut Nic) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Nobody answers.
+/// Checks that no VM answers.
 fn no_ping(from: &Vm, more: &str) {
     let said = sh(
         from,

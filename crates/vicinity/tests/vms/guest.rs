@@ -41,7 +41,7 @@ pub(crate) fn serve_iperf(vm: &Vm) {
     wait_for_port(vm, 5201);
 }
 
-/// Wait until somebody listens on a TCP port of the guest.
+/// Waits until a program listens on a TCP port of the guest.
 pub(crate) fn wait_for_port(vm: &Vm, port: u16) {
     let listens = format!("ss -Htln 'sport = :{port}' | grep -q .");
     sh(vm, &format!("until {listens}; do sleep 0.1; done"));

@@ -1,4 +1,4 @@
-//! Programs in C for MX in many VMs and on the host: everybody sends everybody something.
+//! Programs in C for MX in many VMs and on the host: each member sends something to all members.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -247,7 +247,7 @@ fn inside_of(namespace: &str) -> [&str; 4] {
     ["ip", "netns", "exec", namespace]
 }
 
-/// Have the machine to oneself while the value lives.
+/// Takes the machine for the calling test alone, while the value lives.
 pub(crate) fn take_machine() -> MutexGuard<'static, ()> {
     // A test that failed leaves nothing behind that would hurt the next.
     let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());

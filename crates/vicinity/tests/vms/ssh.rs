@@ -1,4 +1,4 @@
-//! A session of ssh between two guests, in which somebody types ten lines a second.
+//! A session of ssh between two guests, in which a user types ten lines a second.
 
 use vm_harness::vm::Vm;
 

@@ -42,7 +42,7 @@ pub(crate) fn serve(folder: &Path) -> Result<(), Failure> {
     start(folder, &space).map_err(|error| ProcessError::System(error).into())
 }
 
-/// Anybody on this host may fetch.
+/// Any program on this host may fetch.
 fn space(folder: &Path) -> Result<Space, Failure> {
     let file = folder.join("space.toml");
     let text =

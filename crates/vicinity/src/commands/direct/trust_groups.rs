@@ -15,7 +15,7 @@ use crate::runtime_paths::direct_folder;
 use crate::status::GroupStatus;
 use crate::table::{self, Align};
 
-/// Guests let go of what is unplugged within so long.
+/// Guests release what is unplugged within so long.
 const LEAVING: Duration = Duration::from_secs(60);
 
 /// A VM's name.

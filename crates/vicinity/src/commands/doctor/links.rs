@@ -20,7 +20,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Somebody gets the frames. A NIC has a wire.
+    /// A receiver gets the frames: a bridge, the host or, for a NIC, what is at its wire.
     pub(super) fn leads_somewhere(&self) -> bool {
         !self.tap || self.enslaved || self.addressed
     }

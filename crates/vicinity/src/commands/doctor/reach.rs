@@ -66,8 +66,8 @@ fn check<'a>(user: &User, mut sockets: impl Iterator<Item = &'a Path>) -> Check 
 }
 
 impl User {
-    /// The first folder, or the socket, that this user may not use. What is not there is nobody's
-    /// fault.
+    /// The first folder, or the socket, that this user may not use. A path that
+    /// does not exist does not count.
     fn stopped_at(&self, socket: &Path) -> Option<PathBuf> {
         let mut path: Vec<&Path> = socket.ancestors().collect();
         path.reverse();

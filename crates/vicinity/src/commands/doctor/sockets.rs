@@ -1,4 +1,4 @@
-//! Sockets in the networks' folders that nobody listens on.
+//! Sockets in the networks' folders that no process listens on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use super::check::Check;
 use crate::config::Mode;
 use crate::status::{NetworkStatus, PortStatus};
 
-/// Where somebody listens, in this network namespace.
+/// The sockets on which a process listens, in this network namespace.
 #[derive(Debug)]
 pub(super) struct Listening(BTreeSet<PathBuf>);
 
@@ -35,7 +35,7 @@ impl Listening {
         Self(text.lines().filter_map(path).collect())
     }
 
-    /// Sockets of QEMUs that died: a port waits for each in vain.
+    /// Sockets of QEMUs that died: a port waits for each without an answer.
     pub(super) fn checks(&self, networks: &[NetworkStatus], ports: &[PortStatus]) -> Vec<Check> {
         let qemus = ports.iter().filter(|port| port.mode == Some(Mode::Client));
         let listed = qemus.filter_map(|port| port.socket.as_deref().map(PathBuf::from));

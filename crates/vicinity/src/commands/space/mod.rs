@@ -45,7 +45,7 @@ pub(crate) enum Space {
         #[arg(value_name = "KEY=VALUE")]
         pairs: Vec<KeyValue>,
     },
-    /// Change the slots, the objective or the rate of one; nobody is disturbed
+    /// Change the slots, the objective or the rate of one; no program is disturbed
     Set {
         /// Name of the VM
         vm: String,
@@ -98,7 +98,7 @@ pub(crate) enum Space {
     },
 }
 
-/// What became of a policy, seed by seed.
+/// The results of a policy, seed by seed.
 #[derive(Debug, Serialize)]
 struct Runs {
     load: &'static str,

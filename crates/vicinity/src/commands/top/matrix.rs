@@ -145,7 +145,8 @@ pub(super) fn plain(pairs: &[Pair]) -> String {
     table::format(&head, &rows) + "\n"
 }
 
-/// Who ran straight after whom, as a plain table; nothing where that is not known, or nobody did.
+/// Which set of threads ran straight after which other, as a plain table; nothing where that is not known, or no
+/// set ran straight after another.
 pub(super) fn plain_switches(switches: Option<&Switches>) -> String {
     use table::Align::{Left, Right};
     let Some(switches) = switches.filter(|switches| !switches.pairs.is_empty()) else {

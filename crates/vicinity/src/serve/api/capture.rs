@@ -230,7 +230,7 @@ fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> 
     Ok(file)
 }
 
-/// Writes frames as they come, until nobody reads any more or no port is left.
+/// Writes frames as they come, until the client does not read any more or no port is left.
 async fn write(
     mut file: PcapNgWriter<Vec<u8>>,
     ports: Vec<Port>,

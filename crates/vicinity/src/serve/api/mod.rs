@@ -26,7 +26,7 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 /// Largest body of a request, in bytes: a configuration of 10,000 ports.
 const MAX_BODY: usize = 4 << 20;
 
-/// Answer on `socket` for ever.
+/// Answers on `socket` permanently.
 pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
     let port = delete(mutations::remove_port).patch(mutations::set_port);
     let router = Router::new()

@@ -53,7 +53,7 @@ pub(crate) enum TapError {
         /// The tap.
         name: String,
     },
-    /// Somebody has it.
+    /// Another process has it.
     #[error("tap {name} is in use by another process; stop that one, or name another tap")]
     Busy {
         /// The tap.

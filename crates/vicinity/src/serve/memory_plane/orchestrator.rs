@@ -43,7 +43,7 @@ pub(in crate::serve) struct Member {
 /// A message to the orchestrator.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
-    /// Somebody wants to know what it has decided, and why.
+    /// A client wants to know what it has decided, and why.
     Ask(oneshot::Sender<ControlStatus>),
     /// It has so many slots for these spaces. The answer comes when they have their sizes.
     Share(u32, Vec<Member>, oneshot::Sender<()>),

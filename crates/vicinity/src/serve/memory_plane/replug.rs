@@ -1,6 +1,6 @@
 //! Plugging a VM's space in again. QEMU connects a `vhost-user-fs` device once, so when the space's process
 //! was killed the device is dead: it is taken out and plugged in anew, by a monitor that QEMU has for this
-//! (`vicinity space qemu-args` prints it). The guest has to let go of the device, which it does not while a
+//! (`vicinity space qemu-args` prints it). The guest has to release the device, which it does not while a
 //! program waits for the end of a request; so it is tried for as long as it takes. A VM without such a
 //! monitor, or that is gone, is left alone.
 
@@ -16,7 +16,7 @@ use crate::space_device::{CHARDEV, DEVICE, TAG};
 /// QEMU's devices that have names.
 const DEVICES: &str = "/machine/peripheral";
 
-/// Guests let go of what is unplugged within so long; then they are asked again.
+/// Guests release what is unplugged within so long; then they are asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often QEMU is asked whether the device is still there.
@@ -162,7 +162,7 @@ fn is_there(qmp: &mut Qmp) -> Result<bool, DirectError> {
     Ok(names.iter().any(|name| name == DEVICE))
 }
 
-/// Have the guest let go of it.
+/// Has the guest release the device.
 fn unplug(qmp: &mut Qmp) -> Result<(), ReplugError> {
     let asked = qmp.execute("device_del", &json!({"id": DEVICE}));
     let end = Instant::now() + PATIENCE;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     impl Qemu {
-        /// Serves whoever connects.
+        /// Serves each client that connects.
         fn serve(self, monitor: UnixListener) -> Arc<Mutex<Self>> {
             let shared = Arc::new(Mutex::new(self));
             let qemu = Arc::clone(&shared);

@@ -90,7 +90,7 @@ pub(crate) enum SpaceError {
 pub(in crate::serve) enum Message {
     /// A client asks for the state.
     Ask(oneshot::Sender<SpaceStatus>),
-    /// Somebody wants to know what has happened; no answer comes from a process that does not run.
+    /// The orchestrator wants to know what has happened; no answer comes from a process that does not run.
     Window(oneshot::Sender<Window>),
     /// It is to have so many slots, and may come to have as many as the second number. The answer is
     /// how many it has.

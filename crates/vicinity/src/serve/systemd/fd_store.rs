@@ -109,7 +109,7 @@ impl FdStore {
         }
     }
 
-    /// A space is gone: nobody is to keep its memory.
+    /// A space is gone: the service manager is not to keep its memory.
     pub(in crate::serve) fn remove(&self, vm: &str) {
         for name in names(vm) {
             forget(&name);

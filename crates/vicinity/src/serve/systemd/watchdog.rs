@@ -7,7 +7,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::notify::tell;
 
-/// Notifies the watchdog, for ever, as long as `answers` returns that the supervisor answers. The watchdog checks
+/// Notifies the watchdog permanently, as long as `answers` returns that the supervisor answers. The watchdog checks
 /// nothing else: the supervisor itself ends a process that hangs, and ending the supervisor for it would stop all
 /// networks.
 pub(in crate::serve) async fn watch(answers: impl AsyncFn() -> bool) {

@@ -1,11 +1,11 @@
-//! What holds for a port whoever is connected.
+//! What holds for a port, whichever front-end is connected.
 
 use switch::guard::Rules;
 use switch::mac::Mac;
 
 use crate::config::{self, Owner};
 
-/// What holds for a port whoever is connected.
+/// What holds for a port, whichever front-end is connected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::serve) struct Settings {
     /// The pinned address.

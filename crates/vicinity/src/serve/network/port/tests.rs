@@ -303,7 +303,7 @@ async fn a_storm_is_said_as_long_as_it_lasts() {
     }
 }
 
-/// Somebody who has no security label, or one that no test asks for.
+/// A port whose owner has a security label that no test's front-end has: none is let in.
 fn owned(mut port: Port) -> Port {
     port.settings.owner = Owner {
         label: Some("of the owner".to_owned()),
