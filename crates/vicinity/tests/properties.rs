@@ -26,7 +26,7 @@ const EVERY_CASE: [(&str, &str); 25] = [
         "its frames are valid; a seed",
     ),
     (
-        "any_offer_is_answered",
+        "any_offer_ends_the_receive",
         "what each offer is answered is computed for it",
     ),
     (
@@ -46,12 +46,12 @@ const EVERY_CASE: [(&str, &str); 25] = [
         "every length and offset has frames",
     ),
     (
-        "no_place_leads_out_of_a_heap",
+        "no_address_leads_out_of_a_heap",
         "the last two of its three places are near the heap's end",
     ),
     ("nobody_pays_twice", "any counts are counts"),
     (
-        "nothing_is_delivered_behind_the_end_of_a_heap",
+        "nothing_is_written_behind_the_end_of_a_heap",
         "one of its two offsets is near the heap's end",
     ),
     ("numbers_round_trip", "any numbers are a message's"),
@@ -168,6 +168,9 @@ fn every_property_test_reaches_what_it_names() {
         sources(&root.join(folder), &mut found);
     }
     assert!(found.len() > 60, "the sources were not found");
+    let exists = |name: &str| found.iter().any(|property| property.name == name);
+    let gone = EVERY_CASE.iter().filter(|(name, _)| !exists(name));
+    assert_eq!(gone.count(), 0, "a test in the list has another name now");
     let known = |property: &Property| EVERY_CASE.iter().any(|(name, _)| *name == property.name);
     let of_anything = found.iter().filter(|property| property.is_of_anything());
     let unknown: Vec<String> = of_anything
