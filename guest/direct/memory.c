@@ -3,11 +3,12 @@
  * Memory of ivshmem devices, mapped like RAM.
  *
  * The kernel maps a BAR write-back only where the MTRRs allow it, and maps it uncached elsewhere
- * without an error (pat_x_mtrr_type()). Firmware makes the MTRRs call all that lies between RAM and
- * 4 GiB uncached. TCG, and KVM on most Intel processors, ignore what the guest's kernel chose. KVM on
- * AMD processors obeys, and then each load is a transaction on the bus. The host plugs in devices
- * while the VM runs, and Linux places those above 4 GiB if it can; firmware may have placed others
- * below. So the driver looks at the mapping that it got, and warns of one that is uncached.
+ * without an error (pat_x_mtrr_type()). Firmware programs the MTRRs so that everything between RAM
+ * and 4 GiB is uncached. TCG, and KVM on most Intel processors, ignore the memory type that the
+ * guest's kernel chose. KVM on AMD processors obeys: then each load is a transaction on the bus.
+ * The host plugs in devices while the VM runs, and Linux places those above 4 GiB if it can;
+ * firmware may have placed others below. So the driver checks the mapping, and warns if it is
+ * uncached.
  */
 #include <linux/io.h>
 #include <linux/pci.h>

@@ -53,7 +53,7 @@ struct wake {
 
 static irqreturn_t wake_interrupt(int irq, struct uio_info *info)
 {
-	/* A message of its own: nothing to ask the device, and nothing to quiet. */
+	/* MSI-X is not shared: the device has no status to read or to acknowledge. */
 	return IRQ_HANDLED;
 }
 
@@ -110,7 +110,7 @@ static void move_above_4g(struct pci_dev *device)
 		pci_warn(device, "there is no room for the memory above 4 GiB\n");
 }
 
-/* Without pages for the memory, programs use `resource2`: slow where the processor obeys, but right. */
+/* Without these pages, programs use `resource2`, which is slow on some hosts, but right. */
 static int make_pages(struct pci_dev *device, struct wake *wake)
 {
 	struct dev_pagemap *pages = &wake->pages;
@@ -157,14 +157,14 @@ static int wake_probe(struct pci_dev *device, const struct pci_device_id *id)
 	struct wake *wake;
 	int error;
 
-	/* ivshmem-plain: memory of another kind, and nothing that wakes. */
+	/* An ivshmem-plain device has no interrupts, and is not for this driver. */
 	if (!device->msix_cap)
 		return -ENODEV;
 	wake = devm_kzalloc(&device->dev, sizeof(*wake), GFP_KERNEL);
 	if (!wake)
 		return -ENOMEM;
 	move_above_4g(device);
-	/* What is managed ends in reverse order: the UIO device, files, pages, vectors and device. */
+	/* Managed resources end in reverse order: UIO device, files, pages, vectors, device. */
 	error = pcim_enable_device(device);
 	if (error)
 		return error;
