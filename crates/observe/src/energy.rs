@@ -14,13 +14,13 @@ use serde::Serialize;
 /// The folder with the kernel's RAPL counters.
 pub const POWERCAP: &str = "/sys/class/powercap";
 
-/// Where a power figure comes from.
+/// The source of a power figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum Provenance {
     /// The processor's own counters.
     Measured,
-    /// CPU time times the watts the user gave for a busy CPU.
+    /// The product of CPU time and the power of a busy CPU, which the user can set.
     Modelled,
 }
 

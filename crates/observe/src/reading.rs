@@ -134,22 +134,22 @@ pub struct Sent {
     pub bytes: u64,
 }
 
-/// How a VM's host memory was counted.
+/// How the kernel counted a VM's host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
-    /// Pages shared with other processes (a back-end, say) are divided among them.
+    /// Pages that the process shares with others (for example with a back-end) are divided among them.
     Pss,
     /// Shared pages are counted in full.
     Rss,
 }
 
-/// Host memory a VM's process takes.
+/// The host memory that a VM's process occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// Bytes.
     pub bytes: u64,
-    /// How shared pages were counted.
+    /// How the kernel counted shared pages.
     pub kind: MemoryKind,
 }
 

@@ -5,19 +5,19 @@
 
 use serde::Serialize;
 
-/// What a thread of a VM does.
+/// The role of a VM's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Runs the guest: a virtual CPU.
+    /// A virtual CPU, which runs the guest.
     Vcpu,
     /// QEMU's main loop.
     Main,
     /// An I/O thread, a pool worker, or another helper of QEMU.
     Io,
-    /// The kernel's vhost worker: a kernel thread, from Linux 6.4 on a task of QEMU's process.
+    /// The kernel's vhost worker: a kernel thread, and since Linux 6.4 a task of QEMU's process.
     Vhost,
-    /// A thread that QEMU gave no name: a vCPU or a helper, which its name does not tell.
+    /// A thread to which QEMU gave no name. It can be a vCPU or a helper.
     Unnamed,
 }
 

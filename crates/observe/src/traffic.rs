@@ -5,11 +5,11 @@ use serde::Serialize;
 /// Totals of one or several NICs, from the guest's side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
-    /// Frames the guest sent. Each is one descriptor chain.
+    /// Frames that the guest sent. Each is one descriptor chain.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Frames the guest received.
+    /// Frames that the guest received.
     pub rx_frames: u64,
     /// Their bytes.
     pub rx_bytes: u64,
