@@ -1,14 +1,14 @@
-//! The control window, as `guest/direct/layout.h` has it: what is where, in bytes. All numbers are
-//! little endian.
+//! The layout of the control window: offsets and sizes in bytes, the same as in
+//! `guest/direct/layout.h`. All numbers are little endian.
 
 use crate::ram::Range;
 
 pub use crate::limits::MEMBERS;
 
-/// Entries of a ring.
+/// The number of entries in a ring.
 pub const ENTRIES: u32 = 1024;
 
-/// Ranges of RAM that a member can have.
+/// The maximum number of RAM ranges of a member.
 pub const RANGES: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"vidirect");
@@ -16,28 +16,29 @@ const VERSION: u32 = 3;
 const PAGE: u64 = 4096;
 const ENTRY: u64 = 16;
 
-/// Bytes of a ring.
+/// The size of a ring in bytes.
 const RING: u64 = PAGE + ENTRIES as u64 * ENTRY;
 
-/// Where the member's nonce is in its page.
+/// The offset of the member's nonce in the member's page.
 const NONCE: u64 = 2056;
 
-/// Where the words are in a ring.
+/// The offsets of a ring's words in the ring.
 const SESSION: u64 = 0;
 const SENT: u64 = 16;
 const ACCEPTED: u64 = 128;
 
-/// Where a member's page says to whom it is to send here.
+/// The offset of the table in a member's page that lists the peers to which the member sends over the
+/// direct channel.
 const ROUTED: usize = 16 + RANGES * 24;
 
-/// Bytes of a member's page that are the host's.
+/// The size in bytes of the part of a member's page that the host writes.
 pub(crate) const HOST_PART: usize = ROUTED + MEMBERS as usize;
 
-/// Bytes of the window: a BAR is a power of two.
+/// The size of the window in bytes, rounded up to a power of two as a PCI BAR requires.
 pub(crate) const LENGTH: u64 =
     (PAGE + MEMBERS as u64 * (PAGE + MEMBERS as u64 * RING)).next_power_of_two();
 
-/// The header.
+/// Returns the window's header.
 pub(crate) fn header() -> Vec<u8> {
     let mut bytes = MAGIC.to_le_bytes().to_vec();
     for word in [VERSION, MEMBERS, ENTRIES] {
@@ -46,43 +47,46 @@ pub(crate) fn header() -> Vec<u8> {
     bytes
 }
 
-/// Where a member's page is.
+/// Returns the offset of a member's page.
 pub(crate) fn member(id: u32) -> u64 {
     PAGE * u64::from(1 + id)
 }
 
-/// Where a member's nonce is; 0 while it has none.
+/// Returns the offset of a member's nonce. The nonce is 0 until the member writes one.
 pub(crate) fn nonce(id: u32) -> u64 {
     member(id) + NONCE
 }
 
-/// Where it is said whether a member's traffic to another is to go by the direct channel: a byte.
+/// Returns the offset of the byte that says whether traffic from member `from` to member `to` uses the
+/// direct channel.
 pub(crate) fn routed(from: u32, to: u32) -> u64 {
     member(from) + ROUTED as u64 + u64::from(to)
 }
 
-/// Where the ring is that one member sends to another on.
+/// Returns the offset of the ring on which member `from` sends to member `to`.
 #[must_use]
 pub fn ring(from: u32, to: u32) -> u64 {
     member(MEMBERS) + u64::from(from * MEMBERS + to) * RING
 }
 
-/// Where a ring's session is, which the sender writes.
+/// Returns the offset of a ring's session number, which the sender writes.
 pub(crate) fn session(from: u32, to: u32) -> u64 {
     ring(from, to) + SESSION
 }
 
-/// Where a ring's sender counts: packets and bytes of TCP, and of all else, words of 8 bytes.
+/// Returns the offset of the sender's counters in a ring: packets and bytes of TCP, then packets and
+/// bytes of all other traffic, each a word of 8 bytes.
 pub(crate) fn sent(from: u32, to: u32) -> u64 {
     ring(from, to) + SENT
 }
 
-/// Where it is accepted, by the receiver.
+/// Returns the offset of the session number that the receiver writes when it accepts a session.
 pub(crate) fn accepted(from: u32, to: u32) -> u64 {
     ring(from, to) + ACCEPTED
 }
 
-/// The host's part of a member's page; `None` when it has too many ranges.
+/// Returns the part of a member's page that the host writes. Returns `None` if the member has no RAM
+/// ranges or more than [`RANGES`].
 pub(crate) fn host_part(mac: [u8; 6], ranges: &[Range]) -> Option<Vec<u8>> {
     let count = u32::try_from(ranges.len()).ok()?;
     if ranges.is_empty() || ranges.len() > RANGES {

@@ -1,4 +1,5 @@
-//! What files a QEMU holds: which of them is a VM's RAM, and which VMs' RAM it was given.
+//! Lists the memory files that a QEMU process has open: its own VM's RAM, and the RAM of other VMs that
+//! it received as views.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -6,20 +7,20 @@ use std::path::PathBuf;
 
 use crate::{DirectError, io};
 
-/// A file in memory. It has the same identity in every process that holds it.
+/// The identity of a memory file (memfd). It is the same in each process that has the file open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// One that a process holds.
+/// A memory file that a process has open.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) path: PathBuf,
     pub(crate) id: FileId,
     pub(crate) size: u64,
-    /// Opened for writing too. A view of a peer's memory is not.
+    /// Whether the file is open for writing. A view of a peer's memory is open for reading only.
     pub(crate) writable: bool,
 }
 
@@ -32,7 +33,7 @@ impl FileId {
     }
 }
 
-/// The files in memory (memfd) that a process holds.
+/// Returns the memory files (memfd) that a process has open.
 pub(crate) fn memfds(process: i32) -> Result<Vec<OpenFile>, DirectError> {
     let folder = format!("/proc/{process}/fd");
     let entries = io(fs::read_dir(&folder), || format!("look into {folder}"))?;
@@ -42,7 +43,7 @@ pub(crate) fn memfds(process: i32) -> Result<Vec<OpenFile>, DirectError> {
         link.to_string_lossy()
             .starts_with("/memfd:")
             .then_some(())?;
-        // It may be closed meanwhile.
+        // QEMU may close the descriptor between the two calls.
         let metadata = fs::metadata(&path).ok()?;
         let number = entry.file_name();
         let info = format!("/proc/{process}/fdinfo/{}", number.to_str()?);
@@ -56,7 +57,8 @@ pub(crate) fn memfds(process: i32) -> Result<Vec<OpenFile>, DirectError> {
     Ok(held.collect())
 }
 
-/// By what `fdinfo` says of the flags it was opened with, in octal: 0 is for reading only.
+/// Returns whether a descriptor is open for writing. `fdinfo` lists the open flags in octal; an access
+/// mode of 0 means reading only.
 fn is_writable(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());

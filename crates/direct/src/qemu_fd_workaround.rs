@@ -1,16 +1,17 @@
-//! After a window is unplugged: QEMU (10.0.2) goes on using the numbers of two descriptors that it
-//! has closed, see `ivshmem_exit()` in its `hw/misc/ivshmem.c`.
+//! Works around a bug of QEMU (10.0.2): after a window is unplugged, QEMU continues to use the numbers
+//! of two descriptors that it has closed. See `ivshmem_exit()` in its `hw/misc/ivshmem.c`.
 //!
-//! - Without KVM's irqfd it keeps a handler for the number of the device's own doorbell. The
-//!   handler's memory is freed, so whatever readable file gets that number next ends QEMU.
-//! - It closes the number of the window's memory a second time, some moments later.
+//! - Without KVM's irqfd, QEMU keeps a handler for the number of the device's own doorbell. QEMU has
+//!   freed the handler's memory, so QEMU ends if the next file with this number is readable.
+//! - QEMU closes the number of the window's memory a second time, a short time later.
 //!
-//! Both are made harmless with stock commands. A new descriptor gets the lowest free number, so
-//! sockets that no process writes to are handed over (`getfd`) until they have all the numbers that
-//! were closed. What has the number of the window's memory stays, to be closed. The others become
-//! network back-ends of type `socket`: each puts its own handler in the old one's place, and takes
-//! that away when it is removed. What remains is the moment between QEMU's close and the first
-//! `getfd`, in which QEMU opens nothing of itself.
+//! This module makes both harmless with QEMU's ordinary monitor commands. The kernel gives a new
+//! descriptor the lowest free number. So the module passes sockets to which no process writes to QEMU
+//! (`getfd`), until these sockets occupy all numbers that QEMU closed. The socket with the number of
+//! the window's memory remains open, and QEMU's second close closes it. The others become network
+//! back-ends of type `socket`: each replaces the old handler with its own, and removes its own handler
+//! when the back-end is removed. Between QEMU's close and the first `getfd` the numbers are
+//! unprotected, but QEMU opens no descriptor of its own accord in that time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,10 +24,12 @@ use serde_json::json;
 use crate::qmp::Qmp;
 use crate::{DirectError, io};
 
-/// More sockets than this do not help: another part of QEMU has the numbers.
+/// The maximum number of sockets to pass. If these do not occupy the closed numbers, more sockets do
+/// not help, because another part of QEMU uses the numbers.
 const MOST: usize = 64;
 
-/// Numbers of a process's descriptors: what an `ivshmem-doorbell` device has is among them.
+/// The numbers of those descriptors of a process that an `ivshmem-doorbell` device can use: eventfds
+/// and memory files.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     events: BTreeSet<u32>,
@@ -42,7 +45,7 @@ impl Numbers {
     }
 }
 
-/// A name that no process has used for anything.
+/// Returns a name that is unique among all processes of this host.
 pub(crate) fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +63,7 @@ fn descriptors(process: i32, is_it: impl Fn(&str) -> bool) -> Result<BTreeSet<u3
     Ok(numbers.collect())
 }
 
-/// Make the numbers harmless that QEMU had `before` and has closed since.
+/// Makes those descriptor numbers harmless that QEMU had open `before` and has closed since.
 pub(crate) fn apply(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(), DirectError> {
     let open = |process| descriptors(process, |_| true);
     let now = open(process)?;
@@ -98,7 +101,7 @@ pub(crate) fn apply(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(),
     }
 }
 
-/// A socket that never has anything to read.
+/// Returns a socket that never becomes readable.
 fn silent() -> Result<OwnedFd, DirectError> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);

@@ -1,4 +1,5 @@
-//! QEMU's monitor: one command, one answer, and events in between.
+//! A client of QEMU's monitor protocol (QMP). QEMU sends one answer to each command, and may send
+//! events between answers.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::{DirectError, io};
 
-/// Messages that no command asked for and that are looked at together, at most.
+/// The maximum number of unsolicited messages that one call of [`Qmp::read_events`] reads.
 const HEARD: u32 = 64;
 
-/// QEMU answers within this, also on a busy machine.
+/// The maximum time to wait for QEMU's answer. QEMU answers within this time also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Longest line accepted, in bytes.
+/// The length of the longest accepted line, in bytes.
 const LINE: usize = 16 << 20;
 
 /// A connection to a VM's monitor.
@@ -26,11 +27,11 @@ const LINE: usize = 16 << 20;
 pub struct Qmp {
     socket: UnixStream,
     pending: Vec<u8>,
-    /// The guest has started again.
+    /// Whether the guest has been reset since the last call of [`Qmp::read_events`].
     reset: bool,
 }
 
-/// The process at the other end of a Unix socket.
+/// Returns the id of the process at the other end of a Unix socket.
 pub(crate) fn process_of(socket: impl AsFd) -> Result<i32, DirectError> {
     let of = rustix::net::sockopt::socket_peercred(socket);
     let of = io(of, || "ask who QEMU is".to_owned())?;
@@ -38,10 +39,10 @@ pub(crate) fn process_of(socket: impl AsFd) -> Result<i32, DirectError> {
 }
 
 impl Qmp {
-    /// Connect; `None` when no process listens there.
+    /// Connects to the monitor. Returns `None` if no process listens on the socket.
     ///
     /// # Errors
-    /// The process that listens is no QEMU, or is busy with another client.
+    /// Fails if the process that listens is not QEMU, or serves another client.
     pub fn connect(path: &Path) -> Result<Option<Self>, DirectError> {
         let Ok(socket) = UnixStream::connect(path) else {
             return Ok(None);
@@ -55,15 +56,15 @@ impl Qmp {
         Ok(Some(qmp))
     }
 
-    /// The process at the other end.
+    /// Returns QEMU's process id.
     pub(crate) fn process(&self) -> Result<i32, DirectError> {
         process_of(&self.socket)
     }
 
-    /// Run a command and return its answer.
+    /// Runs a command and returns its answer.
     ///
     /// # Errors
-    /// QEMU refuses, is gone, or says nothing for 20 s.
+    /// Fails if QEMU refuses the command, has ended, or does not answer within 20 s.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, DirectError> {
         let line = line(command, arguments);
         let sent = self.socket.write_all(line.as_bytes());
@@ -71,7 +72,7 @@ impl Qmp {
         self.answer(command)
     }
 
-    /// Hand a descriptor over, which QEMU keeps under this name.
+    /// Passes a descriptor to QEMU, which stores it under this name.
     pub(crate) fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), DirectError> {
         let line = line("getfd", &json!({"fdname": name}));
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -90,7 +91,7 @@ impl Qmp {
     fn answer(&mut self, command: &str) -> Result<Value, DirectError> {
         let end = Instant::now() + LIMIT;
         let silent = || DirectError::Monitor(command.to_owned());
-        // Nor longer, whatever else it says.
+        // The limit also applies if QEMU sends other messages without end.
         while Instant::now() < end {
             let mut message = self.receive(end)?.ok_or_else(silent)?;
             if let Some(error) = message.get("error") {
@@ -107,7 +108,7 @@ impl Qmp {
         Err(silent())
     }
 
-    /// The same, for a command that answers with a text.
+    /// Runs a command whose answer is a text, and returns the text.
     pub(crate) fn text(
         &mut self,
         command: &str,
@@ -122,10 +123,10 @@ impl Qmp {
         text.ok_or_else(|| DirectError::Monitor(command.to_owned()))
     }
 
-    /// Names below an object of QEMU's that begin so.
+    /// Returns the names of a QEMU object's properties and children that begin with `prefix`.
     ///
     /// # Errors
-    /// As [`Qmp::execute`].
+    /// Fails in the same cases as [`Qmp::execute`].
     pub fn names(&mut self, path: &str, prefix: &str) -> Result<Vec<String>, DirectError> {
         let answer = self.execute("qom-list", &json!({"path": path}))?;
         let all = answer.as_array().into_iter().flatten();
@@ -134,10 +135,10 @@ impl Qmp {
         Ok(wanted.map(str::to_owned).collect())
     }
 
-    /// The name of a device of the host that this VM has by VFIO, if it has one.
+    /// Returns the name of a host device that is assigned to this VM by VFIO, if there is one.
     pub(crate) fn passthrough(&mut self) -> Result<Option<String>, DirectError> {
         let text = |one: &Value, key| one.get(key).and_then(Value::as_str).map(str::to_owned);
-        // Devices with an id, and without.
+        // QEMU lists devices with an id in the first folder, and devices without an id in the second.
         for path in ["/machine/peripheral", "/machine/peripheral-anon"] {
             let answer = self.execute("qom-list", &json!({"path": path}))?;
             let mut all = answer.as_array().into_iter().flatten();
@@ -151,13 +152,14 @@ impl Qmp {
         Ok(None)
     }
 
-    /// Whether the guest runs: it is not about to arrive here, or gone elsewhere.
+    /// Returns whether the guest runs here: it is not waiting for an incoming migration, and has not
+    /// migrated to another host.
     pub(crate) fn is_running(&mut self) -> Result<bool, DirectError> {
         let status = self.execute("query-status", &json!({}))?;
         Ok(status.get("running") == Some(&Value::Bool(true)))
     }
 
-    /// Bytes of a memory backend, which must be shared.
+    /// Returns the size of a memory backend in bytes. Fails if the memory is not shared.
     pub(crate) fn size_of_shared_memory(&mut self, id: &str) -> Result<u64, DirectError> {
         let answer = self.execute("query-memdev", &json!({}))?;
         let is_it = |memory: &&Value| memory.get("id").and_then(Value::as_str) == Some(id);
@@ -171,7 +173,7 @@ impl Qmp {
         size.ok_or_else(|| DirectError::Monitor("query-memdev".to_owned()))
     }
 
-    /// Whether the guest has started again; an error when QEMU is gone.
+    /// Returns whether the guest has been reset since the last call. Fails if QEMU has ended.
     pub(crate) fn read_events(&mut self) -> Result<bool, DirectError> {
         for _ in 0..HEARD {
             if self.receive(Instant::now())?.is_none() {
@@ -181,7 +183,7 @@ impl Qmp {
         Ok(std::mem::take(&mut self.reset))
     }
 
-    /// The next message that is no event, if it comes in time.
+    /// Returns the next message that is not an event, if it arrives before `end`.
     fn receive(&mut self, end: Instant) -> Result<Option<Value>, DirectError> {
         let mut late = false;
         loop {
@@ -191,7 +193,7 @@ impl Qmp {
                     None => return Ok(Some(message)),
                 }
             }
-            // One that never stops talking has had its time.
+            // The time limit also ends the loop if QEMU sends messages without end.
             if late {
                 return Ok(None);
             }
@@ -213,10 +215,10 @@ impl Qmp {
             .map_err(|_| DirectError::Monitor("what it was asked".to_owned()))
     }
 
-    /// Read what is there, waiting until `end`; false when nothing came.
+    /// Reads the available bytes, and waits for them until `end`. Returns false if none arrived.
     fn fill(&mut self, end: Instant) -> Result<bool, DirectError> {
         let what = || "listen to QEMU's monitor".to_owned();
-        // Zero would mean for ever.
+        // A read timeout of zero would mean no timeout.
         let left = end.saturating_duration_since(Instant::now());
         let left = left.max(Duration::from_millis(1));
         io(self.socket.set_read_timeout(Some(left)), what)?;
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_device_of_the_host_is_found_with_an_id_and_without() {
-        // As QEMU 10.0 answers: the folder's own type first, then the children.
+        // QEMU 10.0 lists the folder's own type first, then the children.
         let none = json!([{"name": "type", "type": "string"},
             {"name": "net0", "type": "child<virtio-net-pci>"}]);
         let hostdev = json!([{"name": "type", "type": "string"},

@@ -1,4 +1,4 @@
-//! A VM's RAM: which file it is, and where in guest-physical memory.
+//! Finds the memfd that contains a VM's RAM, and its place in guest-physical memory.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -10,33 +10,33 @@ use crate::open_files::{self, FileId};
 use crate::qmp::Qmp;
 use crate::{DirectError, io};
 
-/// What is below this is firmware's, and no packet is ever there.
+/// The firmware uses the memory below this address, so packets are never there.
 const LOW: u64 = 1 << 20;
 
-/// Guest-physical memory that is RAM.
+/// A range of guest-physical memory that is RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Guest-physical address.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Where it is in the file.
+    /// Offset of the range in the file.
     pub offset: u64,
 }
 
 /// A VM's RAM.
 #[derive(Debug)]
 pub(crate) struct Ram {
-    /// Opened for reading only.
+    /// The memfd, open for reading only.
     file: File,
     pub(crate) id: FileId,
     pub(crate) size: u64,
-    /// QEMU's name of it.
+    /// The id of QEMU's memory backend.
     backend: String,
 }
 
 impl Ram {
-    /// Ask a QEMU for its machine's RAM.
+    /// Asks QEMU for the RAM of its machine.
     pub(crate) fn of(qmp: &mut Qmp) -> Result<Self, DirectError> {
         let path = qmp.text(
             "qom-get",
@@ -60,9 +60,9 @@ impl Ram {
         })
     }
 
-    /// Where it is in guest-physical memory. To be asked while the VM has no views: QEMU (10.0.2)
-    /// permanently keeps all memory that there is at the time when it is asked for this, so a view
-    /// would never be given back.
+    /// Returns the ranges of guest-physical memory that the RAM occupies. Call this function only while
+    /// the VM has no views: QEMU (10.0.2) permanently keeps all memory that exists when it runs this
+    /// command, so it would never release a view.
     pub(crate) fn ranges(&self, qmp: &mut Qmp) -> Result<Vec<Range>, DirectError> {
         let command = [("command-line", "info mtree -f")];
         let tree = qmp.text("human-monitor-command", &command)?;
@@ -76,7 +76,8 @@ impl Ram {
         }
     }
 
-    /// A path by which any QEMU of this user opens it, while this lives.
+    /// Returns a path by which any QEMU of this user can open the RAM. The path is valid until `self`
+    /// is dropped.
     pub(crate) fn path(&self) -> PathBuf {
         use std::os::fd::AsRawFd;
         let descriptor = self.file.as_raw_fd();
@@ -84,7 +85,8 @@ impl Ram {
     }
 }
 
-/// The memfd of this size that a QEMU holds as its own, which must be the only one.
+/// Opens the memfd of this size that a QEMU process has open for writing. Fails if there is not exactly
+/// one such memfd.
 fn file(process: i32, size: u64) -> Result<File, DirectError> {
     let held = open_files::memfds(process)?.into_iter();
     let mut own = held.filter(|held| held.size == size && held.writable);
@@ -99,7 +101,7 @@ fn file(process: i32, size: u64) -> Result<File, DirectError> {
                 .to_owned(),
         ));
     };
-    // A file that shrinks would kill every QEMU that maps it.
+    // If the file shrank, each QEMU that maps it would receive SIGBUS and end.
     let seals = io(fcntl_get_seals(file.as_fd()), || "read seals".to_owned())?;
     match seals.contains(SealFlags::SHRINK) {
         true => Ok(file),
@@ -109,8 +111,8 @@ fn file(process: i32, size: u64) -> Result<File, DirectError> {
     }
 }
 
-/// The RAM called `name` in the output of QEMU's `info mtree -f`: in its view of the whole
-/// memory, what is contiguous joined.
+/// Returns the ranges of the RAM called `name` in the output of QEMU's `info mtree -f`. Reads only the
+/// view of the whole memory (`AS "memory"`), and joins contiguous ranges.
 fn ranges(tree: &str, name: &str) -> Vec<Range> {
     let mut inside = false;
     let mut found: Vec<Range> = Vec::new();
@@ -136,7 +138,8 @@ fn ranges(tree: &str, name: &str) -> Vec<Range> {
     found
 }
 
-/// `  START-LAST (prio N, ram): NAME @OFFSET`, all hexadecimal; without an offset it is 0.
+/// Parses a line `  START-LAST (prio N, ram): NAME @OFFSET`. Addresses and offset are hexadecimal. An
+/// absent offset is 0.
 fn range(line: &str, name: &str) -> Option<Range> {
     let (bounds, rest) = line.trim().split_once(" (prio ")?;
     let (_, rest) = rest.split_once(", ram): ")?;
@@ -167,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What QEMU 10.0 says of a `pc` machine with 4 GiB, cut.
+    /// The output of QEMU 10.0 for a `pc` machine with 4 GiB, abridged.
     const PC: &str = r#"FlatView #0
  AS "memory", root: system
  AS "cpu-memory-0", root: system

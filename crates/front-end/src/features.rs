@@ -32,10 +32,10 @@ pub const VERSION_1: u64 = 1 << 32;
 /// `VIRTIO_F_IN_ORDER`.
 pub const IN_ORDER: u64 = 1 << 35;
 
-/// What a modern driver without offloads takes.
+/// The features that a modern driver without offloads negotiates.
 pub const PLAIN: u64 = VERSION_1 | PROTOCOL_FEATURES | EVENT_IDX | INDIRECT_DESC | MRG_RXBUF;
 
-/// What Linux takes.
+/// The features that the Linux driver negotiates.
 pub const LINUX: u64 =
     PLAIN | CSUM | GUEST_CSUM | GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | HOST_TSO4 | HOST_TSO6;
 

@@ -1,19 +1,21 @@
-//! Frames to send, made so that a mix-up shows.
+//! Builds test frames with numbers and checksums, so that a receiver detects corrupt or exchanged
+//! frames.
 
-/// A MAC address for test station `number`.
+/// Returns the MAC address of test station `number`.
 #[must_use]
 pub fn mac(number: u16) -> [u8; 6] {
     let [high, low] = number.to_be_bytes();
     [0x52, 0x54, 0, 0, high, low]
 }
 
-/// The address of all stations.
+/// The broadcast address.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// Shortest frame [`numbered`] makes.
+/// The length of the shortest frame that [`numbered`] makes.
 pub const SHORTEST: usize = 14 + 8 + 8;
 
-/// A frame of `length` bytes that carries a number, bytes that follow from it, and their sum.
+/// Returns a frame of `length` bytes. Its payload is a number, bytes that are computed from the number,
+/// and a checksum.
 #[must_use]
 pub fn numbered(to: [u8; 6], from: [u8; 6], number: u64, length: usize) -> Vec<u8> {
     assert!(length >= SHORTEST);
@@ -34,7 +36,7 @@ pub fn numbered(to: [u8; 6], from: [u8; 6], number: u64, length: usize) -> Vec<u
     frame
 }
 
-/// The number of a frame made by [`numbered`], whose bytes are all as they were made.
+/// Returns the number of a frame made by [`numbered`]. Panics if any byte of the frame has changed.
 #[must_use]
 pub fn number(frame: &[u8]) -> u64 {
     assert!(frame.len() >= SHORTEST, "a frame of {} bytes", frame.len());
@@ -44,14 +46,14 @@ pub fn number(frame: &[u8]) -> u64 {
     u64::from_le_bytes(frame[14..22].try_into().unwrap())
 }
 
-/// FNV-1a.
+/// Returns the FNV-1a hash of these bytes.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
-/// The Internet checksum of these bytes, folded and complemented (RFC 1071).
+/// Returns the Internet checksum of these bytes, folded and complemented (RFC 1071).
 #[must_use]
 pub fn internet_checksum(start: u32, bytes: &[u8]) -> u16 {
     let mut sum = start;
@@ -65,7 +67,7 @@ pub fn internet_checksum(start: u32, bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The sum of an IPv4 pseudo header for `length` bytes of a protocol, not complemented.
+/// Returns the sum of an IPv4 pseudo header for `length` bytes of a protocol, not complemented.
 #[must_use]
 pub fn pseudo_sum(ip: &[u8], protocol: u8, length: usize) -> u32 {
     let words = ip[12..20].chunks(2);
@@ -76,11 +78,11 @@ pub fn pseudo_sum(ip: &[u8], protocol: u8, length: usize) -> u32 {
         + length as u32
 }
 
-/// Where the TCP header of [`tcp`] begins.
+/// The offset of the TCP header in a frame made by [`tcp`].
 pub const TCP_START: usize = 14 + 20;
 
-/// A TCP over IPv4 frame with `payload` bytes, its checksum partial: the field holds the sum of
-/// the pseudo header.
+/// Returns a TCP over IPv4 frame with these `payload` bytes. The TCP checksum is partial: its field
+/// contains the sum of the pseudo header.
 #[must_use]
 pub fn tcp(to: [u8; 6], from: [u8; 6], sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut ip = vec![
@@ -107,7 +109,8 @@ pub fn tcp(to: [u8; 6], from: [u8; 6], sequence: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// Check both checksums of a TCP over IPv4 frame; gives its sequence number and payload.
+/// Checks the IPv4 and TCP checksums of a frame, and returns its sequence number and payload. Panics if
+/// a checksum is wrong.
 #[must_use]
 pub fn checked_tcp(frame: &[u8]) -> (u32, Vec<u8>) {
     let ip = &frame[14..34];

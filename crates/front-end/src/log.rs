@@ -1,4 +1,5 @@
-//! A front-end's dirty log, and the messages that begin and end logging, in QEMU's order.
+//! A front-end's dirty log, and the messages that start and stop logging, in the order in which QEMU
+//! sends them.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +8,19 @@ use crate::nic::Nic;
 use crate::ram::Ram;
 use crate::wire::{self, logged_addresses, number, request};
 
-/// Bytes of a page of the log.
+/// The size in bytes of the page that one bit of the log stands for.
 pub const PAGE: u64 = 4096;
 
 /// A dirty log in a memfd of its own.
 #[derive(Debug)]
 pub struct Log {
-    /// The bits.
+    /// The memory with the log's bits.
     pub ram: Ram,
     bytes: u64,
 }
 
 impl Log {
-    /// A log for addresses below `end`, with all bits clear.
+    /// Creates a log for addresses below `end`, with all bits clear.
     #[must_use]
     pub fn new(end: u64) -> Self {
         let bytes = end.div_ceil(PAGE * 8).next_multiple_of(8);
@@ -29,13 +30,14 @@ impl Log {
         }
     }
 
-    /// Its size in bytes.
+    /// Returns the size of the log in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The pages written since the last call, by their numbers. Others may be logged meanwhile.
+    /// Returns and clears the numbers of the pages written since the last call. The back-end may log
+    /// pages while this function runs.
     #[must_use]
     pub fn take(&self) -> BTreeSet<u64> {
         let words = (0..self.bytes).step_by(2);
@@ -49,14 +51,14 @@ impl Log {
 }
 
 impl Nic {
-    /// A log that has room for all memory.
+    /// Creates a log that covers all memory of the guest.
     #[must_use]
     pub fn log(&self) -> Log {
         let ends = self.ram.regions().iter().map(|r| r.guest + r.size);
         Log::new(ends.max().unwrap_or(0))
     }
 
-    /// Hand a log over; `pump` as for [`Nic::start`].
+    /// Sends a log to the back-end. [`Nic::start`] describes `pump`.
     pub fn set_log_base(&self, log: &Log, mut pump: impl FnMut()) {
         let payload = wire::log(log.bytes(), 0);
         let sent = self
@@ -67,7 +69,7 @@ impl Nic {
         assert_eq!(self.wire.number(request::SET_LOG_BASE), 0);
     }
 
-    /// Have every write logged: those to the used rings at these addresses of the log.
+    /// Has the back-end log all writes. It logs writes to the used rings at the log addresses `used`.
     pub fn log_all(&self, used: [u64; 2], mut pump: impl FnMut()) {
         let features = number(self.options.features | LOG_ALL);
         assert!(self.wire.send(request::SET_FEATURES, &features, &[]));
@@ -79,13 +81,13 @@ impl Nic {
         pump();
     }
 
-    /// Begin logging.
+    /// Starts logging.
     pub fn start_log(&self, log: &Log, mut pump: impl FnMut()) {
         self.set_log_base(log, &mut pump);
         self.log_all([self.rx.used, self.tx.used], pump);
     }
 
-    /// End logging.
+    /// Stops logging.
     pub fn stop_log(&self, mut pump: impl FnMut()) {
         let features = number(self.options.features);
         assert!(self.wire.send(request::SET_FEATURES, &features, &[]));

@@ -1,11 +1,11 @@
-//! What hosts and routers say about multicast groups: IGMP and MLD packets, without an Ethernet
-//! header.
+//! Builds the packets that hosts and routers send about multicast groups: IGMP and MLD packets, without
+//! an Ethernet header.
 
 use std::net::Ipv6Addr;
 
 use crate::frame::internet_checksum;
 
-/// An IGMP packet (RFC 3376, 4): with a router alert, its checksums filled in.
+/// Returns an IGMP packet (RFC 3376, section 4) with a router alert option and valid checksums.
 #[must_use]
 pub fn igmp(source: [u8; 4], destination: [u8; 4], message: &[u8]) -> Vec<u8> {
     let [high, low] = (24 + message.len() as u16).to_be_bytes();
@@ -17,7 +17,7 @@ pub fn igmp(source: [u8; 4], destination: [u8; 4], message: &[u8]) -> Vec<u8> {
     [ip, message].concat()
 }
 
-/// An MLD packet (RFC 3810, 5): behind a router alert, its checksum filled in.
+/// Returns an MLD packet (RFC 3810, section 5) after a router alert option, with a valid checksum.
 #[must_use]
 pub fn mld(source: &str, destination: &str, message: &[u8]) -> Vec<u8> {
     let [source, destination] = [source, destination].map(|text| {
@@ -27,7 +27,7 @@ pub fn mld(source: &str, destination: &str, message: &[u8]) -> Vec<u8> {
     let [high, low] = (8 + message.len() as u16).to_be_bytes();
     let header = [0x60, 0, 0, 0, high, low, 0, 1];
     let alert = [58, 0, 5, 2, 0, 0, 1, 0];
-    // RFC 8200, 8.1.
+    // The pseudo header of RFC 8200, section 8.1.
     let pseudo = [
         &source[..],
         &destination,
@@ -41,7 +41,7 @@ pub fn mld(source: &str, destination: &str, message: &[u8]) -> Vec<u8> {
     [&header[..], &source, &destination, &alert, &message].concat()
 }
 
-/// A general IGMP query of the second version, to be answered within a second.
+/// Returns a general query of IGMP version 2 with a maximum response time of one second.
 #[must_use]
 pub fn igmp_query() -> Vec<u8> {
     igmp(
@@ -51,7 +51,7 @@ pub fn igmp_query() -> Vec<u8> {
     )
 }
 
-/// An IGMP report of the second version, or a leave.
+/// Returns a report of IGMP version 2 if `join`, or else a leave message.
 #[must_use]
 pub fn igmp_report(join: bool, group: [u8; 4]) -> Vec<u8> {
     let (kind, to) = match join {

@@ -1,4 +1,4 @@
-//! A guest's NIC: a front-end and a driver together.
+//! A guest's NIC: a vhost-user front-end and a virtio driver together.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
@@ -10,12 +10,12 @@ use crate::queue::{Queue, wait_for_any};
 use crate::ram::Ram;
 use crate::wire::{Wire, addresses, number, request, state};
 
-/// A guest's NIC. Stands for its first pair where a pair is meant.
+/// A guest's NIC. It dereferences to its first queue pair.
 #[derive(Debug)]
 pub struct Nic {
     /// The vhost-user socket.
     pub wire: Wire,
-    /// Its queue pairs.
+    /// The NIC's queue pairs.
     pub pairs: Vec<Pair>,
 }
 
@@ -34,7 +34,7 @@ impl DerefMut for Nic {
 }
 
 impl Nic {
-    /// A NIC whose back-end is at the other end of `wire`. Nothing is said yet.
+    /// Creates a NIC whose back-end is at the other end of `wire`. Sends no message.
     #[must_use]
     pub fn new(wire: Wire, options: Options) -> Self {
         let rings = Queue::bytes(options.size).next_multiple_of(4096);
@@ -51,8 +51,8 @@ impl Nic {
         }
     }
 
-    /// Set the device up and start all rings, in QEMU's order. `pump` is called after each
-    /// message, for a back-end that runs on this thread.
+    /// Sets the device up and starts all rings, in QEMU's order. Calls `pump` after each message: a
+    /// back-end that runs on this thread handles the message there.
     pub fn start(&mut self, mut pump: impl FnMut()) {
         self.set_up(&mut pump);
         for pair in 0..self.pairs.len() {
@@ -60,8 +60,8 @@ impl Nic {
         }
     }
 
-    /// Go on with another back-end where the last one left off, as QEMU does when that died
-    /// without a word: at the used indices.
+    /// Continues with another back-end at the used indices, as QEMU does when the last back-end ended
+    /// without a reply to `GET_VRING_BASE`.
     pub fn resume(&mut self, wire: Wire, mut pump: impl FnMut()) {
         self.wire = wire;
         self.set_up(&mut pump);
@@ -71,7 +71,7 @@ impl Nic {
         }
     }
 
-    /// Set the device up, but for its rings.
+    /// Sets the device up, without its rings.
     fn set_up(&mut self, mut pump: impl FnMut()) {
         let mut say = |request, payload: &[u8], fds: &[_]| {
             assert!(
@@ -97,21 +97,21 @@ impl Nic {
         say(request::SET_MEM_TABLE, &table, &fds);
     }
 
-    /// Describe the first pair's rings, which begin at these places, and start them.
+    /// Sets up the first pair's rings, which begin at the indices `bases`, and starts them.
     pub fn start_rings(&self, bases: [u16; 2], pump: impl FnMut()) {
         self.start_pair(0, bases, pump);
     }
 
-    /// Describe a pair's rings, which begin at these places, and start them.
+    /// Sets up a pair's rings, which begin at the indices `bases`, and starts them.
     pub fn start_pair(&self, pair: usize, bases: [u16; 2], mut pump: impl FnMut()) {
         for (ring, base) in (2 * pair as u32..).zip(bases) {
             self.start_ring(ring, base, &mut pump);
         }
     }
 
-    /// Describe a ring, which begins at this place, and start it: the messages and the order are
-    /// those of QEMU's `vhost_virtqueue_start` and, for vhost-user NICs, the `vhost_virtqueue_mask` at
-    /// its end, which sends the call descriptor.
+    /// Sets up a ring, which begins at the index `base`, and starts it. The messages and their order
+    /// are those of QEMU's `vhost_virtqueue_start` and, for vhost-user NICs, of the
+    /// `vhost_virtqueue_mask` at its end, which sends the call descriptor.
     pub fn start_ring(&self, ring: u32, base: u16, mut pump: impl FnMut()) {
         let pair = &self.pairs[ring as usize / 2];
         let queue = if ring % 2 == 0 { &pair.rx } else { &pair.tx };
@@ -147,7 +147,7 @@ impl Nic {
         }
     }
 
-    /// Payload and descriptors of `SET_MEM_TABLE`.
+    /// Returns the payload and the descriptors of `SET_MEM_TABLE`.
     #[must_use]
     pub fn memory_table(&self) -> (Vec<u8>, Vec<std::os::fd::BorrowedFd<'_>>) {
         let regions = self.ram.regions();
@@ -158,13 +158,13 @@ impl Nic {
         (table, vec![self.ram.fd(); regions.len()])
     }
 
-    /// Wait until the back-end has handled everything said so far.
+    /// Waits until the back-end has handled all messages sent so far.
     pub fn sync(&self) {
         assert!(self.wire.send(request::GET_FEATURES, &[], &[]));
         let _ = self.wire.number(request::GET_FEATURES);
     }
 
-    /// Stop a ring; where it can go on.
+    /// Stops a ring. Returns the available index at which the ring can continue.
     pub fn stop_ring(&self, ring: u32) -> u16 {
         assert!(
             self.wire
@@ -173,7 +173,7 @@ impl Nic {
         self.wire.state(request::GET_VRING_BASE).1 as u16
     }
 
-    /// Give the back-end kick and call descriptors of running rings anew.
+    /// Sends the kick, call and error descriptors of running rings to the back-end again.
     pub fn start_rings_again(&self) {
         for (ring, queue) in [(0, &self.rx), (1, &self.tx)] {
             let ring = number(ring);
@@ -187,7 +187,7 @@ impl Nic {
         }
     }
 
-    /// Enable or disable a pair's rings, as `ethtool -L` in the guest does.
+    /// Enables or disables a pair's rings, as `ethtool -L` in the guest does.
     pub fn enable_pair(&self, pair: usize, enabled: bool) {
         for ring in [2 * pair as u32, 2 * pair as u32 + 1] {
             let payload = state(ring, u32::from(enabled));
@@ -196,8 +196,9 @@ impl Nic {
         self.sync();
     }
 
-    /// Stop the first pair's rings and go on where they stopped, as a driver that is reset does:
-    /// receive buffers that were not used are posted again, frames not handed back are forgotten.
+    /// Stops the first pair's rings and starts them again where they stopped, as a driver does after a
+    /// reset. The driver posts unused receive buffers again, and discards frames that the device has
+    /// not returned.
     pub fn restart(&mut self) {
         let bases = [0, 1].map(|ring| self.stop_ring(ring));
         self.pairs[0].restart(bases);
@@ -206,7 +207,7 @@ impl Nic {
     }
 }
 
-/// Wait until something may have happened on one of these NICs.
+/// Waits until the device may have returned buffers on one of these NICs.
 pub fn wait(nics: &[&Nic]) {
     let queues: Vec<&Queue> = {
         let pairs = nics.iter().flat_map(|nic| &nic.pairs);

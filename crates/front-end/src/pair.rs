@@ -1,4 +1,4 @@
-//! A queue pair of a NIC, and its buffers: what a guest's driver does with it.
+//! A queue pair of a NIC with its buffers, and the driver's operations on it.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ pub struct Pair {
     pub rx: Queue,
     /// The transmit ring.
     pub tx: Queue,
-    /// What the NIC is like.
+    /// The NIC's options.
     pub options: Options,
-    /// Where the pair's part of the memory begins.
+    /// The guest-physical address at which the pair's part of the memory begins.
     at: u64,
-    /// Unused pieces of memory for receive buffers, and for frames to send.
+    /// The addresses of unused memory slots for receive buffers, and for frames to send.
     receive_slots: Vec<u64>,
     send_slots: Vec<u64>,
-    /// The slot of each chain, by head.
+    /// The slot of each chain, by the chain's head.
     receive_at: Vec<u64>,
     send_at: Vec<u64>,
 }
 
-/// Room for a frame to send and, behind it, for an indirect table.
+/// The size of a slot for a frame to send, with an indirect table after the frame.
 const SEND_SLOT: u64 = 96 * 1024;
 const TABLE_AT: u64 = 80 * 1024;
-/// Frames under way at a time.
+/// The maximum number of frames in flight.
 const SEND_SLOTS: u64 = 64;
 
 impl Pair {
-    /// Bytes of memory a pair takes.
+    /// Returns the number of bytes of memory that a pair occupies.
     pub(crate) fn bytes(options: &Options) -> u64 {
         let (send_from, _) = places(options)[1];
         (send_from + SEND_SLOT * SEND_SLOTS).next_multiple_of(4096)
     }
 
-    /// A pair in the memory from `at` on.
+    /// Creates a pair in the memory from address `at` on.
     pub(crate) fn new(ram: &Arc<Ram>, at: u64, options: Options) -> Self {
         let ring = |at, writable| {
             let features = options.features;
@@ -71,8 +71,8 @@ impl Pair {
         pair
     }
 
-    /// Both rings begin at these places: receive buffers that were not used are posted again,
-    /// frames not handed back are forgotten.
+    /// Restarts both rings at the indices `bases`. Posts unused receive buffers again, and discards
+    /// frames that the device has not returned.
     pub(crate) fn restart(&mut self, bases: [u16; 2]) {
         self.rx.restart(bases[0]);
         self.tx.restart(bases[1]);
@@ -83,7 +83,7 @@ impl Pair {
         }
     }
 
-    /// All memory for buffers is unused.
+    /// Marks all memory for buffers as unused.
     fn fill_slots(&mut self) {
         let slots = |(from, step): (u64, u64), count: u64| {
             (0..count)
@@ -96,7 +96,7 @@ impl Pair {
         self.send_slots = slots(send, SEND_SLOTS);
     }
 
-    /// Bytes of the network header.
+    /// Returns the size of the network header in bytes.
     #[must_use]
     pub fn header_size(&self) -> usize {
         if self.options.features & (VERSION_1 | MRG_RXBUF) == 0 {
@@ -106,7 +106,7 @@ impl Pair {
         }
     }
 
-    /// Post up to `most` receive buffers without publishing them; how many.
+    /// Adds up to `most` receive buffers without publishing them. Returns their number.
     pub fn post(&mut self, most: u16) -> u16 {
         let mut count = 0;
         while count < most {
@@ -130,12 +130,12 @@ impl Pair {
         count
     }
 
-    /// Send a frame under an empty header; false when there is no room.
+    /// Sends a frame with a header of zeros. Returns false if there is no room.
     pub fn send(&mut self, frame: &[u8], layout: Layout) -> bool {
         self.send_with(&vec![0; self.header_size()], frame, layout)
     }
 
-    /// Send a frame under this header; false when there is no room.
+    /// Sends a frame with this header. Returns false if there is no room.
     pub fn send_with(&mut self, header: &[u8], frame: &[u8], layout: Layout) -> bool {
         let sent = self.queue_up(header, frame, layout);
         if sent {
@@ -144,7 +144,7 @@ impl Pair {
         sent
     }
 
-    /// As [`send_with`](Self::send_with), but not published.
+    /// Adds a frame as [`send_with`](Self::send_with) does, but does not publish it.
     pub fn queue_up(&mut self, header: &[u8], frame: &[u8], layout: Layout) -> bool {
         self.reclaim();
         let Some(slot) = self.send_slots.last().copied() else {
@@ -164,12 +164,12 @@ impl Pair {
         true
     }
 
-    /// Where in memory the next frames to send may be put, the header first.
+    /// Returns the addresses of the unused slots for frames to send. A slot begins with the header.
     pub fn send_places(&self) -> impl Iterator<Item = u64> {
         self.send_slots.iter().copied()
     }
 
-    /// Take back the buffers of frames that are sent; how many.
+    /// Reclaims the buffers of frames that the device has sent. Returns their number.
     pub fn reclaim(&mut self) -> usize {
         let mut count = 0;
         while let Some((head, written)) = self.tx.take_used() {
@@ -180,13 +180,14 @@ impl Pair {
         count
     }
 
-    /// Frames on their way: handed to the device and not handed back.
+    /// Returns the number of frames in flight: added to the ring, and not reclaimed yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         SEND_SLOTS as usize - self.send_slots.len()
     }
 
-    /// The next frame received, if there is one. Its buffers are posted again if the NIC posts.
+    /// Returns the next received frame, if there is one. If [`Options::post`] is set, posts its buffers
+    /// again.
     pub fn receive(&mut self) -> Option<Received> {
         let (head, written) = self.rx.take_used()?;
         let mut bytes = self.read_buffer(head, written);
@@ -201,7 +202,7 @@ impl Pair {
             assert!(received.buffers >= 1, "num_buffers is zero");
         }
         for _ in 1..received.buffers {
-            // 5.1.6.4.1: the buffers of a frame are handed back together.
+            // Virtio 1.3, section 5.1.6.4.1: the device returns all buffers of a frame together.
             let (head, written) = self.rx.take_used().expect("all buffers of a frame");
             let more = self.read_buffer(head, written);
             received.frame.extend(more);
@@ -225,7 +226,7 @@ impl Pair {
         bytes
     }
 
-    /// Wait for the next frame.
+    /// Waits for the next frame and returns it.
     pub fn wait_to_receive(&mut self) -> Received {
         loop {
             if let Some(received) = self.receive() {
@@ -237,7 +238,7 @@ impl Pair {
         }
     }
 
-    /// Send a frame, waiting for room.
+    /// Sends a frame. Waits until there is room for it.
     pub fn wait_to_send(&mut self, frame: &[u8], layout: Layout) {
         while !self.send(frame, layout) {
             if !self.tx.ask_for_call() {
@@ -246,7 +247,7 @@ impl Pair {
         }
     }
 
-    /// Wait until the device has handed back everything sent.
+    /// Waits until the device has returned all sent frames.
     pub fn wait_until_sent(&mut self) {
         while self.in_flight() > 0 {
             if self.reclaim() == 0 && !self.tx.ask_for_call() {
@@ -256,12 +257,13 @@ impl Pair {
     }
 }
 
-/// Where receive buffers and frames to send begin, and the step from one to the next.
+/// Returns the offset of the first slot and the distance between slots, for receive buffers and for
+/// frames to send.
 fn places(options: &Options) -> [(u64, u64); 2] {
     let rings = Queue::bytes(options.size).next_multiple_of(4096);
     let bytes = u64::from(options.receive_bytes);
     let step = match options.receive_layout {
-        // A table may take sixteen bytes for each byte.
+        // An indirect table has up to one descriptor of 16 bytes for each byte of the buffer.
         Layout::Indirect(_) => 16 * (bytes + 2),
         _ => bytes,
     };

@@ -1,4 +1,4 @@
-//! A split ring, from the driver's side (virtio 1.3, section 2.7).
+//! The driver's side of a split virtqueue (virtio 1.3, section 2.7).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,14 +11,14 @@ use crate::GUARD;
 use crate::features::{EVENT_IDX, IN_ORDER};
 use crate::ram::{Ram, USER_BASE};
 
-/// Descriptor flag: another follows.
+/// Descriptor flag: another descriptor follows.
 pub const NEXT: u16 = 1;
-/// Descriptor flag: the device writes.
+/// Descriptor flag: the device writes to the buffer.
 pub const WRITE: u16 = 2;
-/// Descriptor flag: a table of descriptors.
+/// Descriptor flag: the buffer is a table of descriptors.
 pub const INDIRECT: u16 = 4;
 
-/// A piece of memory in a chain.
+/// A memory buffer in a descriptor chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// Guest-physical address.
@@ -27,7 +27,7 @@ pub struct Buffer {
     pub length: u32,
 }
 
-/// A descriptor's bytes.
+/// Returns the bytes of a descriptor.
 #[must_use]
 pub fn descriptor(buffer: Buffer, flags: u16, next: u16) -> [u8; 16] {
     let mut bytes = [0; 16];
@@ -38,7 +38,7 @@ pub fn descriptor(buffer: Buffer, flags: u16, next: u16) -> [u8; 16] {
     bytes
 }
 
-/// A driver's ring.
+/// A split virtqueue, as the driver uses it.
 #[derive(Debug)]
 pub struct Queue {
     ram: Arc<Ram>,
@@ -53,11 +53,13 @@ pub struct Queue {
     event_idx: bool,
     in_order: bool,
     free: Vec<u16>,
-    /// For each head: the descriptors of its chain.
+    /// The descriptors of each chain, by the chain's head.
     chains: Vec<Vec<u16>>,
-    /// The heads the device has, in the order they were offered.
+    /// The heads of the chains that the device has not returned, in the order in which the driver made
+    /// them available.
     offered: VecDeque<u16>,
-    /// Of those, how many have come back by an element that stands for them (2.7.9).
+    /// The number of these chains that one used element has returned (virtio 1.3, section 2.7.9) and
+    /// that the driver has not taken yet.
     batch: usize,
     next_available: u16,
     published: u16,
@@ -67,7 +69,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A ring of `size` at a guest-physical address. `writable`: the device writes its buffers.
+    /// Creates a ring with `size` descriptors at a guest-physical address. If `writable`, the device
+    /// writes to the buffers.
     #[must_use]
     pub fn new(ram: Arc<Ram>, at: u64, size: u16, writable: bool, features: u64) -> Self {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd");
@@ -93,13 +96,13 @@ impl Queue {
         }
     }
 
-    /// Bytes a ring of this size takes.
+    /// Returns the number of bytes that a ring of this size occupies.
     #[must_use]
     pub fn bytes(size: u16) -> u64 {
         26 * u64::from(size) + 16
     }
 
-    /// Let both indices begin elsewhere, before the ring is started.
+    /// Sets the first value of both indices. Call this function before the ring is started.
     pub fn begin_at(&mut self, index: u16) {
         (self.next_available, self.published, self.next_used) = (index, index, index);
         self.ram.store(self.available + 2, index);
@@ -107,50 +110,53 @@ impl Queue {
         self.ask_for_call();
     }
 
-    /// Descriptors.
+    /// Returns the number of descriptors.
     #[must_use]
     pub fn size(&self) -> u16 {
         self.size
     }
 
-    /// Descriptors that are free.
+    /// Returns the number of free descriptors.
     #[must_use]
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The available index the device can see.
+    /// Returns the available index that the driver has published to the device.
     #[must_use]
     pub fn published(&self) -> u16 {
         self.published
     }
 
-    /// The used index as the device published it.
+    /// Returns the used index that the device has published.
     #[must_use]
     pub fn used_index(&self) -> u16 {
         self.ram.load(self.used + 2)
     }
 
-    /// The addresses of descriptors, used and available ring, as the front-end's.
+    /// Returns the front-end's virtual addresses of the descriptor table, the used ring and the
+    /// available ring.
     #[must_use]
     pub fn user_addresses(&self) -> [u64; 3] {
         [self.descriptors, self.used, self.available].map(|address| USER_BASE + address)
     }
 
-    /// Write a descriptor, whatever it says.
+    /// Writes a descriptor without checking its contents.
     pub fn set_descriptor(&self, index: u16, buffer: Buffer, flags: u16, next: u16) {
         let at = self.descriptors + 16 * u64::from(index);
         self.ram.write(at, &descriptor(buffer, flags, next));
     }
 
-    /// Put a head on the available ring, whatever it is; [`publish`](Self::publish) shows it.
+    /// Puts a head on the available ring without checking it. The device sees it after
+    /// [`publish`](Self::publish).
     pub fn offer(&mut self, head: u16) {
         let at = u64::from(self.next_available % self.size);
         self.ram.store(self.available + 4 + 2 * at, head);
         self.next_available = self.next_available.wrapping_add(1);
     }
 
-    /// Make a chain of buffers available; `None` when there are too few free descriptors.
+    /// Adds a chain of buffers to the available ring. Returns its head, or `None` if there are too few
+    /// free descriptors.
     pub fn add(&mut self, buffers: &[Buffer]) -> Option<u16> {
         if buffers.is_empty() || buffers.len() > self.free.len() {
             return None;
@@ -164,7 +170,8 @@ impl Queue {
         Some(self.offer_chain(chain))
     }
 
-    /// Make a chain of buffers available through a table at a guest-physical address.
+    /// Adds a chain of buffers to the available ring through an indirect table at a guest-physical
+    /// address.
     pub fn add_indirect(&mut self, table: u64, buffers: &[Buffer]) -> Option<u16> {
         let head = self.free.pop()?;
         for (place, buffer) in buffers.iter().enumerate() {
@@ -194,7 +201,8 @@ impl Queue {
         head
     }
 
-    /// Let the device see what was offered; says whether it wants a kick for it (2.7.10).
+    /// Publishes the available index. Returns whether the device requests a kick (virtio 1.3, section
+    /// 2.7.10).
     #[must_use]
     pub fn publish(&mut self) -> bool {
         let (old, new) = (self.published, self.next_available);
@@ -209,25 +217,25 @@ impl Queue {
         }
     }
 
-    /// Publish, and kick if that is wanted.
+    /// Publishes the available index, and kicks the device if the device requests it.
     pub fn publish_and_kick(&mut self) {
         if self.publish() {
             self.kick();
         }
     }
 
-    /// Kick the device.
+    /// Kicks the device.
     pub fn kick(&self) {
         rustix::io::write(&self.kick, &1_u64.to_ne_bytes()).expect("a kick");
     }
 
-    /// Show an available index that need not be true.
+    /// Publishes an available index that may be wrong.
     pub fn lie(&self, index: u16) {
         self.ram.store(self.available + 2, index);
     }
 
-    /// The next chain the device has handed back: head and bytes written. Its descriptors are
-    /// free again.
+    /// Takes the next chain that the device has returned, and frees its descriptors. Returns its head
+    /// and the number of bytes written.
     pub fn take_used(&mut self) -> Option<(u16, u32)> {
         let index = self.ram.load(self.used + 2);
         let ahead = index.wrapping_sub(self.next_used);
@@ -243,8 +251,9 @@ impl Queue {
         Some((head, length))
     }
 
-    /// The next chain to come back. Ours are handed back in order even where that was not
-    /// negotiated: the used index says where another back-end can go on.
+    /// Returns the next returned chain. Panics if the back-end returns chains out of order. Vicinity's
+    /// back-end returns chains in order even if `VIRTIO_F_IN_ORDER` was not negotiated: then the used
+    /// index says where another back-end can continue.
     fn returned(&mut self) -> (u16, u32) {
         let mut length = 0;
         if self.batch == 0 {
@@ -263,13 +272,14 @@ impl Queue {
         (self.offered.pop_front().expect("a chain"), length)
     }
 
-    /// Ask to be called when the device hands back more than has been seen; says whether it
-    /// already has.
+    /// Requests a call when the device returns more chains than the driver has taken. Returns whether
+    /// the device already has.
     pub fn ask_for_call(&self) -> bool {
         self.call_after(0)
     }
 
-    /// Ask to be called when the device hands back more than `more` beyond what has been seen.
+    /// Requests a call when the device returns more than `more` chains beyond those that the driver has
+    /// taken. Returns whether the device already has.
     pub fn call_after(&self, more: u16) -> bool {
         let event = self.next_used.wrapping_add(more);
         self.ram
@@ -281,12 +291,12 @@ impl Queue {
         self.ram.load(self.used + 2).wrapping_sub(self.next_used) > more
     }
 
-    /// Ask, without `EVENT_IDX`, not to be called.
+    /// Suppresses calls. This has an effect only if `EVENT_IDX` was not negotiated.
     pub fn suppress_calls(&self) {
         self.ram.store(self.available, 1);
     }
 
-    /// Take the calls that have come: their number.
+    /// Reads the call descriptor. Returns the number of calls since the last read.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let mut count = [0; 8];
@@ -296,26 +306,26 @@ impl Queue {
         }
     }
 
-    /// Wait for a call.
+    /// Waits for a call.
     pub fn wait_for_call(&self) {
         wait_for_any(&[self]);
         let _ = self.calls();
     }
 
-    /// The descriptor that kicks.
+    /// Returns the kick descriptor.
     #[must_use]
     pub fn kick_fd(&self) -> &OwnedFd {
         &self.kick
     }
 
-    /// The descriptor that calls.
+    /// Returns the call descriptor.
     #[must_use]
     pub fn call_fd(&self) -> &OwnedFd {
         &self.call
     }
 
-    /// The same ring where a stopped device left it: chains it has not handed back are free
-    /// again, and both indices begin at `base`.
+    /// Restarts the ring where a stopped device left it: frees the chains that the device has not
+    /// returned, and sets both indices to `base`.
     pub fn restart(&mut self, base: u16) {
         for chain in &mut self.chains {
             self.free.append(chain);
@@ -326,7 +336,7 @@ impl Queue {
     }
 }
 
-/// Wait until one of these rings is called.
+/// Waits for a call on one of these rings.
 pub fn wait_for_any(queues: &[&Queue]) {
     let mut fds: Vec<PollFd<'_>> = queues
         .iter()

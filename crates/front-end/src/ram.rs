@@ -1,4 +1,4 @@
-//! A guest's memory. The crate's only `unsafe` code.
+//! A guest's memory. This module contains all `unsafe` code of the crate.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Added to a guest-physical address, it gives the front-end's address for the same byte.
+/// The difference between the front-end's virtual address of a byte and its guest-physical address.
 pub const USER_BASE: u64 = 0x7f00_0000_0000;
 
 /// A memory region, as vhost-user describes it.
@@ -25,7 +25,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The 32 bytes a message carries.
+    /// Returns the 32 bytes that describe the region in a message.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         [self.guest, self.size, self.user, self.offset]
@@ -35,7 +35,7 @@ impl Region {
     }
 }
 
-/// Guest memory: one memfd, mapped here, presented in regions.
+/// Guest memory: one memfd, mapped into this process and described to the back-end as regions.
 #[derive(Debug)]
 pub struct Ram {
     fd: OwnedFd,
@@ -44,20 +44,21 @@ pub struct Ram {
     regions: Vec<Region>,
 }
 
-// SAFETY: shared memory of the process, reached through raw pointers only.
+// SAFETY: the mapping belongs to the process, and the code accesses it through raw pointers and atomics
+// only.
 unsafe impl Send for Ram {}
-// SAFETY: as above; concurrent access is what a guest's memory is for.
+// SAFETY: as above; guest memory is meant for concurrent access.
 unsafe impl Sync for Ram {}
 
 impl Ram {
-    /// Memory of `size` bytes from guest-physical 0, in one region.
+    /// Creates a memory of `size` bytes from guest-physical address 0, in one region.
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self::in_regions(size, 1)
     }
 
-    /// Memory from guest-physical 0 in `count` adjoining regions of `size` bytes, laid out in
-    /// the memfd in reverse, so that nothing but the guest's addresses adjoins.
+    /// Creates a memory from guest-physical address 0 in `count` adjacent regions of `size` bytes.
+    /// Their order in the memfd is reversed, so that adjacent regions are not adjacent in the file.
     #[must_use]
     pub fn in_regions(size: u64, count: u64) -> Self {
         let regions = (0..count).map(|index| Region {
@@ -69,7 +70,7 @@ impl Ram {
         let fd = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
         rustix::fs::ftruncate(&fd, size * count).expect("room for guest memory");
         let length = (size * count) as usize;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: the kernel chooses an unused address for the new mapping.
         let base = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -89,24 +90,26 @@ impl Ram {
         }
     }
 
-    /// The memfd.
+    /// Returns the memfd.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The regions.
+    /// Returns the regions.
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// Cut the memfd to `size` bytes. Touching what is cut off here ends the test with SIGBUS.
+    /// Truncates the memfd to `size` bytes. Later access to the removed part through this mapping ends
+    /// the test with SIGBUS.
     pub fn truncate(&self, size: u64) {
         rustix::fs::ftruncate(&self.fd, size).expect("truncating a memfd");
     }
 
-    /// The place of a guest-physical address, and how many bytes follow in its region.
+    /// Returns the mapped address of a guest-physical address, and the number of bytes from there to
+    /// the end of its region.
     fn locate(&self, address: u64) -> (NonNull<u8>, usize) {
         let region = self
             .regions
@@ -116,14 +119,14 @@ impl Ram {
         let into = address - region.guest;
         let offset = (region.offset + into) as usize;
         assert!(offset < self.length);
-        // SAFETY: inside the mapping.
+        // SAFETY: `offset` is inside the mapping.
         (
             unsafe { self.base.add(offset) },
             (region.size - into) as usize,
         )
     }
 
-    /// Write bytes at a guest-physical address.
+    /// Writes bytes at a guest-physical address.
     pub fn write(&self, mut address: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (place, room) = self.locate(address);
@@ -135,7 +138,7 @@ impl Ram {
         }
     }
 
-    /// Read bytes at a guest-physical address.
+    /// Reads bytes at a guest-physical address.
     pub fn read(&self, mut address: u64, mut to: &mut [u8]) {
         while !to.is_empty() {
             let (place, room) = self.locate(address);
@@ -150,33 +153,34 @@ impl Ram {
     fn word(&self, address: u64) -> &AtomicU16 {
         let (place, room) = self.locate(address);
         assert!(room >= 2 && address % 2 == 0);
-        // SAFETY: two mapped bytes, aligned because regions are.
+        // SAFETY: both bytes are mapped, and they are aligned because regions are.
         unsafe { AtomicU16::from_ptr(place.as_ptr().cast()) }
     }
 
-    /// All of a memory of one region as words, by guest-physical address divided by four: for
-    /// drivers that must be fast.
+    /// Returns the whole memory as words, indexed by guest-physical address divided by four. Fast
+    /// drivers use this function. Panics if the memory has more than one region.
     #[must_use]
     pub fn words(&self) -> &[AtomicU32] {
         assert!(self.regions.len() == 1, "a memory of one region");
-        // SAFETY: the mapping lives as long as `self` and begins on a page; every bit pattern is
-        // a word, and words that others write meanwhile are atomics here.
+        // SAFETY: the mapping exists as long as `self` and begins on a page. Each bit pattern is a
+        // valid word. The words are atomics, so other threads and processes may write them at the same
+        // time.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length / 4) }
     }
 
-    /// Load a word that the device writes.
+    /// Loads a word that the device writes.
     #[must_use]
     pub fn load(&self, address: u64) -> u16 {
         self.word(address).load(Ordering::Acquire)
     }
 
-    /// Take what is in a word that the device writes, and leave zero.
+    /// Replaces a word that the device writes by zero, and returns its value.
     #[must_use]
     pub fn take(&self, address: u64) -> u16 {
         self.word(address).swap(0, Ordering::AcqRel)
     }
 
-    /// Store a word that the device reads.
+    /// Stores a word that the device reads.
     pub fn store(&self, address: u64, value: u16) {
         self.word(address).store(value, Ordering::Release);
     }
@@ -184,7 +188,7 @@ impl Ram {
 
 impl Drop for Ram {
     fn drop(&mut self) {
-        // SAFETY: the mapping made by `in_regions`; pointers into it live no longer than it.
+        // SAFETY: `in_regions` made this mapping, and no pointer into it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

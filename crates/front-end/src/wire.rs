@@ -1,4 +1,4 @@
-//! The front-end's end of a vhost-user socket.
+//! The front-end's end of a vhost-user socket: encodes, sends and receives messages.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -50,10 +50,11 @@ pub const REPLY: u32 = 1 << 2;
 /// Header flag: the front-end asks the back-end to acknowledge this request.
 pub const NEED_REPLY: u32 = 1 << 3;
 
-/// Most descriptors sent with one message: more than any back-end takes.
+/// The maximum number of descriptors sent with one message. It is larger than the limit of any
+/// back-end.
 const MAX_FDS: usize = 32;
 
-/// A message as bytes: header and payload.
+/// Returns the bytes of a message: header and payload.
 #[must_use]
 pub fn message(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
     let size = payload.len() as u32;
@@ -62,7 +63,7 @@ pub fn message(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
     header.chain(payload.iter().copied()).collect()
 }
 
-/// Payload: a ring's number and a value.
+/// Returns a payload: a ring's number and a value.
 #[must_use]
 pub fn state(ring: u32, value: u32) -> Vec<u8> {
     [ring, value]
@@ -71,13 +72,13 @@ pub fn state(ring: u32, value: u32) -> Vec<u8> {
         .collect()
 }
 
-/// Payload: a number.
+/// Returns a payload: a number.
 #[must_use]
 pub fn number(value: u64) -> Vec<u8> {
     value.to_ne_bytes().to_vec()
 }
 
-/// Payload: a ring's addresses, which are the front-end's.
+/// Returns a payload: a ring's addresses in the front-end's address space.
 #[must_use]
 pub fn addresses(ring: u32, descriptors: u64, used: u64, available: u64) -> Vec<u8> {
     let mut bytes = state(ring, 0);
@@ -87,7 +88,7 @@ pub fn addresses(ring: u32, descriptors: u64, used: u64, available: u64) -> Vec<
     bytes
 }
 
-/// Payload: a ring's addresses, with its used ring logged at an address of the log.
+/// Returns a payload: a ring's addresses, with writes to the used ring logged at an address of the log.
 #[must_use]
 pub fn logged_addresses(ring: u32, places: [u64; 3], log: u64) -> Vec<u8> {
     let mut bytes = state(ring, 1);
@@ -97,7 +98,7 @@ pub fn logged_addresses(ring: u32, places: [u64; 3], log: u64) -> Vec<u8> {
     bytes
 }
 
-/// Payload: the size of a log and its place in its file.
+/// Returns a payload: the size of a log and its offset in its file.
 #[must_use]
 pub fn log(size: u64, offset: u64) -> Vec<u8> {
     [number(size), number(offset)].concat()
@@ -110,7 +111,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Speak on a connected stream socket.
+    /// Creates the front-end's end from a connected stream socket, and sets its timeouts.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
         for timeout in [Timeout::Recv, Timeout::Send] {
@@ -119,7 +120,7 @@ impl Wire {
         Self { socket }
     }
 
-    /// A front-end and the socket for its back-end.
+    /// Creates a front-end's end, and the socket for its back-end.
     #[must_use]
     pub fn pair() -> (Self, OwnedFd) {
         let (ours, theirs) = rustix::net::socketpair(
@@ -132,8 +133,8 @@ impl Wire {
         (Self::new(ours), theirs)
     }
 
-    /// Send bytes as they are, descriptors with the first of them; says whether the back-end is
-    /// still there.
+    /// Sends bytes unchanged, with the descriptors attached to the first byte. Returns false if the
+    /// back-end has closed the connection.
     pub fn send_raw(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -151,17 +152,18 @@ impl Wire {
         }
     }
 
-    /// Send a message that nothing is expected for.
+    /// Sends a message without requesting an acknowledgement.
     pub fn send(&self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         self.send_raw(&message(request, VERSION, payload), fds)
     }
 
-    /// Send a message that the back-end is asked to acknowledge.
+    /// Sends a message and requests an acknowledgement from the back-end.
     pub fn send_for_reply(&self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         self.send_raw(&message(request, VERSION | NEED_REPLY, payload), fds)
     }
 
-    /// Read a reply: its request and payload. `None`: the back-end hung up.
+    /// Reads a reply. Returns its request and payload, or `None` if the back-end has closed the
+    /// connection.
     #[must_use]
     pub fn reply(&self) -> Option<(u32, Vec<u8>)> {
         let mut header = [0; 12];
@@ -174,7 +176,7 @@ impl Wire {
         Some((request, payload))
     }
 
-    /// Read a reply that is a number, to this request.
+    /// Reads a reply to this request whose payload is a number.
     #[must_use]
     pub fn number(&self, request: u32) -> u64 {
         let (to, payload) = self.reply().expect("a reply");
@@ -182,7 +184,7 @@ impl Wire {
         u64::from_ne_bytes(payload.try_into().expect("a number"))
     }
 
-    /// Read a reply that is a ring's state: ring and value.
+    /// Reads a reply whose payload is a ring's state. Returns the ring and the value.
     #[must_use]
     pub fn state(&self, request: u32) -> (u32, u32) {
         let (to, payload) = self.reply().expect("a reply");
@@ -192,7 +194,7 @@ impl Wire {
         (ring, value)
     }
 
-    /// Wait until the back-end hangs up; what it still says is thrown away.
+    /// Waits until the back-end closes the connection. Discards the messages that it sends before.
     pub fn wait_for_hang_up(&self) {
         let mut byte = [0];
         while self.read(&mut byte).is_some() {}

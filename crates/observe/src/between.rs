@@ -1,4 +1,4 @@
-//! Switches between VMs: which set of threads ran straight after which.
+//! Switches between VMs: how often a CPU switched directly from one set of threads to another.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,8 +6,8 @@ use crate::reading::{Id, Plane, Reading, Switches, ThreadSet, Vm};
 use crate::report::{self, Between, Party, Switched};
 use crate::switches::Seen;
 
-/// The sets' switches, from the threads'. Threads that belong to no set, and switches within a set,
-/// are left out.
+/// Sums the switches between threads to switches between sets of threads. Omits threads that belong to
+/// no set, and switches within a set.
 pub(crate) fn sets(seen: &Seen, vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> Switches {
     let owners = owners(vms, planes);
     let mut rates = BTreeMap::new();
@@ -24,7 +24,7 @@ pub(crate) fn sets(seen: &Seen, vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Pl
     }
 }
 
-/// The set of each thread that has one.
+/// Returns the set of each thread that belongs to one.
 fn owners(vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> HashMap<u32, ThreadSet> {
     let of_vm = |(id, vm): (&Id, &Vm)| {
         let id = *id;
@@ -46,7 +46,7 @@ fn owners(vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> HashMap<u32, 
     vms.chain(planes.values().flat_map(of_plane)).collect()
 }
 
-/// Switches that gave a VM's guest and backend the CPU.
+/// Returns the rates of switches to a VM's guest and to its backend.
 pub(crate) fn of_vm(id: Id, reading: &Reading) -> Option<Between> {
     let switches = reading.switches.as_ref().ok()?;
     let to = |set: ThreadSet| {
@@ -62,7 +62,7 @@ pub(crate) fn of_vm(id: Id, reading: &Reading) -> Option<Between> {
     })
 }
 
-/// The pairs of sets by their names, the most frequent first.
+/// Returns the pairs of sets with their names, the most frequent first.
 pub(crate) fn named(reading: &Reading) -> Option<report::Switches> {
     let switches = reading.switches.as_ref().ok()?;
     let vm = |id: &Id| reading.vms.get(id).map(|vm| vm.name.clone());
@@ -97,7 +97,8 @@ mod tests {
 
     const VM: [(&str, u64, u64); 2] = [("main", 0, 0), ("CPU 0/KVM", 0, 0)];
 
-    /// VMs with the threads 10 (backend) and 11 (guest), 20 and 21; a network's worker, 30.
+    /// Two VMs with the threads 10 (backend) and 11 (guest), and 20 and 21, and a network with worker
+    /// 30.
     fn host(rates: &[((u32, u32), f64)]) -> Reading {
         let mut reading = reading(1);
         vm(&mut reading, 10, "web", &VM);

@@ -1,15 +1,15 @@
-//! Which CPU control group a VM is in, and how often it was held back there.
+//! Finds the CPU control group of a VM, and reads how long the group's cap throttled it.
 //!
-//! Version 1 and version 2 of control groups differ in paths, names and units; both may be
-//! mounted. Time held back by a cap is not waiting for a CPU in the scheduler's books, so it is
-//! shown apart.
+//! Versions 1 and 2 of control groups differ in paths, names and units, and a host can mount both. The
+//! scheduler does not count throttled time as time that a thread waits for a CPU, so the report shows
+//! it separately.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::text::number_after;
 
-/// Where the CPU controller's groups are mounted.
+/// The folders where the CPU controller's groups are mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts {
     v1: Option<PathBuf>,
@@ -24,18 +24,18 @@ pub struct Group {
     path: String,
 }
 
-/// What a group says now.
+/// The state of a group at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Its weight among its siblings: 100 (version 2) or 1024 (version 1) where no program set it.
+    /// The group's weight among its siblings: 100 (version 2) or 1024 (version 1) if no program set it.
     pub weight: Option<u64>,
-    /// Nanoseconds it was held back by its cap, in all.
+    /// Total nanoseconds for which the group's cap throttled it.
     pub throttled_ns: Option<u64>,
 }
 
 impl Mounts {
-    /// From `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`): mount point is field 5; after a
-    /// lone dash come type, source and options.
+    /// Parses `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`). Field 5 is the mount point. Type,
+    /// source and options follow a field that is a single dash.
     #[must_use]
     pub fn parse(mountinfo: &str) -> Self {
         let mut mounts = Self::default();
@@ -61,8 +61,8 @@ impl Mounts {
         mounts
     }
 
-    /// The group of a process by its `/proc/PID/cgroup` (`cgroups(7)`: `id:controllers:path`,
-    /// version 2 as `0::path`). `None` in the root group, which holds all processes.
+    /// Returns the group of a process from its `/proc/PID/cgroup` (`cgroups(7)`: `id:controllers:path`,
+    /// for version 2 `0::path`). Returns `None` for the root group, which contains all processes.
     #[must_use]
     pub fn group(&self, cgroup: &str) -> Option<Group> {
         let find = |wanted: &dyn Fn(&str) -> bool| {
@@ -77,7 +77,7 @@ impl Mounts {
             _ => (self.v2.as_ref()?, find(&str::is_empty)?, 2),
         };
         let below = path.strip_prefix('/').filter(|below| !below.is_empty())?;
-        // A path that leads up is outside of the namespace that we see.
+        // A path with `..` leads out of the cgroup namespace of this process.
         let outside = Path::new(below)
             .components()
             .any(|part| part.as_os_str() == "..");
@@ -90,19 +90,19 @@ impl Mounts {
 }
 
 impl Group {
-    /// Its path in the hierarchy.
+    /// Returns the group's path in the hierarchy.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// 1 or 2.
+    /// Returns the version of control groups: 1 or 2.
     #[must_use]
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// Read it now. What cannot be read is `None`.
+    /// Reads the group's state. A value that cannot be read is `None`.
     #[must_use]
     pub fn read(&self) -> State {
         let text = |file| fs::read_to_string(self.folder.join(file)).unwrap_or_default();

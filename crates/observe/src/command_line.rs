@@ -1,6 +1,6 @@
-//! What a process is, by its command line (`proc_pid_cmdline(5)`: words that end in NUL).
+//! Classifies a process by its command line (`proc_pid_cmdline(5)`: words that end in NUL).
 
-/// What a process is to the observer.
+/// The kinds of processes that the observer reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A QEMU system emulator: a VM.
@@ -14,7 +14,7 @@ pub enum Kind {
     },
 }
 
-/// What a QEMU command line says about its VM.
+/// The properties of a VM that QEMU's command line contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// The name given with `-name`, if any.
@@ -25,20 +25,20 @@ pub struct Machine {
     pub taps: Vec<String>,
     /// Its vhost-user NICs.
     pub nics: Vec<Nic>,
-    /// It has memory that other processes can map.
+    /// Whether the VM has memory that other processes can map.
     pub shared: bool,
 }
 
 /// A vhost-user NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Its socket.
+    /// The path of the NIC's socket.
     pub socket: String,
-    /// Its address as it was written, if it was.
+    /// The NIC's MAC address as the command line spells it, if it contains one.
     pub mac: Option<String>,
 }
 
-/// What the process with this command line is, if it concerns us.
+/// Returns the kind of the process with this command line, or `None` if the observer does not read it.
 #[must_use]
 pub fn kind(cmdline: &[u8]) -> Option<Kind> {
     let words: Vec<_> = cmdline
@@ -50,7 +50,7 @@ pub fn kind(cmdline: &[u8]) -> Option<Kind> {
     let program = program.rsplit('/').next().unwrap_or(program);
     match program {
         "vicinity" => vicinity(arguments),
-        // Red Hat's and Proxmox's names for it.
+        // Red Hat and Proxmox install QEMU under these names.
         "qemu-kvm" | "kvm" => Some(Kind::Vm(machine(arguments))),
         _ if program.starts_with("qemu-system-") => Some(Kind::Vm(machine(arguments))),
         _ => None,
@@ -71,7 +71,7 @@ fn machine(arguments: &[&str]) -> Machine {
     let mut machine = Machine::default();
     let mut wiring = Wiring::default();
     for (option, value) in arguments.iter().zip(arguments.iter().skip(1)) {
-        // QEMU takes one dash or two.
+        // QEMU accepts one or two dashes before an option.
         match option.strip_prefix("--").or(option.strip_prefix('-')) {
             Some("name") => machine.name = name(value),
             Some("chardev") => {
@@ -91,7 +91,7 @@ fn machine(arguments: &[&str]) -> Machine {
     machine
 }
 
-/// Whether a memory object can be mapped by others.
+/// Returns whether other processes can map a memory object.
 fn is_shared(object: &str) -> bool {
     match object.starts_with('{') {
         true => object.contains("\"share\":true"),
@@ -99,7 +99,7 @@ fn is_shared(object: &str) -> bool {
     }
 }
 
-/// Options that name each other by their ids.
+/// The options of QEMU that refer to each other by their ids.
 #[derive(Default)]
 struct Wiring<'a> {
     chardevs: Vec<&'a str>,
@@ -122,13 +122,13 @@ impl Wiring<'_> {
     }
 }
 
-/// The option whose property has this value.
+/// Returns the first option whose property `key` has this value.
 fn with<'a>(options: &[&'a str], key: &str, value: &str) -> Option<&'a str> {
     let mut options = options.iter().copied();
     options.find(|option| property(option, key).is_some_and(|it| it == value))
 }
 
-/// `-name web`, `-name guest=web,debug-threads=on`, `-name web,process=x`.
+/// Returns the name in `-name web`, `-name guest=web,debug-threads=on` or `-name web,process=x`.
 fn name(value: &str) -> Option<String> {
     let first = properties(value).into_iter().next()?;
     property(value, "guest").or_else(|| match first.split_once('=') {
@@ -137,8 +137,8 @@ fn name(value: &str) -> Option<String> {
     })
 }
 
-/// The value of one property of an option, written as QEMU's `key=value` list or, as libvirt
-/// does for some options, as a flat JSON object.
+/// Returns the value of one property of an option. The option is a `key=value` list of QEMU, or a flat
+/// JSON object, which libvirt uses for some options.
 fn property(value: &str, key: &str) -> Option<String> {
     if let Some(object) = value.strip_prefix('{') {
         let (_, rest) = object.split_once(&format!("\"{key}\":\""))?;
@@ -148,7 +148,7 @@ fn property(value: &str, key: &str) -> Option<String> {
     properties.find_map(|one| Some(one.strip_prefix(key)?.strip_prefix('=')?.to_owned()))
 }
 
-/// Split at commas; two commas are one that does not split.
+/// Splits an option at commas. Two commas stand for one comma in a value.
 fn properties(value: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut letters = value.chars().peekable();

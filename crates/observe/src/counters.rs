@@ -1,27 +1,28 @@
-//! What the scheduler counts for a thread.
+//! Parses the scheduler's counters of a thread.
 //!
-//! `/proc/PID/task/TID/schedstat` (the kernel's `sched-stats.rst`): nanoseconds on a CPU,
-//! nanoseconds runnable but waiting for a CPU, times put on a CPU. The second grows when the
-//! wait ends, so a long wait is booked in the interval in which it ended. The number of context
-//! switches is in `status` (`proc_pid_status(5)`).
+//! `/proc/PID/task/TID/schedstat` (the kernel's `sched-stats.rst`) contains three counters: nanoseconds
+//! on a CPU, nanoseconds in which the thread was runnable but waited for a CPU, and how often the
+//! kernel put it on a CPU. The kernel increases the second counter when the wait ends, so a long wait
+//! counts in the interval in which it ended. The number of context switches is in `status`
+//! (`proc_pid_status(5)`).
 
 use crate::text::number_after;
 
-/// Totals of a thread since it started.
+/// Total counts of a thread since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Nanoseconds on a CPU.
     pub run_ns: u64,
-    /// Nanoseconds runnable, but not running.
+    /// Nanoseconds in which the thread was runnable, but not running.
     pub wait_ns: u64,
-    /// Times it was put on a CPU.
+    /// How often the kernel put the thread on a CPU.
     pub executions: u64,
-    /// Times it left a CPU, to sleep or for another thread.
+    /// How often the thread left a CPU, to sleep or because another thread ran.
     pub switches: u64,
 }
 
 impl Totals {
-    /// From the texts of `schedstat` and `status`; `None` when either is not what it should be.
+    /// Parses the texts of `schedstat` and `status`. Returns `None` if either text is malformed.
     #[must_use]
     pub fn parse(schedstat: &str, status: &str) -> Option<Self> {
         let mut fields = schedstat.split_whitespace().map(str::parse);
@@ -36,8 +37,8 @@ impl Totals {
         })
     }
 
-    /// What came since an earlier reading of the same thread id. Totals that went back belong
-    /// to another thread with a recycled id, which did all of it since.
+    /// Returns the difference to an earlier reading of the same thread id. If a total decreased, the
+    /// kernel has reused the id for a new thread, so the new totals are the difference.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let difference = || {

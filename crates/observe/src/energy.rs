@@ -1,8 +1,9 @@
-//! Energy: measured where the processor tells (RAPL, the kernel's powercap), else modelled.
+//! Energy: measured if the processor has counters (RAPL, through the kernel's powercap), or else
+//! modelled.
 //!
-//! A VM is charged for its guest and for its backend, each by its share of the CPU time that
-//! the host could have used: `power * CPU-seconds / (CPUs * seconds)`. What is left, idle power
-//! included, is charged to no VM, so that all charges and the rest add up to the host's power.
+//! The observer charges a VM for its guest and for its backend, each by its share of the CPU time that
+//! the host could have used: `power * CPU-seconds / (CPUs * seconds)`. It charges the remainder, which
+//! includes idle power, to no VM. So all charges and the remainder add up to the host's power.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +11,21 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Where the kernel shows RAPL's counters.
+/// The folder with the kernel's RAPL counters.
 pub const POWERCAP: &str = "/sys/class/powercap";
 
-/// Where a power figure comes from.
+/// The source of a power figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum Provenance {
     /// The processor's own counters.
     Measured,
-    /// CPU time times the watts the user gave for a busy CPU.
+    /// The product of CPU time and the power of a busy CPU, which the user can set.
     Modelled,
 }
 
 impl Provenance {
-    /// The label beside every figure.
+    /// Returns the label that a report shows beside each figure.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -34,11 +35,11 @@ impl Provenance {
     }
 }
 
-/// A counter of consumed energy: one package, or the memory beside it.
+/// A counter of consumed energy: of one processor package, or of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Zone {
     file: PathBuf,
-    /// The counter starts again at zero after this many microjoules.
+    /// The counter wraps to zero after this many microjoules.
     range: u64,
 }
 
@@ -49,19 +50,20 @@ impl Zone {
     }
 }
 
-/// The counters of this host.
+/// The energy counters of this host.
 #[derive(Clone, Debug, Default)]
 pub struct Meter(Vec<Zone>);
 
-/// Readings of all counters, in the meter's order.
+/// The values of all counters, in the meter's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading(Vec<u64>);
 
 impl Meter {
-    /// The packages and their memory below `powercap`. Zones inside a package other than its
-    /// memory are part of the package, and `psys` contains the packages: neither counts. Client processors of
-    /// Intel have each package twice, as `intel-rapl:N` by registers (MSRs) and as `intel-rapl-mmio:N`
-    /// by memory; the second counts only where the first is not.
+    /// Finds the counters of the packages and of their memory below `powercap`. Other zones inside a
+    /// package are part of the package, and `psys` contains the packages, so the meter uses neither.
+    /// Intel's client processors have two counters for each package: `intel-rapl:N`, read from
+    /// registers (MSRs), and `intel-rapl-mmio:N`, read from memory (MMIO). The meter uses the second
+    /// only if the first does not exist.
     #[must_use]
     pub fn find(powercap: &Path) -> Self {
         let entries = fs::read_dir(powercap).into_iter().flatten().flatten();
@@ -73,20 +75,21 @@ impl Meter {
         Self(zones)
     }
 
-    /// Whether there is anything to read.
+    /// Returns whether the host has energy counters.
     #[must_use]
     pub fn exists(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Read all counters; `None` when there are none or one may not be read (root only).
+    /// Reads all counters. Returns `None` if there are none, or if this process may not read one of
+    /// them (only root may).
     #[must_use]
     pub fn read(&self) -> Option<Reading> {
         let values: Option<Vec<u64>> = self.0.iter().map(|zone| number(&zone.file)).collect();
         values.filter(|values| !values.is_empty()).map(Reading)
     }
 
-    /// Average watts between two readings, `time` apart.
+    /// Returns the average power in watts between two readings, `time` apart.
     #[must_use]
     pub fn watts(&self, earlier: &Reading, later: &Reading, time: Duration) -> Option<f64> {
         let mut joules = 0.0;
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_package_by_registers_and_by_memory_counts_once() {
-        // As a notebook of 2019 has them (Linux 5.10), each with a folder for the control type.
+        // The zones of a notebook of 2019 (Linux 5.10), with a folder for each control type.
         let root = host(&[
             ("intel-rapl", "", 0),
             ("intel-rapl-mmio", "", 0),

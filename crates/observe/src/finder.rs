@@ -1,8 +1,8 @@
-//! Finding VMs and Vicinity's processes among all processes.
+//! Finds the processes of VMs and of Vicinity among all processes.
 //!
-//! A command line is read when a process is first seen, and all are read again every
-//! [`RESCAN`]th time: a process may become QEMU after it was seen (`exec`), and a thread gets
-//! its name after it starts.
+//! The finder reads a process's command line when it first finds the process. In every [`RESCAN`]th
+//! search it reads all command lines again, for two reasons: a process can become QEMU later (`exec`),
+//! and a thread gets its name after it starts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,30 +12,30 @@ use crate::command_line::{self, Kind};
 use crate::proc::{Identity, Proc};
 use crate::role;
 
-/// Every so many times everything is looked at anew.
+/// The number of searches after which the finder reads all processes again.
 const RESCAN: u32 = 5;
 
-/// A process that concerns us.
+/// A process of a VM or of Vicinity.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) identity: Identity,
     pub(crate) kind: Kind,
-    /// Names of its threads.
+    /// The names of its threads, by their ids.
     pub(crate) names: BTreeMap<u32, String>,
-    /// Its taps.
+    /// The names of its taps.
     pub(crate) taps: Vec<String>,
     pub(crate) group: Option<Group>,
 }
 
-/// What is known of all processes.
+/// The finder's state: all processes of the last search.
 #[derive(Debug)]
 pub(crate) struct Finder {
     proc: Proc,
     mounts: Mounts,
     round: u32,
-    /// `None` for those that do not concern us.
+    /// The processes by their ids; `None` for a process that is neither of a VM nor of Vicinity.
     known: BTreeMap<u32, Option<Process>>,
-    /// Kernel threads that work for a VM, and the process they work for.
+    /// The kernel threads that work for a VM, with the id of its process.
     kernel: BTreeMap<u32, u32>,
 }
 
@@ -56,7 +56,7 @@ impl Finder {
         &self.proc
     }
 
-    /// Look who is there now.
+    /// Searches all processes, and updates the state.
     pub(crate) fn look(&mut self) {
         let anew = self.round % RESCAN == 0;
         self.round = self.round.wrapping_add(1);
@@ -67,7 +67,7 @@ impl Finder {
                 Some(seen) if !anew => seen,
                 _ => self.classify(pid),
             };
-            // The id may be another process's by now.
+            // The kernel may have reused the id for another process.
             let seen = match seen {
                 Some(process) if self.proc.identity(pid) != Some(process.identity) => {
                     self.classify(pid)
@@ -80,13 +80,14 @@ impl Finder {
         self.kernel.retain(|thread, _| known.contains_key(thread));
     }
 
-    /// The processes that concern us.
+    /// Returns the processes of VMs and of Vicinity.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (u32, &Process)> {
         let all = self.known.iter();
         all.filter_map(|(pid, process)| Some((*pid, process.as_ref()?)))
     }
 
-    /// The threads of a process that concerns us, its kernel threads among them.
+    /// Returns the threads of a process of a VM or of Vicinity, including the kernel threads that work
+    /// for it.
     pub(crate) fn threads(&mut self, pid: u32) -> Vec<(u32, String)> {
         let Some(Some(process)) = self.known.get_mut(&pid) else {
             return Vec::new();
@@ -110,7 +111,7 @@ impl Finder {
     fn classify(&mut self, pid: u32) -> Option<Process> {
         let command_line = self.proc.command_line(pid)?;
         if command_line.is_empty() {
-            // A kernel thread.
+            // A kernel thread has an empty command line.
             if let Some(owner) = self.proc.name(pid).as_deref().and_then(role::vhost_owner) {
                 self.kernel.insert(pid, owner);
             }

@@ -1,4 +1,4 @@
-//! The host as a whole.
+//! Reads the host's CPU time, pressure and memory.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,18 @@ use crate::text::{number_after, value_of};
 /// Totals of all CPUs since boot, in ticks, from `/proc/stat` (`proc_stat(5)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Doing anything at all.
+    /// Busy ticks.
     pub busy: u64,
-    /// Interrupts and soft interrupts: network work that is charged to no VM.
+    /// Ticks in interrupts and soft interrupts: network work that the observer charges to no VM.
     pub interrupts: u64,
-    /// Taken by a hypervisor below this host.
+    /// Ticks that a hypervisor below this host used for other VMs.
     pub stolen: u64,
-    /// Everything, idle time included.
+    /// All ticks, including idle time.
     pub all: u64,
 }
 
 impl CpuTime {
-    /// From the text of `/proc/stat`.
+    /// Parses the text of `/proc/stat`.
     #[must_use]
     pub fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
@@ -27,7 +27,8 @@ impl CpuTime {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // user nice system idle iowait irq softirq steal; guest time is part of user time.
+        // The fields are: user nice system idle iowait irq softirq steal. User time includes guest
+        // time.
         let [user, nice, system, idle, iowait, irq, softirq, steal] = *ticks.get(..8)? else {
             return None;
         };
@@ -45,7 +46,7 @@ impl CpuTime {
         })
     }
 
-    /// What came since an earlier reading.
+    /// Returns the difference to an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -57,22 +58,23 @@ impl CpuTime {
     }
 }
 
-/// Percent of the last ten seconds in which a task waited for memory that are too many.
+/// The host is short of memory if some task waited for memory for more than this share of the last ten
+/// seconds, in percent.
 const PRESSED: f64 = 1.0;
 
-/// One part in so many of the memory is a reserve.
+/// The host is short of memory if less than one part in this many of its memory is available.
 const LEFT: u64 = 20;
 
-/// Share of the last ten seconds in which some task waited, in percent, from
-/// `/proc/pressure/cpu` or `memory` (the kernel's `psi.rst`).
+/// Parses `/proc/pressure/cpu` or `memory` (the kernel's `psi.rst`). Returns the share of the last ten
+/// seconds in which some task waited, in percent.
 #[must_use]
 pub fn parse_pressure(text: &str) -> Option<f64> {
     let some: String = text.lines().find(|line| line.starts_with("some "))?.into();
     value_of(&some, "avg10")
 }
 
-/// Whether the host is short of memory: for some of the last ten seconds a task waited for some, or
-/// little is left. Not, where the kernel tells neither.
+/// Returns whether the host is short of memory: in the last ten seconds some task waited for memory, or
+/// little memory is available. Returns false if the kernel provides neither figure.
 #[must_use]
 pub fn is_short_of_memory(proc: &Path) -> bool {
     let text = fs::read_to_string(proc.join("pressure/memory")).unwrap_or_default();
@@ -81,12 +83,14 @@ pub fn is_short_of_memory(proc: &Path) -> bool {
     waited || memory(proc).is_some_and(little)
 }
 
-/// The pressure on the CPUs below a `/proc`; `None` where the kernel does not measure it.
+/// Returns the pressure on the CPUs from the `/proc` at `proc`, or `None` if the kernel does not
+/// measure it.
 pub(crate) fn pressure(proc: &Path) -> Option<f64> {
     parse_pressure(&fs::read_to_string(proc.join("pressure/cpu")).ok()?)
 }
 
-/// Bytes of memory that are there and that are free for programs, below a `/proc`.
+/// Returns the bytes of memory of the host, and the bytes available to programs, from the `/proc` at
+/// `proc`.
 pub(crate) fn memory(proc: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(proc.join("meminfo")).ok()?;
     let bytes = |key| number_after::<u64>(&text, key)?.checked_mul(1024);

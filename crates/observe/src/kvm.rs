@@ -1,4 +1,4 @@
-//! Halt polling: CPU time that KVM spends looking for work before it lets an idle vCPU sleep.
+//! Halt polling: CPU time for which KVM polls for work before it lets an idle vCPU sleep.
 //!
 //! The scheduler counts this time as use, although the guest is idle. KVM counts it too, for each VM as
 //! the sum of its vCPUs, in `/sys/kernel/debug/kvm/PID-FD/` (`kvm_create_vm_debugfs()` in the kernel's
@@ -8,14 +8,15 @@
 use std::fs;
 use std::path::Path;
 
-/// Where KVM's statistics are.
+/// The folder with KVM's statistics.
 pub const STATISTICS: &str = "/sys/kernel/debug/kvm";
 
-/// The nanoseconds of polls that found work, and of those that did not.
+/// The files with the nanoseconds of polls that found work, and of those that did not.
 const POLLED: [&str; 2] = ["halt_poll_success_ns", "halt_poll_fail_ns"];
 
-/// Nanoseconds that the vCPUs of process `pid` have polled, below `statistics`; `None` when the process has
-/// no VM, or this program may not read the statistics.
+/// Returns the nanoseconds for which the vCPUs of process `pid` have polled, from the folder
+/// `statistics`. Returns `None` if the process has no VM, or if this program may not read the
+/// statistics.
 #[must_use]
 pub fn polled_ns(statistics: &Path, pid: u32) -> Option<u64> {
     let owner = format!("{pid}-");

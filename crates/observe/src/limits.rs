@@ -1,11 +1,11 @@
-//! What cannot be known on this host, and what would help.
+//! Lists the figures that are unavailable or inexact on this host, and what the user can do about each.
 
 use crate::energy::Meter;
 use crate::reading::{self, MemoryKind, Reading};
 use crate::report::Vm;
 use crate::role::Role;
 
-/// About the host.
+/// Returns the limits of the host's figures.
 pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<String> {
     let mut all = Vec::new();
     let mut say = |what: &str| all.push(what.to_owned());
@@ -39,7 +39,7 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
     all
 }
 
-/// About a VM.
+/// Returns the limits of a VM's figures.
 pub(crate) fn of_vm(vm: &reading::Vm) -> Vec<String> {
     let mut threads = vm.threads.values();
     match threads.any(|thread| thread.role == Role::Unnamed) {

@@ -1,4 +1,5 @@
-//! Who sent to whom: the traffic matrix, as a list of its fields that are not empty.
+//! The traffic matrix: how much each port sent to each other port, as a list of the fields that are not
+//! zero.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use crate::reading::{Reading, Sent};
 use crate::report::Pair;
 
-/// What each port sent to each other between two readings, the busiest first. Nothing is known
-/// when they are not of the same daemon.
+/// Returns what each port sent to each other port between two readings, the busiest pair first. Returns
+/// an empty list if the readings are not from the same daemon.
 pub(crate) fn rates(earlier: &Reading, later: &Reading, interval: Duration) -> Vec<Pair> {
     let seconds = interval.as_secs_f64();
     if seconds <= 0.0 || earlier.daemon != later.daemon {
@@ -30,7 +31,8 @@ pub(crate) fn rates(earlier: &Reading, later: &Reading, interval: Duration) -> V
     pairs
 }
 
-/// A VM's counters begin anew when its NIC is connected again: then what they say is all new.
+/// Returns the increase of a pair's frames and bytes. A VM's counters restart at zero when its NIC
+/// connects again: then their new values are the increase.
 fn grown(then: Option<&Sent>, now: &Sent) -> (u64, u64) {
     let difference = then.and_then(|then| {
         Some((
@@ -46,7 +48,8 @@ mod tests {
     use super::*;
     use crate::rates::tests::reading;
 
-    /// A reading of a daemon in which `from` has sent so many frames and bytes to `to`.
+    /// Returns a reading of a daemon. Each element of `all` is a pair of ports, with the frames and
+    /// bytes that the first has sent to the second.
     fn sent(daemon: Option<u32>, all: &[(&str, &str, u64, u64)]) -> Reading {
         let sent = all.iter().map(|(from, to, frames, bytes)| Sent {
             network: "lan".into(),

@@ -1,5 +1,5 @@
-//! Reading `/proc`. Everything there may vanish between two readings: that is `None`, not an
-//! error.
+//! Reads `/proc`. A process or thread can end between two reads, and its files disappear with it. Then
+//! functions return `None`, not an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,13 @@ pub struct Proc(PathBuf);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) parent: u32,
-    /// When it started, in ticks since boot: tells it from a later one with its id.
+    /// The start time in ticks since boot. It distinguishes the process from a later one with the same
+    /// id.
     pub(crate) start: u64,
 }
 
 impl Default for Proc {
-    /// The host's own.
+    /// Returns the host's `/proc`.
     fn default() -> Self {
         Self::new(Path::new("/proc"))
     }
@@ -32,19 +33,19 @@ impl Proc {
         Self(root.to_owned())
     }
 
-    /// Ids of all processes.
+    /// Returns the ids of all processes.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         numbers(&self.0)
     }
 
-    /// Ids of the threads of a process.
+    /// Returns the ids of the threads of a process.
     #[must_use]
     pub fn threads(&self, pid: u32) -> Vec<u32> {
         numbers(&self.of(pid).join("task"))
     }
 
-    /// Ids of the threads of a process and of its descendants.
+    /// Returns the ids of the threads of a process and of its descendants.
     #[must_use]
     pub fn threads_below(&self, pid: u32) -> Vec<u32> {
         let mut found = Vec::new();
@@ -65,8 +66,8 @@ impl Proc {
         found
     }
 
-    /// Ids of the kernel threads that carry a process's frames: before Linux 6.4 the vhost
-    /// workers are no threads of the process itself.
+    /// Returns the ids of the kernel threads that transfer a process's frames. Before Linux 6.4 the
+    /// vhost workers are not threads of the process itself.
     #[must_use]
     pub fn vhost_workers(&self, pid: u32) -> Vec<u32> {
         let mut ids = self.processes();
@@ -74,13 +75,13 @@ impl Proc {
         ids
     }
 
-    /// A process's command line: words that end in NUL.
+    /// Returns a process's command line: words that end in NUL.
     #[must_use]
     pub fn command_line(&self, pid: u32) -> Option<Vec<u8>> {
         fs::read(self.of(pid).join("cmdline")).ok()
     }
 
-    /// A process's name, which is its first thread's.
+    /// Returns a process's name, which is the name of its first thread.
     pub(crate) fn name(&self, pid: u32) -> Option<String> {
         line(&self.of(pid).join("comm"))
     }
@@ -93,8 +94,8 @@ impl Proc {
         parse_stat(&self.text(pid, "stat")?)
     }
 
-    /// What the scheduler counted for a thread of a process. A thread's own id names its
-    /// process as well.
+    /// Returns the scheduler's counters of a thread of a process. The thread's id is also valid as
+    /// `pid`.
     #[must_use]
     pub fn totals(&self, pid: u32, thread: u32) -> Option<Totals> {
         let folder = self.thread(pid, thread);
@@ -103,26 +104,27 @@ impl Proc {
         Totals::parse(&schedstat, &status)
     }
 
-    /// Proportional set size in bytes. The kernel walks the process's page tables for it; may
-    /// only be read by root and by the process's owner.
+    /// Returns the proportional set size in bytes. The kernel walks the process's page tables to
+    /// compute it. Only root and the owner of the process may read it.
     pub(crate) fn pss(&self, pid: u32) -> Option<u64> {
         let kib: u64 = number_after(&self.text(pid, "smaps_rollup")?, "Pss:")?;
         kib.checked_mul(1024)
     }
 
-    /// Resident set size in bytes.
+    /// Returns the resident set size in bytes.
     pub(crate) fn rss(&self, pid: u32) -> Option<u64> {
         let kib: u64 = number_after(&self.text(pid, "status")?, "VmRSS:")?;
         kib.checked_mul(1024)
     }
 
-    /// Text of a file of a process.
+    /// Returns the text of a file of a process.
     pub(crate) fn text(&self, pid: u32, file: &str) -> Option<String> {
         fs::read_to_string(self.of(pid).join(file)).ok()
     }
 
-    /// Names of the taps a process holds open. A tap's descriptor says so in its `fdinfo`
-    /// (`iff:`). `None` when its descriptors may not be looked at.
+    /// Returns the names of the taps that a process has open. The `fdinfo` of a tap's descriptor
+    /// contains its name (`iff:`). Returns `None` if this program may not read the process's
+    /// descriptors.
     pub(crate) fn taps(&self, pid: u32) -> Option<Vec<String>> {
         let folder = self.of(pid);
         let mut taps = Vec::new();
@@ -151,7 +153,7 @@ impl Proc {
     }
 }
 
-/// The names in a folder that are numbers.
+/// Returns the names in a folder that are numbers.
 fn numbers(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -163,8 +165,8 @@ fn line(file: &Path) -> Option<String> {
     Some(fs::read_to_string(file).ok()?.trim_end().to_owned())
 }
 
-/// Fields 4 and 22 of `proc_pid_stat(5)`. The name, field 2, is in parentheses and may contain
-/// anything, parentheses too.
+/// Parses fields 4 and 22 of `proc_pid_stat(5)`. Field 2, the name, is in parentheses and can contain
+/// any characters, including parentheses.
 fn parse_stat(text: &str) -> Option<Identity> {
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split_whitespace().skip(1);

@@ -1,8 +1,8 @@
-//! One reading as Prometheus' text format: counters since the start of each VM, from which
-//! Prometheus makes rates itself.
+//! Writes one reading in Prometheus' text format: counters since the start of each VM. Prometheus
+//! computes the rates.
 //!
-//! A thread that ends takes its counters along, so a VM's sum can go back a little; Prometheus
-//! then takes it for a restart, as it should.
+//! When a thread ends, its counters disappear, so a VM's sum can decrease a little. Prometheus treats
+//! the decrease as a counter reset, which is correct.
 
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ use crate::counters::Totals;
 use crate::reading::{Id, Reading, ThreadSet, Vm};
 use crate::traffic::Traffic;
 
-/// The text. `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` allow the
-/// sharing out that `vicinity top` does.
+/// Returns the text. From `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` a query
+/// can compute each VM's share of a worker's time, as `vicinity top` does.
 #[must_use]
 pub fn render(reading: &Reading) -> String {
     let mut text = Text::default();
@@ -99,7 +99,8 @@ fn workers(text: &mut Text, reading: &Reading) {
     }
 }
 
-/// What ports' VMs sent and received: the same series from a reading and from the daemon.
+/// Writes the frames and bytes that the ports' VMs sent and received. The series have the same names
+/// whether the counters are from a reading or from the daemon.
 pub fn ports(text: &mut Text, ports: &[(Labels, Traffic)]) {
     for (name, help, sent, received) in [
         (
@@ -125,8 +126,8 @@ pub fn ports(text: &mut Text, ports: &[(Labels, Traffic)]) {
     }
 }
 
-/// Frames and bytes that ports' VMs sent to each other: the same series from a reading and from the
-/// daemon.
+/// Writes the frames and bytes that the ports' VMs sent to each other. The series have the same names
+/// whether the counters are from a reading or from the daemon.
 pub fn pairs(text: &mut Text, pairs: &[(Labels, [u64; 2])]) {
     let frames = (
         "vicinity_pair_frames_total",
@@ -146,8 +147,8 @@ pub fn pairs(text: &mut Text, pairs: &[(Labels, [u64; 2])]) {
     }
 }
 
-/// Switches between VMs: rates, for the kernel keeps no totals of them. Nothing where they are not
-/// recorded.
+/// Writes the switches between VMs. They are rates, because the kernel keeps no totals of them. Writes
+/// nothing if the kernel does not record them.
 fn switches(text: &mut Text, reading: &Reading) {
     let Ok(switches) = &reading.switches else {
         return;
@@ -184,12 +185,12 @@ fn switches(text: &mut Text, reading: &Reading) {
     text.line(name, &Labels::default(), switches.watched);
 }
 
-/// Labels, written once for all lines that have them: `vm="web",set="guest"`.
+/// Labels as text, which lines with the same labels share: `vm="web",set="guest"`.
 #[derive(Clone, Debug, Default)]
 pub struct Labels(String);
 
 impl Labels {
-    /// These, by name and text.
+    /// Returns labels with these names and texts.
     #[must_use]
     pub fn new(labels: &[(&str, &str)]) -> Self {
         let mut text = String::new();
@@ -202,20 +203,20 @@ impl Labels {
         Self(text)
     }
 
-    /// Those of a VM's port.
+    /// Returns the labels of a VM's port.
     #[must_use]
     pub fn port(network: &str, vm: &str) -> Self {
         Self::new(&[("network", network), ("vm", vm)])
     }
 
-    /// Those of what a port sent to another.
+    /// Returns the labels of what one port sent to another.
     #[must_use]
     pub fn pair(network: &str, from: &str, to: &str) -> Self {
         Self::new(&[("network", network), ("from", from), ("to", to)])
     }
 }
 
-/// A label; in its text, backslash, quote and line feed are escaped.
+/// Appends a label. Escapes backslash, quote and line feed in its text.
 fn push_label(to: &mut String, label: &str, text: &str) {
     to.push_str(label);
     to.push_str("=\"");
@@ -234,19 +235,20 @@ fn push_label(to: &mut String, label: &str, text: &str) {
 pub struct Text(String);
 
 impl Text {
-    /// With room for so many bytes: more have room, too, but that takes longer.
+    /// Creates an empty text with capacity for this many bytes. The text can grow further, but that
+    /// takes longer.
     #[must_use]
     pub fn with_room(bytes: usize) -> Self {
         Self(String::with_capacity(bytes))
     }
 
-    /// Begin a series.
+    /// Begins a series.
     pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         self.0
             .push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    /// One value of a series.
+    /// Writes one value of a series.
     pub fn line(&mut self, name: &str, labels: &Labels, value: f64) {
         self.0.push_str(name);
         if !labels.0.is_empty() {
@@ -257,7 +259,7 @@ impl Text {
         self.value(value);
     }
 
-    /// The same, with one more label.
+    /// Writes one value of a series, with one more label.
     pub fn line_with(&mut self, name: &str, labels: &Labels, more: (&str, &str), value: f64) {
         self.begin(name, "", labels);
         let (label, text) = more;
@@ -266,8 +268,8 @@ impl Text {
         self.value(value);
     }
 
-    /// One histogram of a series: each bound, as a text, with how many values are not above it, how
-    /// many there are, and their sum.
+    /// Writes one histogram of a series. Each bound is a text with the number of values that are not
+    /// above it. `count` is the number of all values, and `sum` is their sum.
     pub fn histogram<'b>(
         &mut self,
         name: &str,
@@ -277,7 +279,7 @@ impl Text {
     ) {
         let begin = self.0.len();
         self.begin(name, "_bucket", labels);
-        // All its lines begin like that.
+        // All bucket lines of the histogram begin with this text.
         let bucket = self.0.split_off(begin);
         for (bound, below) in bounds.chain([("+Inf", count)]) {
             for part in [&bucket, "le=\"", bound, "\"}"] {
@@ -291,7 +293,7 @@ impl Text {
         }
     }
 
-    /// A line up to a last label.
+    /// Writes the part of a line before its last label.
     fn begin(&mut self, name: &str, suffix: &str, labels: &Labels) {
         let comma = if labels.0.is_empty() { "" } else { "," };
         for part in [name, suffix, "{", &labels.0, comma] {
@@ -299,13 +301,13 @@ impl Text {
         }
     }
 
-    /// A value, and the line's end.
+    /// Writes a value and ends the line.
     fn value(&mut self, value: f64) {
-        /// 2^53: up to there, each whole number is one of these.
+        /// 2^53: an `f64` represents each whole number up to this one exactly.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         self.0.push(' ');
         if (0.0..EXACT).contains(&value) && value.fract() == 0.0 {
-            // Nearly all are, and the general way takes longer.
+            // Nearly all values are whole numbers, and the general formatting takes longer.
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -314,13 +316,13 @@ impl Text {
             let whole = value as u64;
             self.0.push_str(itoa::Buffer::new().format(whole));
         } else {
-            // Writing to a string does not fail.
+            // Writing to a `String` does not fail.
             let _ = write!(self.0, "{value}");
         }
         self.0.push('\n');
     }
 
-    /// The text so far.
+    /// Returns the text.
     #[must_use]
     pub fn finish(self) -> String {
         self.0

@@ -1,4 +1,4 @@
-//! From two readings to rates.
+//! Computes rates from two readings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::traffic;
 use crate::work::Work;
 use crate::{between, limits, pairs, share};
 
-/// A page, as XenMon exchanged them.
+/// The size in bytes of a page. XenMon counted exchanged pages.
 const PAGE: f64 = 4096.0;
 
-/// Power of one busy CPU where nothing measures it, unless the user says otherwise.
+/// The default power in watts of one busy CPU on a host without energy counters.
 pub const WATTS_PER_CPU: f64 = 10.0;
 
-/// What happened between two readings. A VM that was not there at both of them is left out; a
-/// thread that came meanwhile did all of its work meanwhile; one that went takes its last bit of
-/// work along.
+/// Returns a report of the time between two readings. The report omits VMs that are in only one of the
+/// readings. The work of a thread that started in between counts in full. The work that a thread did
+/// after the earlier reading does not count if the thread ended before the later one.
 #[must_use]
 pub fn report(earlier: &Reading, later: &Reading, meter: &Meter, watts_per_cpu: f64) -> Report {
     let interval = later.at.saturating_duration_since(earlier.at);
@@ -52,7 +52,7 @@ pub fn report(earlier: &Reading, later: &Reading, meter: &Meter, watts_per_cpu: 
     }
 }
 
-/// What a VM's ports moved, and its part of their workers.
+/// The traffic of a VM's ports, and the VM's share of the workers' time.
 #[derive(Debug, Default)]
 struct Charge {
     moved: Option<traffic::Traffic>,
@@ -60,7 +60,7 @@ struct Charge {
     interval: Duration,
 }
 
-/// Work of every thread of a set since the earlier reading.
+/// Returns the work of each thread of a set since the earlier reading.
 fn work(
     earlier: &BTreeMap<u32, reading::Thread>,
     later: &BTreeMap<u32, reading::Thread>,
@@ -75,7 +75,7 @@ fn work(
     later.iter().map(one).collect()
 }
 
-/// Each network's workers, and what each VM is charged of them.
+/// Returns the work of each network's workers, and each VM's charge for it.
 fn charge(
     earlier: &Reading,
     later: &Reading,
@@ -126,7 +126,7 @@ fn charge(
     (networks, charged)
 }
 
-/// The workers of a network: threads of its own process, or of the supervisor.
+/// Returns the work of a network's workers, which are threads of its own process or of the supervisor.
 fn workers(earlier: &Reading, later: &Reading, network: &str) -> Work {
     let mut sum = Work::default();
     for (id, now) in &later.planes {
@@ -148,7 +148,8 @@ fn workers(earlier: &Reading, later: &Reading, network: &str) -> Work {
     sum
 }
 
-/// The VM a port leads to: the one that names the port's socket, else the one of that name.
+/// Returns the VM of a port: the VM whose command line contains the port's socket, or else the VM with
+/// the name that the port has.
 fn owner(port: &Port, reading: &Reading) -> Option<Id> {
     let names_socket = |vm: &reading::Vm| {
         let socket = port.socket.as_ref();
@@ -209,7 +210,7 @@ fn vm(
             .filter(|_| seconds > 0.0)
             .map(|polled| polled / seconds),
         traffic: moved(then, now, charge).map(|moved| {
-            // Vicinity's counters are read apart from the threads, with a time of their own.
+            // The observer reads Vicinity's counters and the threads' counters at different times.
             traffic_rates(&moved, interval, backend.executions_per_second)
         }),
         memory: now.memory,
@@ -232,7 +233,7 @@ fn accelerator(vm: &reading::Vm) -> Option<String> {
     vcpu_accelerator(&vcpus.next()?.name).map(str::to_owned)
 }
 
-/// What all NICs of a VM moved: its ports on Vicinity's networks, and its taps.
+/// Returns the traffic of all NICs of a VM: its ports on Vicinity's networks, and its taps.
 fn moved(then: &reading::Vm, now: &reading::Vm, charge: &Charge) -> Option<traffic::Traffic> {
     let mut sum = charge.moved;
     for (name, after) in &now.taps {

@@ -1,4 +1,4 @@
-//! Reading everything at one moment.
+//! Reads all counters of the host, the VMs and Vicinity at one time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,13 @@ use crate::role::{self, Role};
 use crate::switches::Recorder;
 use crate::traffic;
 
-/// A process larger than this is not asked for its PSS: the kernel walks all its pages for it.
+/// The reader does not read the PSS of processes larger than this many bytes, because the kernel walks
+/// all pages of a process to compute it.
 const PSS_LIMIT: u64 = 4 << 30;
-/// Every so many readings one VM's memory is read again.
+/// The number of readings after which the reader reads one VM's memory again.
 const MEMORY_TURN: u32 = 5;
 
-/// Reads, and remembers what need not be read each time.
+/// Reads the counters, and caches the values that it need not read each time.
 #[derive(Debug)]
 pub struct Reader {
     root: PathBuf,
@@ -37,14 +38,14 @@ pub struct Reader {
     recorder: Result<Recorder, String>,
 }
 
-/// The daemon whose networks' counters are known.
+/// The daemon, with the counters of its networks' ports.
 #[derive(Clone, Debug, Default)]
 pub struct Daemon {
     /// Its process id.
     pub pid: u32,
-    /// Its networks' ports that lead to VMs.
+    /// Its networks' ports that VMs use.
     pub ports: Vec<Port>,
-    /// Who sent to whom on them.
+    /// The traffic from each port to each other port.
     pub sent: Vec<Sent>,
 }
 
@@ -55,7 +56,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// For the `/proc` at `root` and the energy counters at `powercap`.
+    /// Creates a reader for the `/proc` at `root` and the energy counters at `powercap`.
     #[must_use]
     pub fn new(root: &Path, powercap: &Path) -> Self {
         Self {
@@ -69,18 +70,18 @@ impl Reader {
         }
     }
 
-    /// Have the kernel record switches between threads, from now on.
+    /// Has the kernel record switches between threads from now on.
     pub fn record_switches(&mut self) {
         self.recorder = Recorder::start();
     }
 
-    /// The host's energy counters.
+    /// Returns the host's energy counters.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Read everything. Vicinity's processes are looked at if they are this daemon's.
+    /// Reads all counters. Reads only those of Vicinity's processes that belong to this daemon.
     pub fn read(&mut self, daemon: Option<Daemon>) -> Reading {
         self.finder.look();
         let processes: Vec<_> = self
@@ -170,7 +171,7 @@ impl Reader {
         let nameless = nameless.map(str::to_owned);
         let mut threads = BTreeMap::new();
         for (id, name) in names {
-            // A kernel thread is not among the process's own.
+            // A kernel thread is not in the `task` folder of the VM's process.
             let totals = proc.totals(pid, id).or_else(|| proc.totals(id, id));
             if let Some(totals) = totals {
                 let role = Role::of(&name, id == pid, nameless.as_deref());
@@ -189,7 +190,8 @@ impl Reader {
         Ok(between::sets(&recorder.look(), vms, planes))
     }
 
-    /// New VMs' memory is read at once, that of the others now and then, in turn.
+    /// Reads the memory of new VMs at once. Reads the memory of one other VM in every [`MEMORY_TURN`]th
+    /// reading, in turn.
     fn refresh_memory(&mut self, vms: &mut BTreeMap<Id, Vm>) {
         self.memory.retain(|id, _| vms.contains_key(id));
         self.readings = self.readings.wrapping_add(1);
@@ -241,7 +243,7 @@ impl Reader {
     }
 }
 
-/// `cpu0 …`, not `cpu  …`, the sum of all.
+/// Returns whether a line of `/proc/stat` is of one CPU (`cpu0 …`), and not the sum of all (`cpu  …`).
 fn is_cpu(line: &str) -> bool {
     let rest = line.strip_prefix("cpu");
     rest.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))

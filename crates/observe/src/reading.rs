@@ -1,4 +1,4 @@
-//! What was read at one moment: totals only. Rates come from two of these ([`crate::rates`]).
+//! The totals that the observer read at one time. [`crate::rates`] computes rates from two readings.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::host::CpuTime;
 use crate::role::Role;
 use crate::traffic::Traffic;
 
-/// A process, told from a later one with its id.
+/// The identity of a process. It differs from that of a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     /// Its process id.
@@ -21,22 +21,22 @@ pub struct Id {
     pub start: u64,
 }
 
-/// Everything read at one moment.
+/// All totals that the observer read at one time.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// When.
+    /// The time of the reading.
     pub at: Instant,
     /// The VMs.
     pub vms: BTreeMap<Id, Vm>,
-    /// Vicinity's processes that belong to the daemon asked.
+    /// The processes of Vicinity that belong to `daemon`.
     pub planes: BTreeMap<Id, Plane>,
-    /// The ports of that daemon's networks that lead to VMs.
+    /// The ports of the daemon's networks that VMs use.
     pub ports: Vec<Port>,
-    /// Who sent to whom on them.
+    /// The traffic from each of these ports to each other port.
     pub sent: Vec<Sent>,
-    /// Whether there is such a daemon.
+    /// The daemon's process id, if there is a daemon.
     pub daemon: Option<u32>,
-    /// Switches between VMs since the reading before, or why nothing is known of them.
+    /// Switches between VMs since the previous reading, or the reason why the observer has none.
     pub switches: Result<Switches, String>,
     /// The host.
     pub host: Host,
@@ -45,21 +45,21 @@ pub struct Reading {
 /// A VM's totals.
 #[derive(Clone, Debug)]
 pub struct Vm {
-    /// When this VM was read.
+    /// The time when the observer read this VM.
     pub at: Instant,
-    /// Its name; the process id where it has none.
+    /// Its name, or its process id if it has no name.
     pub name: String,
-    /// Its threads, by their ids; kernel threads that work for it are among them.
+    /// Its threads by their ids, including kernel threads that work for it.
     pub threads: BTreeMap<u32, Thread>,
     /// Paths of its character devices' sockets.
     pub sockets: Vec<String>,
     /// Its taps' totals, by name.
     pub taps: BTreeMap<String, Traffic>,
-    /// Host memory it takes.
+    /// The host memory that it occupies.
     pub memory: Option<Memory>,
     /// Its control group: path, version, state.
     pub group: Option<(String, u8, State)>,
-    /// Nanoseconds KVM polled for it.
+    /// The nanoseconds for which KVM polled for it.
     pub polled_ns: Option<u64>,
 }
 
@@ -68,18 +68,18 @@ pub struct Vm {
 pub struct Thread {
     /// Its name.
     pub name: String,
-    /// What it does, for a VM's thread.
+    /// Its role, if it is a VM's thread.
     pub role: Role,
-    /// What the scheduler counted.
+    /// The scheduler's counters.
     pub totals: Totals,
 }
 
 /// A process of Vicinity.
 #[derive(Clone, Debug)]
 pub struct Plane {
-    /// When it was read.
+    /// The time when the observer read it.
     pub at: Instant,
-    /// The network it serves with all its threads; `None` for the supervisor.
+    /// The network that all its threads serve, or `None` for the supervisor.
     pub network: Option<String>,
     /// Its threads, by their ids.
     pub threads: BTreeMap<u32, Thread>,
@@ -90,19 +90,19 @@ pub struct Plane {
 pub enum ThreadSet {
     /// A VM's virtual CPUs.
     Guest(Id),
-    /// The other threads that work for it alone.
+    /// The other threads that work for this VM only.
     Backend(Id),
-    /// The workers of a network of Vicinity, which work for many.
+    /// The workers of a network of Vicinity, which several VMs share.
     Network(String),
 }
 
-/// Switches between VMs. The kernel counts no totals of these: they are rates already.
+/// Switches between VMs. These are rates, because the kernel keeps no totals of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Switches {
-    /// How often, each second, a thread of one set was followed on its CPU by one of another, with
-    /// nothing in between.
+    /// How often per second a CPU switched from a thread of one set directly to a thread of another
+    /// set.
     pub rates: BTreeMap<(ThreadSet, ThreadSet), f64>,
-    /// The part of the time that was watched ([`Seen::watched`](crate::switches::Seen::watched)).
+    /// The part of the time that the records cover ([`Seen::watched`](crate::switches::Seen::watched)).
     pub watched: f64,
 }
 
@@ -111,7 +111,7 @@ pub struct Switches {
 pub struct Port {
     /// The network.
     pub network: String,
-    /// The VM, as Vicinity calls it.
+    /// The VM's name in Vicinity.
     pub vm: String,
     /// Its vhost-user socket.
     pub socket: Option<String>,
@@ -119,14 +119,14 @@ pub struct Port {
     pub traffic: Traffic,
 }
 
-/// What one port sent to another; frames for all ports are in none.
+/// The frames and bytes that one port sent to another. No pair includes frames for all ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// The network.
     pub network: String,
-    /// The VM that sent, or the uplink's tap.
+    /// The VM that sent the frames, or the uplink's tap.
     pub from: String,
-    /// The VM it was for, or the uplink's tap.
+    /// The VM to which the frames were sent, or the uplink's tap.
     pub to: String,
     /// Frames.
     pub frames: u64,
@@ -134,38 +134,38 @@ pub struct Sent {
     pub bytes: u64,
 }
 
-/// How a VM's host memory was counted.
+/// How the kernel counted a VM's host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
-    /// Pages shared with other processes (a back-end, say) are divided among them.
+    /// Pages that the process shares with others (for example with a back-end) are divided among them.
     Pss,
     /// Shared pages are counted in full.
     Rss,
 }
 
-/// Host memory a VM's process takes.
+/// The host memory that a VM's process occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// Bytes.
     pub bytes: u64,
-    /// How shared pages were counted.
+    /// How the kernel counted shared pages.
     pub kind: MemoryKind,
 }
 
-/// The host's totals.
+/// The totals of the host.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// CPUs.
+    /// The number of CPUs.
     pub cpus: usize,
-    /// All CPUs together.
+    /// The CPU time of all CPUs together.
     pub time: Option<CpuTime>,
-    /// Percent of the last ten seconds in which a task waited for a CPU.
+    /// The percentage of the last ten seconds in which some task waited for a CPU.
     pub pressure: Option<f64>,
-    /// Bytes of memory: all, and available.
+    /// The bytes of memory: total, and available.
     pub memory: Option<(u64, u64)>,
     /// Energy counters.
     pub energy: Option<energy::Reading>,
-    /// CPU time the observer's own process has used.
+    /// The CPU time that the observer's own process has used.
     pub own: Duration,
 }

@@ -1,4 +1,4 @@
-//! What is told: rates between two readings. This is the form of `--json`.
+//! The report: rates between two readings. `--json` prints these types.
 
 use serde::Serialize;
 
@@ -6,22 +6,22 @@ use crate::energy::Provenance;
 use crate::reading::Memory;
 use crate::role::Role;
 
-/// Everything about one interval.
+/// The report of one interval.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Length of the interval.
+    /// Length of the interval in seconds.
     pub seconds: f64,
     /// The host.
     pub host: Host,
     /// The daemon, if there is one.
     pub vicinity: Option<Vicinity>,
-    /// The VMs that were there all the time, by name.
+    /// The VMs that ran during the whole interval, in the order of their names.
     pub vms: Vec<Vm>,
-    /// Who sent to whom over Vicinity's networks, the busiest first.
+    /// The traffic from each port to each other port of Vicinity's networks, the busiest pair first.
     pub pairs: Vec<Pair>,
-    /// Which VM ran straight after which, where the kernel tells.
+    /// Switches of a CPU directly from one VM to another, if the kernel records them.
     pub switches: Option<Switches>,
-    /// What cannot be known here, and what would help.
+    /// The figures that are unavailable on this host, and what the user can do about each.
     pub cannot_read: Vec<String>,
 }
 
@@ -30,23 +30,23 @@ pub struct Report {
 pub struct Host {
     /// CPUs.
     pub cpus: usize,
-    /// CPUs busy, on average.
+    /// The average number of busy CPUs.
     pub busy: Option<f64>,
-    /// Of these, in interrupts: network work that is charged to no VM.
+    /// Of these, CPUs in interrupts: network work that the observer charges to no VM.
     pub interrupts: Option<f64>,
-    /// CPUs that a hypervisor below took.
+    /// CPUs that a hypervisor below this host used for other VMs.
     pub stolen: Option<f64>,
     /// Percent of the last ten seconds in which a task waited for a CPU.
     pub pressure: Option<f64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
-    /// Bytes of memory that programs could have.
+    /// Bytes of memory that are available to programs.
     pub memory_available: Option<u64>,
-    /// Power: with counters the whole host's, modelled that of the busy CPUs.
+    /// Power in watts: measured, that of the whole host; modelled, that of the busy CPUs.
     pub watts: Option<f64>,
-    /// Where all figures in watts come from.
+    /// Whether all figures in watts are measured or modelled.
     pub energy: Provenance,
-    /// CPUs this observer used itself.
+    /// CPUs that the observer itself used.
     pub own: f64,
 }
 
@@ -55,7 +55,7 @@ pub struct Host {
 pub struct Vicinity {
     /// Its process id.
     pub pid: u32,
-    /// The supervisor: charged to no VM.
+    /// The supervisor's activity, which the observer charges to no VM.
     pub supervisor: Activity,
     /// Its networks.
     pub networks: Vec<Network>,
@@ -66,20 +66,20 @@ pub struct Vicinity {
 pub struct Network {
     /// The network's name.
     pub name: String,
-    /// All its workers together.
+    /// The activity of all its workers together.
     pub workers: Activity,
-    /// CPUs of them that no VM is charged for.
+    /// CPUs of the workers that the observer charges to no VM.
     pub uncharged: f64,
 }
 
-/// What one port sent to another, each second.
+/// What one port sent to another, per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
     /// The network.
     pub network: String,
-    /// The VM that sent.
+    /// The VM that sent the frames.
     pub from: String,
-    /// The VM it was for, or the uplink's tap.
+    /// The VM to which the frames were sent, or the uplink's tap.
     pub to: String,
     /// Frames.
     pub frames: f64,
@@ -90,21 +90,21 @@ pub struct Pair {
 /// Switches between VMs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Switches {
-    /// The part of the interval that was watched: the first, as much as there was room for. Rates
-    /// are of that part.
+    /// The part of the interval that the records cover: the first part, as long as the kernel had room
+    /// for records. Rates are of that part.
     pub watched: f64,
     /// The pairs of sets, the most frequent first.
     pub pairs: Vec<Switched>,
 }
 
-/// How often one set of threads ran straight after another.
+/// How often one set of threads ran directly after another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Switched {
-    /// Who left the CPU.
+    /// The set that left the CPU.
     pub from: Party,
-    /// Who got it.
+    /// The set that ran next.
     pub to: Party,
-    /// Times a second.
+    /// Switches per second.
     pub per_second: f64,
 }
 
@@ -114,18 +114,18 @@ pub struct Switched {
 pub enum Party {
     /// The guest of this VM.
     Guest(String),
-    /// The backend of this VM, without the workers it shares.
+    /// The backend of this VM, without the workers that it shares with other VMs.
     Backend(String),
     /// The workers of this network.
     Network(String),
 }
 
-/// Switches between VMs that gave each set of a VM the CPU, a second.
+/// Switches per second from other sets of threads to each set of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Between {
-    /// To its guest, from another VM, from its own backend, or from a network's workers.
+    /// Switches to its guest, from another VM, from its own backend, or from a network's workers.
     pub guest: f64,
-    /// To its backend, from another VM, from its own guest, or from a network's workers.
+    /// Switches to its backend, from another VM, from its own guest, or from a network's workers.
     pub backend: f64,
 }
 
@@ -136,56 +136,57 @@ pub struct Vm {
     pub name: String,
     /// QEMU's process id.
     pub pid: u32,
-    /// `KVM` or `TCG`, where the threads' names tell.
+    /// `KVM` or `TCG`, if the threads' names contain it.
     pub accelerator: Option<String>,
-    /// Its vCPUs' threads.
+    /// The activity of its vCPUs' threads.
     pub guest: Activity,
-    /// Everything else that works for it: QEMU's own threads, vhost workers, and its share of
-    /// Vicinity's workers.
+    /// The activity of all other threads that work for it: QEMU's own threads, vhost workers, and its
+    /// share of Vicinity's workers.
     pub backend: Activity,
     /// CPUs of the backend that are its share of Vicinity's workers.
     pub backend_in_vicinity: f64,
-    /// Switches between VMs; the workers' are in [`Report::switches`] only.
+    /// Switches to its guest and its backend. [`Report::switches`] also has those to the workers.
     pub switches_between: Option<Between>,
-    /// CPUs KVM polled, with or without success; taken off the guest's use, added to its block.
+    /// CPUs on which KVM polled for work, with or without success. The observer subtracts this time
+    /// from the guest's use, and adds it to the guest's block.
     pub halt_poll: Option<f64>,
-    /// What its NICs carried; `None` when its NICs are not known.
+    /// The traffic of its NICs, or `None` if the observer does not know its NICs.
     pub traffic: Option<Traffic>,
     /// Host memory.
     pub memory: Option<Memory>,
-    /// Power charged for guest and backend.
+    /// Power in watts that the observer charges for guest and backend.
     pub watts: Option<f64>,
     /// Its CPU control group.
     pub cgroup: Option<Group>,
     /// Its threads.
     pub threads: Vec<Thread>,
-    /// What is not exact about this VM.
+    /// Notes on figures of this VM that are not exact.
     pub notes: Vec<String>,
 }
 
-/// What a set of threads did. Use, wait and block are sums over the threads: each thread adds
-/// 1 in all. A thread shared with other VMs adds only its share.
+/// The activity of a set of threads. Use, wait and block are sums over the threads: each thread adds 1
+/// to the three together. A thread that the VM shares with other VMs adds only the VM's share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Activity {
     /// Threads.
     pub threads: f64,
-    /// On a CPU.
+    /// The average number of threads on a CPU.
     pub r#use: f64,
-    /// Runnable, but not running.
+    /// The average number of threads that were runnable, but not running.
     pub wait: f64,
-    /// Neither.
+    /// The average number of threads that were neither running nor runnable.
     pub block: f64,
-    /// Times put on a CPU, each second.
+    /// How often per second the kernel put a thread on a CPU.
     pub executions_per_second: f64,
-    /// Times taken off a CPU, each second.
+    /// How often per second a thread left a CPU.
     pub switches_per_second: f64,
-    /// CPU time of an execution, in microseconds.
+    /// The average CPU time of an execution, in microseconds.
     pub cpu_per_execution_us: Option<f64>,
-    /// Wait before an execution, in microseconds.
+    /// The average wait before an execution, in microseconds.
     pub wait_per_execution_us: Option<f64>,
 }
 
-/// What a VM's NICs carried, each second, from the guest's side.
+/// The traffic of a VM's NICs per second, from the guest's side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Traffic {
     /// Frames sent.
@@ -196,11 +197,12 @@ pub struct Traffic {
     pub rx_frames: f64,
     /// Bytes received.
     pub rx_bytes: f64,
-    /// Frames both ways: descriptor chains, XenMon's "page exchanges" in what they count.
+    /// Frames in both directions. Each is one descriptor chain, and corresponds to a "page exchange" of
+    /// XenMon.
     pub descriptors: f64,
-    /// Bytes both ways, in pages of 4096.
+    /// Bytes in both directions, in pages of 4096 bytes.
     pub pages: f64,
-    /// Descriptors for each execution of the backend.
+    /// Descriptors per execution of the backend.
     pub descriptors_per_execution: Option<f64>,
 }
 
@@ -209,11 +211,11 @@ pub struct Traffic {
 pub struct Group {
     /// Its path.
     pub path: String,
-    /// 1 or 2.
+    /// The version of control groups: 1 or 2.
     pub version: u8,
-    /// Weight among its siblings; the default is 1024 in version 1, 100 in version 2.
+    /// The group's weight among its siblings. The default is 1024 in version 1, and 100 in version 2.
     pub weight: Option<u64>,
-    /// CPUs' worth of time it was held back by its cap.
+    /// The seconds per second for which the group's cap throttled it.
     pub throttled: Option<f64>,
 }
 
@@ -224,9 +226,9 @@ pub struct Thread {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its role.
     pub role: Role,
-    /// What it did.
+    /// Its activity.
     #[serde(flatten)]
     pub activity: Activity,
 }

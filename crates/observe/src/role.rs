@@ -1,32 +1,32 @@
-//! What a thread of a VM does, by its name.
+//! Finds the role of a VM's thread by the thread's name.
 //!
-//! QEMU names its threads when it is started with `-name …,debug-threads=on`, as libvirt does;
-//! else they all have the name of the program.
+//! QEMU names its threads if its command line contains `-name …,debug-threads=on`, as that of libvirt
+//! does. Otherwise all threads have the name of the program.
 
 use serde::Serialize;
 
-/// What a thread of a VM does.
+/// The role of a VM's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Runs the guest: a virtual CPU.
+    /// A virtual CPU, which runs the guest.
     Vcpu,
     /// QEMU's main loop.
     Main,
     /// An I/O thread, a pool worker, or another helper of QEMU.
     Io,
-    /// The kernel's vhost worker: a kernel thread, from Linux 6.4 on a task of QEMU's process.
+    /// The kernel's vhost worker: a kernel thread, and since Linux 6.4 a task of QEMU's process.
     Vhost,
-    /// A thread that QEMU gave no name: a vCPU or a helper, which its name does not tell.
+    /// A thread to which QEMU gave no name. It can be a vCPU or a helper.
     Unnamed,
 }
 
-/// How many letters of a thread's name the kernel keeps.
+/// The number of characters of a thread's name that the kernel stores.
 const NAME_LENGTH: usize = 15;
 
 impl Role {
-    /// The role of a thread with this name. `main` is whether it is the first of its process;
-    /// `nameless` the name of threads that have none of their own ([`nameless`]).
+    /// Returns the role of a thread with this name. `main` is whether it is the first thread of its
+    /// process. `nameless` is the name of threads to which QEMU gave none ([`nameless`]).
     #[must_use]
     pub fn of(name: &str, main: bool, nameless: Option<&str>) -> Self {
         if main {
@@ -42,23 +42,25 @@ impl Role {
         }
     }
 
-    /// Whether the thread is counted as the guest's; the others are its backend.
+    /// Returns whether the observer counts the thread as part of the guest. It counts all others as
+    /// part of the backend.
     #[must_use]
     pub fn is_guest(self) -> bool {
         matches!(self, Self::Vcpu | Self::Unnamed)
     }
 }
 
-/// The name that vCPUs among these threads have for want of one: the first thread's. `None`
-/// where vCPUs have names; what else bears the program's name then is a library's helper.
+/// Returns the name of threads to which QEMU gave none: that of the process's first thread. Returns
+/// `None` if vCPUs have names. Then other threads with the program's name are helper threads of a
+/// library.
 #[must_use]
 pub fn nameless<'a>(first: &'a str, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let named = names.any(|name| vcpu_accelerator(name).is_some());
     (!named).then_some(first)
 }
 
-/// `KVM` or `TCG` for a vCPU's name, `CPU 0/KVM`. TCG with one thread for all vCPUs calls it
-/// `ALL CPUs/TCG`.
+/// Returns `KVM` or `TCG` from a vCPU's name, for example `CPU 0/KVM`. If TCG uses one thread for all
+/// vCPUs, its name is `ALL CPUs/TCG`.
 #[must_use]
 pub fn vcpu_accelerator(name: &str) -> Option<&str> {
     let (cpu, accelerator) = name.split_once('/')?;
@@ -67,13 +69,14 @@ pub fn vcpu_accelerator(name: &str) -> Option<&str> {
     (one || cpu == "ALL CPUs").then_some(accelerator)
 }
 
-/// The process id a kernel thread named `vhost-PID` works for.
+/// Returns the id of the process for which a kernel thread named `vhost-PID` works.
 #[must_use]
 pub fn vhost_owner(name: &str) -> Option<u32> {
     name.strip_prefix("vhost-")?.parse().ok()
 }
 
-/// Whether a worker's thread name (`net-NETWORK`, cut by the kernel) is this network's.
+/// Returns whether a thread name is that of this network's workers (`net-NETWORK`, which the kernel
+/// truncates).
 #[must_use]
 pub fn is_worker_of(name: &str, network: &str) -> bool {
     let full = format!("net-{network}");

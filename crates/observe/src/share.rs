@@ -1,19 +1,19 @@
-//! Which VM is charged for a worker that serves several.
+//! Divides the time of a worker among the VMs that it serves.
 //!
-//! The model: a worker's time goes to the frames it moved and to their bytes. A frame costs as
-//! much as [`BYTES_PER_FRAME`] of its bytes, which is what `docs/performance.md` measured: 78
-//! cycles for 64 bytes, 157 for 1500. Each frame is charged to the two VMs at its ends alike;
-//! one that came by the uplink or left by it to the VM alone. A worker that moved nothing is
-//! charged to no VM.
+//! The model: a worker spends its time on the frames that it transfers and on their bytes. A frame
+//! costs as much as [`BYTES_PER_FRAME`] of its bytes. This is the measurement of `docs/performance.md`:
+//! 78 cycles for 64 bytes, 157 cycles for 1500 bytes. The sender and the receiver of a frame pay equal
+//! parts. For a frame from or to the uplink the VM pays alone. If a worker transferred no frames, no VM
+//! pays for its time.
 
 use crate::traffic::Traffic;
 
-/// So many bytes cost as much as a frame's fixed part: 73 cycles to 0.055 cycles a byte,
-/// rounded to what the measurement is good for.
+/// The number of bytes that cost as much as the fixed part of a frame: 73 cycles for a frame and 0.055
+/// cycles for a byte, rounded to the precision of the measurement.
 const BYTES_PER_FRAME: f64 = 1400.0;
 
-/// The parts of a worker's time, each between 0 and 1, for ports that moved this much: they
-/// add up to 1, or are all 0 when nothing moved.
+/// Returns the parts of a worker's time for ports with this traffic, each between 0 and 1. The parts
+/// add up to 1, or are all 0 if there was no traffic.
 pub(crate) fn parts(moved: &[Traffic]) -> Vec<f64> {
     let cost = |one: &Traffic| one.frames() as f64 + one.bytes() as f64 / BYTES_PER_FRAME;
     let costs: Vec<f64> = moved.iter().map(cost).collect();

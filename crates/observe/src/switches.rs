@@ -1,13 +1,13 @@
-//! Who ran after whom: the kernel's records of context switches.
+//! Reads the kernel's records of context switches: which thread ran directly after which.
 //!
-//! `/proc` counts how often a thread left a CPU, not to whom. `perf_event_open(2)` with
-//! `context_switch` writes a record of each switch into a ring for each CPU, which is read when
-//! the caller asks: nothing runs in between, and an observer that crashes leaves nothing behind, for
-//! all of it goes with its descriptors.
+//! `/proc` counts how often a thread left a CPU, but not which thread ran next. After
+//! `perf_event_open(2)` with `context_switch` the kernel writes a record of each switch into a ring for
+//! each CPU. The observer reads the rings when the caller asks for a report, and does no work in
+//! between. If the observer crashes, the kernel closes its descriptors and removes the rings with them.
 //!
-//! A ring has room for so many switches, and no more are read until it is asked again. So what is
-//! seen is the first part of each interval, as much as fits; rates are of that part, and
-//! [`Seen::watched`] says how large it was. That bounds what watching costs.
+//! A ring has room for a limited number of switches. When it is full, the kernel drops further records
+//! until the observer reads the ring. So the records cover the first part of each interval. Rates are
+//! of that part, and [`Seen::watched`] is its size. This limits the cost of recording.
 
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind};
@@ -17,24 +17,27 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Bytes of all rings together: some 32,000 switches for each look, which take some 4 ms to read.
+/// The size of all rings together in bytes. There is room for about 32,000 switches between two reads,
+/// and reading them takes about 4 ms.
 const ROOM: usize = 2 << 20;
 
-/// Bytes of one CPU's ring, at most and at least.
+/// The maximum and the minimum size of one CPU's ring in bytes.
 const MOST: usize = 1 << 20;
 const LEAST: usize = 1 << 14;
 
-/// A record of a switch, header included: the next process and thread, the previous ones, and when
-/// (`PERF_RECORD_SWITCH_CPU_WIDE` in `linux/perf_event.h`).
+/// The size of a record of a switch with its header. The record contains the next process and thread,
+/// the previous process and thread, and the time (`PERF_RECORD_SWITCH_CPU_WIDE` in
+/// `linux/perf_event.h`).
 const RECORD: usize = 32;
 const HEADER: usize = 8;
 
 const SWITCH: u32 = 15;
 const LOST: u32 = 2;
-/// In a header's flags: the record is of leaving a CPU. Each switch has one of coming, too.
+/// Header flag: a thread leaves the CPU. For each switch the kernel also writes a record without this
+/// flag, for the thread that enters.
 const OUT: u16 = 1 << 13;
 
-/// The idle task, of every CPU.
+/// The thread id of the idle task of each CPU.
 const IDLE: u32 = 0;
 
 /// Records switches on all CPUs until it is dropped.
@@ -42,33 +45,33 @@ pub struct Recorder {
     cpus: Vec<Cpu>,
 }
 
-/// What was seen since the last look.
+/// The switches since the last call of [`Recorder::look`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Switches a second from a thread to another; the idle task is in none.
+    /// Switches per second from one thread to another, without those from and to the idle task.
     pub rates: HashMap<(u32, u32), f64>,
-    /// The part of the time that was watched, averaged over CPUs.
+    /// The part of the time that the records cover, averaged over CPUs.
     pub watched: f64,
 }
 
 struct Cpu {
     ring: Sampler,
-    /// Bytes of the ring.
+    /// The size of the ring in bytes.
     size: usize,
-    /// When it was last read, in nanoseconds of the monotonic clock.
+    /// The time of the last read, in nanoseconds of the monotonic clock.
     since: u64,
-    /// It was full then.
+    /// Whether the ring was full at the last read.
     was_full: bool,
 }
 
-/// What one CPU's ring had.
+/// The switches from one CPU's ring.
 #[derive(Debug)]
 struct Drained {
-    /// Switches from a thread to another.
+    /// The number of switches from one thread to another.
     pairs: HashMap<(u32, u32), u64>,
-    /// How long they took.
+    /// The nanoseconds that the records cover.
     watched_ns: u64,
-    /// How long it is since the look before.
+    /// The nanoseconds since the previous read.
     all_ns: u64,
     full: bool,
 }
@@ -81,10 +84,10 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Begin to record.
+    /// Starts to record.
     ///
     /// # Errors
-    /// Why that is not possible here, and what would help.
+    /// Returns the reason why recording is not possible on this host, and what the user can do.
     pub fn start() -> Result<Self, String> {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
         let online = numbers(&online.unwrap_or_default());
@@ -97,7 +100,7 @@ impl Recorder {
         }
     }
 
-    /// What was seen since the last look.
+    /// Returns the switches since the last call.
     pub fn look(&mut self) -> Seen {
         let mut seen = Seen::default();
         let count = self.cpus.len() as f64;
@@ -138,7 +141,7 @@ impl Cpu {
 
     fn drain(&mut self) -> Drained {
         let mut tally = Tally::new(self.since, self.was_full);
-        // On a busy CPU records may come as fast as they are read.
+        // On a busy CPU the kernel may write records as fast as this loop reads them.
         while tally.bytes < 2 * self.size {
             let Some(record) = self.ring.next_record() else {
                 break;
@@ -153,13 +156,13 @@ impl Cpu {
     }
 }
 
-/// A ring's records, as they are read.
+/// The sums of a ring's records, as the recorder reads them.
 #[derive(Debug)]
 struct Tally {
     since: u64,
     was_full: bool,
     bytes: usize,
-    /// When the last switch was that is known with all before it.
+    /// The time up to which no record is lost: that of the last switch before the first loss.
     last: u64,
     full: bool,
     pairs: HashMap<(u32, u32), u64>,
@@ -181,8 +184,8 @@ impl Tally {
         let first = self.bytes == 0;
         self.bytes += HEADER + data.len();
         match kind {
-            // The kernel says what it has lost once there is room again: it may be after the look
-            // that found the ring full.
+            // The kernel writes the record of a loss when there is room again. This can be after the
+            // read that found the ring full, which has already counted the loss.
             LOST if first && self.was_full => {}
             LOST => self.full = true,
             SWITCH if !self.full => {
@@ -210,20 +213,20 @@ impl Tally {
     }
 }
 
-/// Previous thread, next thread, and when.
+/// Returns the previous thread, the next thread, and the time of a switch.
 fn parse(data: &[u8]) -> Option<(u32, u32, u64)> {
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
     let at = u64::from_ne_bytes(data.get(16..24)?.try_into().ok()?);
     Some((word(12)?, word(4)?, at))
 }
 
-/// Bytes of each CPU's ring: a power of two, which the kernel wants.
+/// Returns the size of each CPU's ring in bytes. The kernel requires a power of two.
 fn room(cpus: usize) -> usize {
     let each = ROOM / cpus.max(1);
     (each / 2 + 1).next_power_of_two().clamp(LEAST, MOST)
 }
 
-/// The numbers of a list like `0-3,8`.
+/// Returns the numbers of a list like `0-3,8`.
 fn numbers(list: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -237,7 +240,7 @@ fn now() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Why the kernel gives no records, and what would help.
+/// Returns the reason why the kernel provides no records, and what the user can do.
 fn reason(error: &Error) -> String {
     let help = match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -259,7 +262,8 @@ mod tests {
         [words, at.to_ne_bytes().to_vec()].concat()
     }
 
-    /// A switch: the record of leaving, and that of coming.
+    /// Adds both records of a switch: that of the thread that leaves, and that of the thread that
+    /// enters.
     fn switch(tally: &mut Tally, from: u32, to: u32, at: u64) {
         tally.add(SWITCH, OUT, &record(from, to, at));
         tally.add(SWITCH, 0, &record(to, from, at));
@@ -319,7 +323,7 @@ mod tests {
         assert_eq!(numbers(""), []);
     }
 
-    /// Two threads that wake each other, on one CPU: each runs after the other.
+    /// Two threads on one CPU wake each other, so each runs after the other.
     #[test]
     fn threads_that_take_turns_on_a_cpu_are_seen() {
         let mut recorder = match Recorder::start() {
@@ -342,7 +346,7 @@ mod tests {
                     }
                     std::io::Read::read_exact(&mut socket, &mut byte).unwrap();
                 }
-                // The other's last read.
+                // The other thread waits for this byte in its last read.
                 if !first {
                     std::io::Write::write_all(&mut socket, &byte).unwrap();
                 }

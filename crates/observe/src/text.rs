@@ -1,14 +1,14 @@
-//! Reading the kernel's small text files.
+//! Parses the kernel's small text files.
 
 use std::str::FromStr;
 
-/// The first word after `key` at the start of a line.
+/// Returns the first word after `key` in the first line that begins with `key`.
 pub(crate) fn number_after<T: FromStr>(text: &str, key: &str) -> Option<T> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The value of a `key=value` word.
+/// Returns the value of a `key=value` word.
 pub(crate) fn value_of<T: FromStr>(line: &str, key: &str) -> Option<T> {
     let words = line.split_whitespace();
     words
@@ -19,8 +19,9 @@ pub(crate) fn value_of<T: FromStr>(line: &str, key: &str) -> Option<T> {
         .ok()
 }
 
-/// The text with up to three places changed: a piece removed, doubled or replaced. Most of what it
-/// makes still has the form that the text has, so that a property reaches what reads it.
+/// Returns variants of the text with up to three changes. Each change removes, doubles or replaces a
+/// piece. Most variants keep the form of the text, so that a property test reaches the code that parses
+/// the contents.
 #[cfg(test)]
 pub(crate) fn changed(text: &'static str) -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::prelude::*;

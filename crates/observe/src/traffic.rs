@@ -5,30 +5,30 @@ use serde::Serialize;
 /// Totals of one or several NICs, from the guest's side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
-    /// Frames the guest sent. Each is one descriptor chain.
+    /// Frames that the guest sent. Each is one descriptor chain.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Frames the guest received.
+    /// Frames that the guest received.
     pub rx_frames: u64,
     /// Their bytes.
     pub rx_bytes: u64,
 }
 
 impl Traffic {
-    /// Frames, both ways.
+    /// Returns the number of frames in both directions.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.tx_frames.saturating_add(self.rx_frames)
     }
 
-    /// Bytes, both ways.
+    /// Returns the number of bytes in both directions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.tx_bytes.saturating_add(self.rx_bytes)
     }
 
-    /// The sum of two.
+    /// Returns the sum of two totals.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -39,8 +39,9 @@ impl Traffic {
         }
     }
 
-    /// What came since an earlier reading. A counter that went back was started anew (another
-    /// daemon, another tap with the name): nothing is known of the time before it was.
+    /// Returns the difference to an earlier reading. If a counter decreased, it restarted (another
+    /// daemon, or another tap with the same name). Then the traffic before the restart is unknown, and
+    /// the function returns zeros.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let difference = || {
@@ -55,8 +56,8 @@ impl Traffic {
     }
 }
 
-/// The totals of a tap in `/proc/PID/net/dev`, which shows the network namespace of that
-/// process. What the tap receives, the guest sent.
+/// Returns the totals of a tap from `/proc/PID/net/dev`, which shows the network namespace of that
+/// process. The frames that the tap receives are those that the guest sent.
 #[must_use]
 pub fn of_tap(net_dev: &str, tap: &str) -> Option<Traffic> {
     let line = net_dev.lines().find_map(|line| {
@@ -68,7 +69,8 @@ pub fn of_tap(net_dev: &str, tap: &str) -> Option<Traffic> {
         .map_while(|figure| figure.parse().ok())
         .collect();
     let figure = |index: usize| figures.get(index).copied();
-    // Receive: bytes packets errs drop fifo frame compressed multicast; transmit likewise.
+    // The receive columns are: bytes packets errs drop fifo frame compressed multicast. The eight
+    // transmit columns follow, and begin with bytes and packets, too.
     Some(Traffic {
         tx_bytes: figure(0)?,
         tx_frames: figure(1)?,

@@ -6,25 +6,25 @@ use std::time::Duration;
 use crate::counters::Totals;
 use crate::report::Activity;
 
-/// What a set of threads did. May be shared out, hence not integers.
+/// The work of a set of threads. The fields are not integers, because VMs can share a thread's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Threads, or parts of them.
+    /// The number of threads, or of parts of them.
     pub threads: f64,
     /// Seconds on a CPU.
     pub run: f64,
-    /// Seconds runnable, but not running.
+    /// Seconds in which the threads were runnable, but not running.
     pub wait: f64,
-    /// Times put on a CPU.
+    /// How often the kernel put the threads on a CPU.
     pub executions: f64,
-    /// Times taken off a CPU.
+    /// How often the threads left a CPU.
     pub switches: f64,
 }
 
 impl Work {
-    /// What one thread did in an interval. The kernel books a wait when it ends and a run at
-    /// the next tick, so a little of an interval's figures belongs to the one before; what does
-    /// not fit in this one is cut off.
+    /// Returns the work of one thread in an interval. The kernel counts a wait when it ends and a run
+    /// at the next tick, so a small part of an interval's figures belongs to the previous interval. The
+    /// function limits the figures to the length of the interval.
     #[must_use]
     pub fn of(totals: &Totals, interval: Duration) -> Self {
         let run = seconds(totals.run_ns).min(interval.as_secs_f64());
@@ -38,7 +38,7 @@ impl Work {
         }
     }
 
-    /// A part of it, between 0 and 1.
+    /// Returns a part of the work. `part` is between 0 and 1.
     pub(crate) fn part(&self, part: f64) -> Self {
         Self {
             threads: self.threads * part,
@@ -49,7 +49,7 @@ impl Work {
         }
     }
 
-    /// The rates over an interval.
+    /// Returns the rates over an interval.
     #[must_use]
     pub fn activity(&self, interval: Duration) -> Activity {
         let seconds = interval.as_secs_f64();

@@ -1,4 +1,4 @@
-//! Twenty processes that look like VMs, found and read through the real `/proc`.
+//! The observer finds and reads twenty fake VMs through the host's `/proc`.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -18,7 +18,7 @@ use observe::role::Role;
 
 const COUNT: usize = 20;
 
-/// A fake VM, which ends with its standard input.
+/// A fake VM, which ends at the end of its standard input.
 struct Fake(Child);
 
 impl Fake {
@@ -63,7 +63,7 @@ fn every_vm_is_found_with_its_threads_and_vanishes_with_its_process() {
         .collect();
     let mut reader = Reader::default();
     let earlier = reader.read(None);
-    // Every thread wakes up at least once.
+    // In 50 ms each thread wakes up at least once.
     while reader.read(None).at.duration_since(earlier.at).as_millis() < 50 {}
     let later = reader.read(None);
     let report = rates::report(&earlier, &later, &Meter::default(), 10.0);

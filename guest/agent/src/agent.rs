@@ -18,14 +18,14 @@ const TICK: Duration = Duration::from_secs(1);
 /// If a peer sends nothing for so long, its agent has ended, or its VM has no addresses any more.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The direct device, and what its peers sent.
+/// The direct device, and the addresses that its peers sent.
 struct Attachment {
     device: Device,
     talk: Talk,
     received: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
-    /// What was sent last, to which peers, and when.
+    /// The addresses that the agent sent last, the peers at that time, and the time.
     announced: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
-    /// The reason why routes could not be corrected. It is logged once.
+    /// The reason why the agent could not correct routes. The agent logs it once.
     trouble: Option<String>,
 }
 
@@ -106,7 +106,8 @@ impl Attachment {
         )
     }
 
-    /// Whether the addresses must be sent again: it is time, or a peer has not received them yet.
+    /// Returns whether the agent must send its addresses again: they or the peers changed, or the
+    /// interval has passed.
     fn must_announce(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
         let Some((sent, to, at)) = &self.announced else {
             return true;
@@ -153,7 +154,7 @@ fn apply_routes(
 fn wait(changes: &Changes, attachment: Option<&Attachment>) -> Result<(), AgentError> {
     let mut descriptors = vec![PollFd::new(changes, PollFlags::IN)];
     if let Some(attachment) = attachment {
-        // A file of sysfs that has changed: see sysfs_notify() in the kernel.
+        // The kernel reports a change of a sysfs file as POLLPRI: see sysfs_notify() in the kernel.
         descriptors.push(PollFd::new(&attachment.device, PollFlags::PRI));
         descriptors.push(PollFd::new(&attachment.talk, PollFlags::IN));
     }

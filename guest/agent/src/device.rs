@@ -48,9 +48,9 @@ impl Device {
         lines.filter_map(mac).collect()
     }
 
-    /// Has the kernel accept packets from the device that by its routes should have arrived by another one,
-    /// because each VM changes its routes at a time of its own. And makes the device's own address usable
-    /// at once.
+    /// Has the kernel accept packets from the device that should have arrived by another device
+    /// according to the routes, because each VM changes its routes at a different time. Also makes the
+    /// device's own address usable at once.
     pub(crate) fn relax(&self) {
         for (what, value) in [("ipv4/conf", "rp_filter"), ("ipv6/conf", "accept_dad")] {
             let path = format!("/proc/sys/net/{what}/{}/{value}", self.name);

@@ -63,7 +63,8 @@ impl Changes {
     /// Discards the received notifications.
     pub(crate) fn clear(&self) {
         let mut bytes = [0; 4096];
-        // The buffer is full: so something changed, which is all that matters.
+        // NOBUFS means that the kernel dropped notifications because the buffer was full. The agent
+        // needs no contents: it only needs to know that something changed.
         while let Ok(_) | Err(Errno::NOBUFS) = recv(&self.0, &mut bytes[..], RecvFlags::TRUNC) {}
     }
 }

@@ -22,7 +22,8 @@ pub(crate) struct Route {
     pub(crate) from: IpAddr,
 }
 
-/// Returns the routes to the peers that are `there`, each with the peer's Ethernet address.
+/// Returns the routes to the peers in `there`, each with the peer's Ethernet address. `said` has the
+/// addresses that the peers sent.
 pub(crate) fn plan(
     own: &[Own],
     there: &BTreeSet<Mac>,
@@ -63,8 +64,8 @@ impl Own {
     }
 }
 
-/// Returns whether the first `prefix` of `bits` bits are equal. False for a prefix of 0, which would
-/// match every address.
+/// Returns whether the first `prefix` of `bits` bits are equal. Returns false for a prefix of 0, which
+/// would match all addresses.
 fn same(one: u128, other: u128, bits: u32, prefix: u8) -> bool {
     let rest = bits.checked_sub(prefix.into());
     let differ = rest.and_then(|rest| (one ^ other).checked_shr(rest));

@@ -1,6 +1,6 @@
-//! Test support: a process that looks like a QEMU VM from outside, when it is started with
-//! QEMU's name as its first word. Its threads have QEMU's names and wake up a hundred times a
-//! second. It ends when its standard input does.
+//! Test support: a process that the observer takes for a QEMU VM if the first word of its command line
+//! is QEMU's name. Its threads have QEMU's names and wake up 100 times per second. The process ends at
+//! the end of its standard input.
 
 use std::io::{Read, stdin};
 use std::thread::{Builder, sleep};

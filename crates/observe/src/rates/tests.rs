@@ -4,7 +4,7 @@ use super::*;
 use crate::reading::Plane;
 use crate::role::Role;
 
-/// An empty reading, so many seconds after the first.
+/// Returns an empty reading, this many seconds after the first.
 pub(crate) fn reading(seconds: u64) -> Reading {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     Reading {
