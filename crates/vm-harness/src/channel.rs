@@ -9,7 +9,7 @@ use crate::vm::{Link, Nic, Vm};
 
 /// A channel between VMs. It exists as long as the value; drop the VMs first.
 pub trait Channel: std::fmt::Debug {
-    /// The name, as [`channels::open`](crate::channels::open) knows it.
+    /// The name that [`channels::open`](crate::channels::open) accepts.
     fn name(&self) -> &'static str;
 
     /// One line for a report: what carries the frames.
@@ -18,10 +18,10 @@ pub trait Channel: std::fmt::Debug {
     /// The NIC's back-end for the VM `vm`; `None` if the VM gets its device while it runs.
     ///
     /// # Errors
-    /// The VM is unknown to the channel, or the host refuses.
+    /// The channel was opened without this VM, or the host refuses the back-end.
     fn link(&self, vm: &str) -> Result<Option<Link>>;
 
-    /// QEMU's options for a VM, beside its NIC's.
+    /// Returns QEMU's options for a VM, beside those of its NIC.
     ///
     /// # Errors
     /// The program that prints the options fails.
@@ -79,13 +79,13 @@ pub fn nic(channel: &dyn Channel, network: u8, vm: &str, number: u8) -> Result<O
     }))
 }
 
-/// IPv4 address of a VM on a network of the lab.
+/// IPv4 address of a VM on one of the harness's networks.
 #[must_use]
 pub fn address(network: u8, number: u8) -> String {
     format!("10.99.{network}.{number}")
 }
 
-/// MAC address of a VM on a network of the lab.
+/// MAC address of a VM on one of the harness's networks.
 #[must_use]
 pub fn mac(network: u8, number: u8) -> String {
     format!("52:54:00:00:{network:02x}:{number:02x}")

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::error::{Context, Error, Result};
 use crate::host;
 
-/// CPU time (user and system) a process and its children have used, all their threads together.
+/// Returns the CPU time (user and system) that all threads of a process and of its children have used.
 ///
 /// # Errors
 /// The process has ended.
 pub fn of_process(id: u32) -> Result<Duration> {
     let children = host::family(id).into_iter().skip(1);
-    // The time of a child that ended is in no figure any more.
+    // A child that ended while this function ran is skipped: its time can no longer be read.
     let children: Duration = children.filter_map(|child| of_one(child).ok()).sum();
     Ok(of_one(id)? + children)
 }

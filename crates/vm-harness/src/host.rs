@@ -2,8 +2,8 @@
 //!
 //! Every child leaves the terminal's process group, so that Ctrl-C reaches only this process, which
 //! ends its children in order. Every child asks the kernel to kill it when its parent ends, so that not even
-//! SIGKILL of this process leaves a child running. The kernel means the parent *thread*; therefore one thread, which
-//! runs as long as the process, starts all children.
+//! SIGKILL of this process leaves a child running. The kernel sends that signal when the parent *thread* ends.
+//! Therefore one thread, which runs as long as the process, starts all children.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -24,8 +24,9 @@ type Start = (Command, mpsc::Sender<io::Result<Child>>);
 /// How long a child may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Arguments of `setpriv` that tie the program after them to its parent; this process's id and the
-/// program follow. This process may end before the tie is made; therefore the shell compares the parent's id again.
+/// Arguments of `setpriv` that make the kernel kill the program when its parent ends; this process's id and the
+/// program follow. This process may end before `setpriv` has made that setting, and the
+/// kernel would never kill the program; therefore the shell compares the parent's id after the setting.
 const TIE: [&str; 6] = [
     "--pdeathsig",
     "KILL",
@@ -35,7 +36,7 @@ const TIE: [&str; 6] = [
     r#"[ "$PPID" = "$0" ] && exec "$@""#,
 ];
 
-/// Number of arguments before the program: the tie and this process's id.
+/// Number of arguments before the program: those of `setpriv`, and this process's id.
 const BEFORE: usize = TIE.len() + 1;
 
 /// A command for [`Tied::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
@@ -78,7 +79,7 @@ impl Tied {
         self.child.id()
     }
 
-    /// The command line, as one would type it in a shell.
+    /// The command line as a user would type it in a shell.
     #[must_use]
     pub fn command(&self) -> &str {
         &self.command
@@ -268,7 +269,7 @@ fn exists(program: &OsStr) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A command line as one would type it.
+/// A command line as a user would type it in a shell.
 fn shell_line(command: &Command) -> String {
     let quote = |word: &OsStr| {
         let word = word.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Counts the instructions that guests run, by a plugin of QEMU's emulator that this module builds. Their number
+//! Counts the instructions that guests execute, with a plugin of QEMU's emulator that this module builds. Their number
 //! does not depend on other work of the host. Counting slows guests down.
 
 use std::fs;
@@ -89,7 +89,7 @@ mod tests {
     use crate::host::Tied;
     use crate::interrupt;
 
-    /// Runs the firmware alone, which looks for a boot device again and again.
+    /// The VM has no kernel, so it runs only the firmware, which looks for a boot device repeatedly.
     #[test]
     fn instructions_of_a_guest_are_counted() {
         let counter = Counter::build().unwrap();

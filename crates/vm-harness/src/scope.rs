@@ -16,7 +16,7 @@ const PREFIX: &str = "vicinity-lab-";
 const RUN: &str = "/run";
 const NAMESPACES: &str = "/run/netns";
 
-/// A name that no other run and no other call uses.
+/// Returns a name that no other run and no other call uses.
 #[must_use]
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

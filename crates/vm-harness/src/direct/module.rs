@@ -9,7 +9,7 @@ use crate::error::{Context, Error, Result};
 use crate::host;
 use crate::scope::RunFolder;
 
-/// Its sources, as they are in `guest/direct`: name and text.
+/// The names and texts of its sources, which are in `guest/direct`.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/direct_sources.rs"));
 
 /// Tools that the build needs, beside the kernel's headers.
@@ -67,7 +67,7 @@ pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
     make.arg("--directory").arg(folder.path());
     make.arg(format!("RELEASE={release}"));
     host::run(make)?;
-    // Beside its final place, under a name that no other process uses.
+    // The build writes next to the final place, under a name that no other process uses.
     let unique = folder.path().file_name().unwrap_or_default();
     let part = cache.join(unique).with_extension("ko");
     let mut strip = host::command("strip");

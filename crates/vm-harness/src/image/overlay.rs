@@ -42,7 +42,7 @@ impl Image {
     }
 }
 
-/// Appends an archive with one file: the kernel unpacks several archives one after the other.
+/// Appends an archive with one file: the kernel unpacks concatenated archives one after the other.
 fn append(base: &Path, file: &Path, inside: &Path, to: &Path) -> std::io::Result<()> {
     let mut out = File::create(to)?;
     std::io::copy(&mut File::open(base)?, &mut out)?;

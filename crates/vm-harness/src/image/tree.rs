@@ -1,4 +1,4 @@
-//! From an unpacked tree to an initramfs.
+//! Makes an initramfs from an unpacked tree.
 
 use std::fs::{self, File};
 use std::io::BufWriter;

@@ -14,9 +14,9 @@ pub enum Link {
     Tap {
         /// The tap's name.
         tap: String,
-        /// The namespace's name, as `ip netns` knows it.
+        /// The namespace's name for `ip netns`.
         namespace: String,
-        /// Let the kernel's vhost-net move the frames instead of QEMU.
+        /// Whether the kernel's vhost-net moves the frames instead of QEMU.
         vhost: bool,
     },
     /// A vhost-user back-end.
@@ -35,14 +35,14 @@ pub struct Nic {
     pub link: Link,
     /// MAC address, `52:54:00:…`.
     pub mac: String,
-    /// The guest's address on it with prefix length, `10.0.0.1/24`, or none.
+    /// The guest's address on the NIC with prefix length, `10.0.0.1/24`, or none.
     pub address: Option<String>,
     /// More properties of QEMU's `virtio-net-pci`, for instance `mrg_rxbuf=off`.
     pub properties: Vec<String>,
 }
 
 /// QEMU's options for one CPU in a machine that could have two. Under TCG, QEMU makes a guest's compare-and-swap atomic
-/// only in such a machine; VMs that copy large messages together need that (see `window::locks`).
+/// only in such a machine; VMs of which both copy parts of a large message need that (see `window::locks`).
 pub const WITH_ROOM: [&str; 2] = ["-smp", "1,maxcpus=2"];
 
 /// The specification of a VM. Fields may be changed before [`super::Vm::boot`].
@@ -64,7 +64,7 @@ pub struct Spec {
     pub kernel_args: Vec<String>,
     /// More QEMU arguments.
     pub qemu_args: Vec<String>,
-    /// Folder of the console's log and QEMU's log.
+    /// Folder for the logs of the console and of QEMU.
     pub logs: PathBuf,
 }
 
@@ -156,8 +156,9 @@ impl Spec {
         qemu
     }
 
-    /// Whether further options define the VM's memory. A second memory back-end would not only be
-    /// useless: QEMU under TCG loses writes when it migrates another one than the first (docs/migration.md).
+    /// Whether `qemu_args` define the VM's memory. A second memory back-end would be useless, and harmful too: if a
+    /// VM's memory is not its first memory back-end, QEMU under TCG loses writes during a migration
+    /// (docs/migration.md).
     fn brings_memory(&self) -> bool {
         let mut arguments = self.qemu_args.iter();
         arguments.any(|argument| argument.starts_with("memory-backend-"))
