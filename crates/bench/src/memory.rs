@@ -1,4 +1,4 @@
-//! Memory of a process without that of the guests that it serves.
+//! Measures the memory of a process without the memory of the guests that it serves.
 
 use std::fs;
 

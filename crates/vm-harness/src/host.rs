@@ -25,8 +25,8 @@ type Start = (Command, mpsc::Sender<io::Result<Child>>);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Arguments of `setpriv` that make the kernel kill the program when its parent ends; this process's id and the
-/// program follow. This process may end before `setpriv` has made that setting, and the
-/// kernel would never kill the program; therefore the shell compares the parent's id after the setting.
+/// program follow. If this process ends before `setpriv` makes that setting, the kernel never kills the program;
+/// therefore the shell compares the parent's id after the setting.
 const TIE: [&str; 6] = [
     "--pdeathsig",
     "KILL",

@@ -13,7 +13,7 @@ use vm_harness::host;
 /// The program of the peer.
 pub(super) const NGINX: &str = "/usr/sbin/nginx";
 
-/// Folder of the files that both serve, inside the folder of the run.
+/// Folder of the files that both servers serve, inside the folder of the run.
 pub(super) const FILES: &str = "files";
 
 /// A running server.
@@ -24,7 +24,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a space's process with the files published.
+    /// Starts a space's process, for which the files are already published.
     pub(super) fn vicinity(program: &Path, folder: &Path) -> Result<Self> {
         let mut command = first_on(SWITCH_CPU, folder, program);
         command.args(["bench", "space-server"]).arg(folder);
@@ -77,7 +77,7 @@ fn free_address() -> Result<SocketAddr> {
 }
 
 /// The configuration of nginx: files stay open, headers are sent together with the beginning of the body, and
-/// connections are kept.
+/// connections stay open.
 fn configuration(folder: &Path, at: SocketAddr) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

@@ -72,9 +72,9 @@ impl CycleCounters {
 
 /// The vhost-user sockets of a switch's ports.
 pub(crate) enum Sockets {
-    /// The switch listens.
+    /// The switch listens on the socket.
     SwitchListens(Vec<PathBuf>),
-    /// The generator listens, and the switch connects when it can.
+    /// The generator listens on the socket, and the switch connects repeatedly until it succeeds.
     GeneratorListens(Vec<PathBuf>),
 }
 
@@ -153,8 +153,7 @@ pub(crate) trait Switch {
     fn pause(&self, rest: bool) -> Result<()>;
 }
 
-/// Continues a switch that is about to be dropped: its generator disconnects from it, and a stopped
-/// process cannot end.
+/// Continues a switch before it is dropped: its generator disconnects from it, and a stopped process cannot end.
 pub(crate) fn wake(switch: &dyn Switch) {
     if let Err(error) = switch.pause(false) {
         tracing::warn!(%error, "cannot wake a switch to end it");

@@ -1,8 +1,8 @@
 //! Vicinity's switch with few and with many FDB entries, and one NIC that sends to them.
 //!
-//! The switch learns at most 1,024 addresses of a guest, so many addresses need many ports. Both tables
-//! are measured with the same ports and the same order of destinations; only the number of
-//! addresses behind each port differs, and with it the part of the table that the look-ups read.
+//! The switch learns at most 1,024 addresses of a guest, so many addresses need many ports. Both sizes of the table
+//! are measured with the same ports and the same order of destinations; only the number of addresses behind each port
+//! differs, and with it the part of the table that the look-ups read.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ const RUN: usize = 32;
 /// Longest time until the switch has learned all addresses.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// FDB entries with `each` addresses at each receiver, including the sender's.
+/// The number of FDB entries with `each` addresses at each receiver, including the sender's address.
 pub(super) fn count(each: usize) -> u64 {
     (1 + RECEIVERS * each) as u64
 }

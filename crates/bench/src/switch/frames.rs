@@ -41,7 +41,8 @@ impl Frames {
         if self.segment == 0 {
             [0; 12]
         } else {
-            // Needs a checksum, TCP over IPv4, headers of 54 bytes; checksum at 34 + 16.
+            // The header says that the frame needs a checksum, contains TCP over IPv4, has headers of 54 bytes, and
+            // has the checksum at 34 + 16.
             [1, 1, 54, 0, low, high, 34, 0, 16, 0, 0, 0]
         }
     }

@@ -1,4 +1,4 @@
-//! Measurements with the benchmark's own generator: latency, light load, 64 KB frames, large FDBs.
+//! Measures latency, light load, 64 KB frames and large FDBs with the benchmark's own generator.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a run of the benchmark measures.
+//! The options of a run of the benchmark.
 
 use std::path::{Path, PathBuf};
 

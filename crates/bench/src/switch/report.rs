@@ -62,7 +62,7 @@ pub struct Report {
     pub idle: Option<Idle>,
     /// The cost of an idle switch with many ports, if it was measured.
     pub idle_ports: Option<IdlePorts>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
     /// What the run could not remove. Empty on a clean run.
     pub leftovers: Vec<String>,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round_not_across() {
-        // The machine got slower from round to round; in each pair Vicinity is twice as fast.
+        // The machine becomes slower from round to round, but in each pair Vicinity is twice as fast.
         let samples = [
             sample(1, SwitchKind::Vicinity, 20.0, 100.0),
             sample(1, SwitchKind::OvsDpdk, 10.0, 300.0),

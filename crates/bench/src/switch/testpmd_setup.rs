@@ -1,4 +1,4 @@
-//! A switch with a generator, which is measured repeatedly.
+//! Sets up a switch with a generator, and measures it repeatedly.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Vicinity's switch as the device under test: `vicinity serve` with ports that listen.
+//! Runs Vicinity's switch as the device under test: `vicinity serve` with ports that listen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ impl Switch for Vicinity {
     }
 
     fn pause(&self, _rest: bool) -> Result<()> {
-        // An idle switch sleeps by itself.
+        // An idle switch of Vicinity sleeps, so it needs no stop.
         Ok(())
     }
 }
