@@ -21,15 +21,15 @@ pub struct Manifest {
     /// The selected levels, by factor; all levels of factors that are not in the map.
     #[serde(default, skip_serializing_if = "CellFilter::is_empty")]
     pub only: CellFilter,
-    /// How much is measured.
+    /// The scale of the run.
     pub scale: Scale,
     /// Seed of the cells' order.
     pub seed: u64,
     /// Budget of the measurements, in seconds.
     pub budget_s: f64,
-    /// The accelerator of the VMs; empty until they were booted.
+    /// The accelerator of the VMs; empty until the run has booted them.
     pub accelerator: String,
-    /// The channels, a line each.
+    /// The channels, one line for each.
     pub channels: Vec<String>,
     /// The abilities of each version of control groups on this host.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Manifest {
     pub image: String,
     /// CPU flags of the host.
     pub cpu_flags: String,
-    /// Mitigations of the host's kernel, a line each.
+    /// Mitigations of the host's kernel, one line for each.
     pub mitigations: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub fn load(output: &Path) -> Result<Manifest> {
     serde_json::from_str(&text).map_err(|_| Error::unreadable("a run's manifest", &text))
 }
 
-/// A run's samples. A last line that was cut short by a crash is left out.
+/// A run's samples. If a crash cut the last line short, this function leaves it out.
 ///
 /// # Errors
 /// The file cannot be read.

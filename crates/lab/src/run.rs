@@ -28,7 +28,7 @@ pub struct Options {
     pub place: Paths,
     /// Folder of the results.
     pub output: PathBuf,
-    /// Ids of experiments; all if empty.
+    /// Ids of experiments; if empty, the run has all of them.
     pub ids: Vec<String>,
     /// Selected levels of factors, `FACTOR=LEVEL,…`; all levels of factors that are not named.
     pub only: Vec<String>,
@@ -178,7 +178,7 @@ impl<S: Measurer> Run<S> {
             return Ok(());
         };
         self.ready(first)?;
-        // The time of the set-up does not count.
+        // The time budget starts now, so the time of the set-up does not count.
         self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
         while !left.is_empty() {
             let cost: f64 = left.iter().map(|sweep| self.cost_of(sweep)).sum();
@@ -193,11 +193,11 @@ impl<S: Measurer> Run<S> {
         Ok(())
     }
 
-    /// What a sweep's blocks take, as long as all sweeps have as many.
+    /// Relative time of a sweep's blocks, if all sweeps have the same number of blocks (the A/A run twice as many).
     #[expect(clippy::cast_precision_loss, reason = "cells are few")]
     fn cost_of(&self, sweep: &Sweep) -> f64 {
         let cells = self.wanted(cells(sweep, self.manifest.scale)).len();
-        // Avoids 0 / 0.
+        // At least one cell, so that the share of the time is never 0 / 0.
         cells.max(1) as f64 * sweep.cost * f64::from(times(sweep))
     }
 
@@ -212,7 +212,7 @@ impl<S: Measurer> Run<S> {
         (1..=least).all(|block| self.missing(sweep, block).is_empty())
     }
 
-    /// The cells that a block lacks, in the order drawn for it.
+    /// Returns the cells that are not measured in a block yet, in the order drawn for the block.
     fn missing(&self, sweep: &Sweep, block: u32) -> Vec<Cell> {
         let measured: BTreeSet<&Cell> = self
             .samples
@@ -241,8 +241,9 @@ impl<S: Measurer> Run<S> {
             let missing = self.missing(sweep, block);
             let count = missing.len();
             for (place, cell) in missing.into_iter().enumerate() {
-                // The first block is always completed, so that every experiment that was begun has figures. So
-                // are all blocks of the A/A run, with which every ratio is compared.
+                // The run always completes the first block of a sweep, so that every experiment that it began has
+                // figures. It also completes the minimum number of blocks of the A/A run, with which every ratio is
+                // compared.
                 let needed = block == 1 || (block <= least && sweep.name == NOISE);
                 if !needed && Instant::now() > until {
                     self.progress.step(&format!(
@@ -320,7 +321,8 @@ impl<S: Measurer> Run<S> {
         let before = self.manifest.image.clone();
         self.stage.ready(sweep.name, &mut self.manifest)?;
         if self.manifest.image != before {
-            // What was measured is worth more than what it was measured on.
+            // The run continues without the manifest, because the samples are worth more than the description of the
+            // testbed.
             if let Err(error) = save(&self.output, &self.manifest) {
                 self.progress.step(&error.to_string());
             }

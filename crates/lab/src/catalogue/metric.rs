@@ -1,6 +1,6 @@
 //! Metrics of samples: keys, titles and units.
 
-/// Thread sets: the prefixes of their metrics' keys.
+/// Names of the thread sets, which are the prefixes of their metrics' keys.
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
 /// Keys, titles and units of metrics: `KEY`, `vm1_KEY`, `backend_KEY`.

@@ -6,11 +6,11 @@
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Some minutes: shows that everything works, and large effects.
+    /// Takes some minutes, and shows that everything works, and large effects.
     Ci,
-    /// About an hour and a half.
+    /// Takes about an hour and a half.
     Default,
-    /// A night.
+    /// Takes a night.
     Full,
 }
 
@@ -40,7 +40,7 @@ pub struct Sweep {
     pub metrics: &'static [&'static str],
     /// The thread sets whose scheduler statistics are in its samples.
     pub sets: &'static [&'static str],
-    /// Relative time of a cell, 1 for a stream; the run divides its time by this.
+    /// Relative time of a cell, 1 for a stream. The run divides its time among sweeps in proportion to this.
     pub cost: f64,
 }
 

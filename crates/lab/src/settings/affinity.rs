@@ -1,4 +1,4 @@
-//! CPUs of threads.
+//! Sets the CPUs of threads.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -7,7 +7,7 @@ use super::undo::{Undo, pid, set};
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 
-/// Highest CPU number looked at.
+/// Highest CPU number that is read back.
 const CPUS: usize = CpuSet::MAX_CPU;
 
 /// Pins a thread to these CPUs, and reads the setting back.

@@ -73,7 +73,7 @@ fn remove_group(path: &Path) -> Result<()> {
     fs::remove_dir(path).context(|| format!("remove the cgroup {}", path.display()))
 }
 
-/// Restores the CPUs of a thread, unless it has ended or another thread has its number.
+/// Restores the CPUs of a thread, unless it has ended or another thread has its id.
 fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     if host::start_time(thread) != Some(started) {
         return Ok(());
