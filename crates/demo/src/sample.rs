@@ -53,7 +53,7 @@ pub struct Sample {
     pub first: bool,
     /// TCP stream.
     pub tcp: Tcp,
-    /// CPU spent during the TCP stream.
+    /// CPU time of the processes that took part in the TCP stream.
     pub cpu: Cpu,
     /// UDP stream.
     pub udp: Udp,

@@ -279,7 +279,8 @@ mod tests {
             seconds: 1.0,
             ..load("127.0.0.1:80".parse().unwrap(), Some(100.0))
         };
-        // The server answers two of three requests a second: each is later than the one before.
+        // Three requests are due each second, and the server answers two a second. Therefore each response is later
+        // than the one before.
         let answer = |number: u32| Answer {
             due: f64::from(number) / 3.0,
             done: f64::from(number + 1) / 2.0,

@@ -94,7 +94,8 @@ fn short(metric: &str, all: &[&str]) -> String {
     }
 }
 
-/// The steps that the samples have figures of, where a cell is several runs, or a course over time.
+/// Returns the steps for which the samples have figures. A step is a run or a point in time, if the samples of a cell
+/// have figures of several runs or over time.
 fn steps(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
     let of_sweep = samples.iter().filter(|sample| sample.sweep == sweep.name);
     let keys = of_sweep.flat_map(|sample| sample.values.keys());
@@ -147,7 +148,7 @@ pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
 
 /// Colours for the paper's curves: those of the measured curves with the same names.
 pub(super) fn colours(theirs: &[Series], ours: &[Series]) -> Vec<usize> {
-    // Text in brackets is a remark.
+    // Text in brackets is a remark and not part of the name.
     let plain = |name: &str| name.split(" (").next().unwrap_or(name).to_lowercase();
     let same = |one: &Series| {
         let mut names = ours.iter().map(|other| plain(&other.name));
@@ -182,7 +183,8 @@ fn combinations(
     found
 }
 
-/// If several web servers were measured, each has its curves, unless the figure selects one.
+/// Returns the factor of the web servers if several were measured and the figure selects none. Each server then has
+/// its own curves.
 fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Factor> {
     let factor = sweep.factor("server")?;
     let said = figure.series.contains(&factor.name)

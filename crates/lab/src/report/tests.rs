@@ -1,4 +1,4 @@
-//! A report of made-up samples.
+//! Tests the report with artificial samples.
 
 use super::*;
 use crate::catalogue::{self, Experiment, Scale};

@@ -1,4 +1,4 @@
-//! The report as Markdown and CSV.
+//! Writes the report as Markdown and CSV.
 
 use super::chart::exact;
 use super::figure::{by_cell, summary};

@@ -7,7 +7,7 @@ use super::undo::{Undo, pid, set};
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 
-/// Highest CPU number that is read back.
+/// Number of CPUs that are read back.
 const CPUS: usize = CpuSet::MAX_CPU;
 
 /// Pins a thread to these CPUs, and reads the setting back.

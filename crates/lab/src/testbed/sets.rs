@@ -11,7 +11,8 @@ use vm_harness::switch::Switch;
 use vm_harness::vm::Vm;
 
 impl Testbed {
-    /// The backend: every thread of QEMU that is no virtual CPU, and the threads of Vicinity and of vhost.
+    /// Returns the set `backend`: every thread of QEMU that is no virtual CPU, and the threads of Vicinity and of
+    /// vhost.
     #[must_use]
     pub fn backend(&self) -> Vec<u32> {
         let proc = Proc::default();
@@ -104,7 +105,7 @@ impl Testbed {
         Ok(Proc::default().threads(self.vm(number)?.id()))
     }
 
-    /// Pins the virtual CPUs of VM 1 and 2: to CPU 0 both, or to CPU 0 and 1.
+    /// Pins the virtual CPUs of VM 1 and VM 2: either both to CPU 0, or one to CPU 0 and the other to CPU 1.
     ///
     /// # Errors
     /// The kernel refuses.
