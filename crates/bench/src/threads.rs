@@ -21,7 +21,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// The totals of a process and its children now.
+    /// Returns the current totals of a process and its children.
     pub(super) fn of(process: u32) -> Result<Self> {
         let of_one = |process| read(Path::new(&format!("/proc/{process}/task")));
         let mut sum = of_one(process)?;
@@ -35,7 +35,7 @@ impl Totals {
         Ok(sum)
     }
 
-    /// The difference to an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         Self {
             sleeps: self.sleeps.saturating_sub(earlier.sleeps),

@@ -98,7 +98,7 @@ impl Summary {
 }
 
 impl DemoResult {
-    /// A channel's samples of a metric, in the order of the rounds.
+    /// Returns a channel's samples of a metric, in the order of the rounds.
     #[must_use]
     pub fn values(&self, channel: &Described, metric: &Metric) -> Vec<f64> {
         values(&self.samples, channel, metric)

@@ -92,7 +92,7 @@ impl Claim {
         }
     }
 
-    /// A statistic of all blocks together, bootstrapped over blocks.
+    /// Evaluates a statistic of all blocks together, bootstrapped over blocks.
     fn resampled(&self, blocks: usize, of: impl Fn(&[usize]) -> f64) -> Evidence {
         let all: Vec<usize> = (0..blocks).collect();
         let found = inference::resample(blocks, &of);
@@ -168,7 +168,7 @@ impl Claim {
 /// The points of a curve: size and log ratio.
 type Curve = Vec<(f64, f64)>;
 
-/// The mean of the chosen curves.
+/// Returns the mean of the chosen curves.
 fn together(curves: &[Curve], chosen: &[usize]) -> Curve {
     let picked: Vec<&Curve> = chosen.iter().filter_map(|at| curves.get(*at)).collect();
     let sizes = picked.first().map_or(&[][..], |curve| curve.as_slice());
@@ -180,7 +180,7 @@ fn together(curves: &[Curve], chosen: &[usize]) -> Curve {
     sizes.iter().map(|(size, _)| (*size, at(*size))).collect()
 }
 
-/// The quotient of two sizes, which may be zero or infinite.
+/// Returns the quotient of two sizes, which may be zero or infinite.
 fn shift(size: f64, other: f64) -> f64 {
     match size.total_cmp(&other) {
         std::cmp::Ordering::Equal => 1.0,
@@ -194,7 +194,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The mean of a metric over the cells that match.
+    /// Returns the mean of a metric over the cells that match.
     fn value(&self, metric: &str, of: &[(&str, &str)]) -> Option<f64> {
         let matching = self.samples.iter().filter(|sample| sample.cell.matches(of));
         let found: Vec<f64> = matching

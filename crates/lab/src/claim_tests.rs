@@ -1,4 +1,4 @@
-//! Claims about artificial samples with a known result.
+//! Tests claims about artificial samples with a known result.
 
 use super::*;
 use crate::sample::Cell;
@@ -35,7 +35,7 @@ fn claim(statistic: Statistic, expects: Region) -> Claim {
     }
 }
 
-/// The values of blocks differ by a factor of ten; within a block, `b` is `gain` times `a`.
+/// Makes samples. The values of blocks differ by a factor of ten; within a block, `b` is `gain` times `a`.
 fn pairs(gain: f64) -> Vec<Sample> {
     let speeds = [1.0, 10.0, 0.1, 3.0];
     let blocks = (1..).zip(speeds);

@@ -106,7 +106,7 @@ pub fn run(load: &Load, wanted: impl Fn() -> bool + Sync) -> Report {
     report(load, &answers, &errors, used)
 }
 
-/// CPU time of this process, which is the client, without its children.
+/// Returns the CPU time of this process, which is the client, without its children.
 fn own_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that takes `pause` for each of `count` requests, one after the other.
+    /// Starts a server that takes `pause` for each of `count` requests, one after the other.
     fn server(pause: Duration, count: usize) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -109,7 +109,7 @@ impl Ability {
     }
 }
 
-/// The abilities of each version of control groups on this host.
+/// Returns the abilities of each version of control groups on this host.
 fn versions() -> String {
     let words = Version::ALL.map(|version| {
         let name = version.name();

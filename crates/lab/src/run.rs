@@ -49,7 +49,7 @@ const fn budget(scale: Scale) -> f64 {
     }
 }
 
-/// Minimum and maximum number of blocks of a sweep.
+/// Returns the minimum and maximum number of blocks of a sweep.
 fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
     let (least, most) = match scale {
         Scale::Ci => (3, 3),
@@ -59,7 +59,8 @@ fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
     (least * times(sweep), most * times(sweep))
 }
 
-/// The A/A run, with which every ratio is compared, has this many times the blocks of other sweeps.
+/// Returns the number by which a sweep's number of blocks is multiplied. The A/A run has more blocks than other
+/// sweeps, because every ratio is compared with it.
 fn times(sweep: &Sweep) -> u32 {
     if sweep.name == NOISE { 2 } else { 1 }
 }
@@ -108,7 +109,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
     resume(&options.place, &options.output, progress)
 }
 
-/// The experiments of these ids; all if there is none.
+/// Returns the experiments of these ids; all experiments if there are no ids.
 fn rows(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     match ids.is_empty() {
         true => Ok(catalogue::all().collect()),
@@ -193,7 +194,8 @@ impl<S: Measurer> Run<S> {
         Ok(())
     }
 
-    /// Relative time of a sweep's blocks, if all sweeps have the same number of blocks (the A/A run twice as many).
+    /// Returns the relative time of a sweep's blocks, if all sweeps have the same number of blocks (the A/A run twice
+    /// as many).
     #[expect(clippy::cast_precision_loss, reason = "cells are few")]
     fn cost_of(&self, sweep: &Sweep) -> f64 {
         let cells = self.wanted(cells(sweep, self.manifest.scale)).len();
@@ -331,7 +333,7 @@ impl<S: Measurer> Run<S> {
     }
 }
 
-/// The sweeps that a run's experiments need, the A/A run first.
+/// Returns the sweeps that a run's experiments need, the A/A run first.
 fn sweeps(manifest: &Manifest, probe: &Probe) -> Vec<&'static Sweep> {
     let rows: Vec<&Experiment> = catalogue::all()
         .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
@@ -343,7 +345,7 @@ fn sweeps(manifest: &Manifest, probe: &Probe) -> Vec<&'static Sweep> {
         .collect()
 }
 
-/// Every cell of a sweep, in the order of its levels.
+/// Returns every cell of a sweep, in the order of its levels.
 #[must_use]
 pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
     let extend = |cells: Vec<Cell>, factor: &Factor| -> Vec<Cell> {
@@ -366,7 +368,7 @@ pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
     sweep.factors.iter().fold(vec![Cell::default()], extend)
 }
 
-/// The cells of a block in random order, which is the same for the same seed, sweep and block.
+/// Returns the cells of a block in random order, which is the same for the same seed, sweep and block.
 fn order(sweep: &Sweep, scale: Scale, seed: u64, block: u32) -> Vec<Cell> {
     let name = sweep.name.bytes().fold(0_u64, |hash, byte| {
         hash.wrapping_mul(31).wrapping_add(byte.into())

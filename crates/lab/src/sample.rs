@@ -43,7 +43,7 @@ impl Cell {
         self.0.get(factor).map_or("", String::as_str)
     }
 
-    /// A level that is a size: `64`, `4K`.
+    /// Returns the number of bytes of a level that is a size: `64`, `4K`.
     #[must_use]
     pub fn size(&self, factor: &str) -> u32 {
         size(self.level(factor)).unwrap_or(0)

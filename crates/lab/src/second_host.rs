@@ -135,7 +135,7 @@ impl SecondHost {
         self.inside(&words)
     }
 
-    /// A command in this namespace.
+    /// Returns a command that runs in this namespace.
     fn inside(&self, words: &[&str]) -> std::process::Command {
         let mut command = host::command("ip");
         command.args(["netns", "exec", &self.namespace]).args(words);
@@ -164,7 +164,7 @@ impl Drop for SecondHost {
     }
 }
 
-/// The second host's address on a network.
+/// Returns the second host's address on a network.
 #[must_use]
 pub fn address(network: u8) -> String {
     channel::address(network, NUMBER)

@@ -102,7 +102,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// The cells and metrics that the statistic uses, and the factor along whose levels it goes.
+    /// Returns the cells and metrics that the statistic uses, and the factor whose levels it follows.
     #[must_use]
     pub fn names(self) -> (Vec<Selector>, Vec<&'static str>, Option<&'static str>) {
         match self {

@@ -167,8 +167,8 @@ fn metrics(sets: &[Set], seen: &[Snapshot]) -> Values {
     values
 }
 
-/// Activity of the threads of the set at `place` between two snapshots. A thread that is only in one of the snapshots
-/// is left out.
+/// Returns the activity of the threads of the set at `place` between two snapshots. A thread that is only in one of
+/// the snapshots is left out.
 fn activity(from: &Snapshot, to: &Snapshot, place: usize) -> Activity {
     let interval = to.0 - from.0;
     let empty = BTreeMap::new();

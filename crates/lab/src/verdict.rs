@@ -68,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// The ratio of the two arms of the A/A run, which shows the spread of a ratio when nothing differs.
+/// Returns the ratio of the two arms of the A/A run, which shows the spread of a ratio when nothing differs.
 #[must_use]
 pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
     let statistic = Statistic::Ratio {
@@ -85,7 +85,7 @@ pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
     weigh(NOISE, &claim, samples, scale)
 }
 
-/// The largest logarithm of a ratio that the noise explains: the end of the interval of the
+/// Returns the largest logarithm of a ratio that the noise explains: the end of the interval of the
 /// A/A run. NaN without an A/A run.
 #[must_use]
 pub fn gate(noise: &Evidence) -> f64 {
@@ -286,8 +286,8 @@ fn levels(sweep: &str, factor: &str, scale: Scale) -> Vec<String> {
     })
 }
 
-/// Whether every ratio in the claims about this sweep is known to within 3 %, so that more blocks would not change
-/// the verdict.
+/// Whether the interval of every ratio in the claims about this sweep is within 3 %, so that more blocks would not
+/// change the verdict.
 #[must_use]
 pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
     let claims = catalogue::all()

@@ -86,13 +86,13 @@ impl Bridge {
         self.ip(&["link", "set", device, "master", "br0", "up"])
     }
 
-    /// The namespace's name for `ip netns`.
+    /// Returns the namespace's name for `ip netns`.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// What carries the frames between a tap and its guest: vhost-net or QEMU.
+    /// Returns the name of the part that carries the frames between a tap and its guest: vhost-net or QEMU.
     #[must_use]
     pub const fn carrier(&self) -> &'static str {
         if self.vhost {

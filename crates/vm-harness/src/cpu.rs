@@ -25,7 +25,7 @@ fn of_one(id: u32) -> Result<Duration> {
         .ok_or_else(|| Error::unreadable(&path, &text))
 }
 
-/// CPU time of the kernel's own threads that move frames: `ksoftirqd/*`, which takes over
+/// Returns the CPU time of the kernel's own threads that move frames: `ksoftirqd/*`, which takes over
 /// delivery under load, and `vhost-*`, which serves virtio-net for QEMU on kernels before 6.4
 /// (later ones count it in QEMU's process). Work done inside a process's system calls is not in
 /// this figure; it is that process's time. Threads that this container cannot see are not counted.

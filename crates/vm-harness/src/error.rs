@@ -79,7 +79,7 @@ pub enum HarnessError {
         /// The beginning of the text.
         text: String,
     },
-    /// This host cannot do what the caller asked for; the text says why and what to do.
+    /// This host cannot do what the caller requested; the text gives the reason and says what to do.
     #[error("{0}")]
     Host(String),
 }
@@ -103,7 +103,7 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
 }
 
 impl HarnessError {
-    /// An [`Error::Unreadable`] that shows only the beginning of a long text.
+    /// Returns an [`Error::Unreadable`] that shows only the beginning of a long text.
     pub fn unreadable(what: &str, text: &str) -> Self {
         Self::Unreadable {
             what: what.to_owned(),

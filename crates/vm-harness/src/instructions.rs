@@ -53,7 +53,7 @@ impl Counter {
         self.run.path().join(vm)
     }
 
-    /// QEMU's options for a VM of this name.
+    /// Returns QEMU's options for a VM of this name.
     #[must_use]
     pub fn qemu_args(&self, vm: &str) -> [String; 2] {
         let (plugin, socket) = (self.plugin(), self.socket(vm));
@@ -61,7 +61,7 @@ impl Counter {
         ["-plugin".to_owned(), plugin]
     }
 
-    /// The number of instructions that the VM of this name has run since its start.
+    /// Returns the number of instructions that the VM of this name has run since its start.
     ///
     /// # Errors
     /// The VM does not run.

@@ -135,7 +135,7 @@ impl Switch {
         })
     }
 
-    /// The daemon's runtime folder, which contains its control socket.
+    /// Returns the daemon's runtime folder, which contains its control socket.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.run.path()

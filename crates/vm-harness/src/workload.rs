@@ -136,7 +136,7 @@ fn limit(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into()) + SLACK
 }
 
-/// A number in iperf3's report.
+/// Returns a number in iperf3's report.
 fn number(report: &Value, path: &str) -> Option<f64> {
     report.pointer(path)?.as_f64()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vm_harness::image::{Image, Recipe};
 
-/// An empty cache folder for one test.
+/// Makes an empty cache folder for one test.
 fn cache(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _not_there = fs::remove_dir_all(&path);

@@ -104,7 +104,7 @@ impl Apart {
     }
 }
 
-/// The failure of an endpoint, as an error of the benchmark.
+/// Converts the failure of an endpoint to an error of the benchmark.
 fn failed(error: &MessageError) -> Error {
     Error::Host(format!("an endpoint of the benchmark failed: {error}"))
 }

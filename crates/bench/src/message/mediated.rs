@@ -37,7 +37,7 @@ pub(super) struct Mediated {
 }
 
 impl Plane {
-    /// Starts a message plane in `folder`, where each member gets a board. The relay runs on `cpu`, or on any CPU.
+    /// Starts a message plane in `folder`, in which each member has a board. The relay runs on `cpu`, or on any CPU.
     pub(super) fn start(program: &Path, folder: &Path, cpu: Option<u32>) -> Result<Self> {
         let plane = folder.join("plane");
         let words = ["serve", ASKER, ANSWERER];

@@ -130,7 +130,7 @@ fn ratio(samples: &[Sample], length: u32, way: Transport, value: fn(&Figures) ->
     against(samples, length, Transport::Ucx, way, value)
 }
 
-/// A transport's value divided by another's: the median of the rounds' ratios.
+/// Returns a transport's value divided by another's: the median of the rounds' ratios.
 fn against(
     samples: &[Sample],
     length: u32,
@@ -169,7 +169,7 @@ pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
     lengths.into_iter().map(cell).collect()
 }
 
-/// The targets that these measurements can check.
+/// Returns the targets that these measurements can check.
 pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     let measured = |length| samples.iter().any(|sample| sample.length == length);
     let mut targets = Vec::new();
@@ -192,7 +192,7 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     targets
 }
 
-/// The targets for members without a common trust group.
+/// Returns the targets for members without a common trust group.
 fn mediated(samples: &[Sample]) -> Vec<Target> {
     let measured = |length, way| {
         let mut all = samples.iter();

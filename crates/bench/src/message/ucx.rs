@@ -21,7 +21,7 @@ const FIELDS: usize = 8;
 const PERCENTILE: usize = 1;
 const RATE: usize = 7;
 
-/// UCX's version.
+/// Returns UCX's version.
 pub(super) fn version() -> Result<String> {
     let mut command = host::command("ucx_info");
     command.arg("-v");

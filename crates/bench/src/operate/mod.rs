@@ -3,9 +3,9 @@
 //! Theory of operation. The benchmark's own generator (`switch::generator`) drives 64 NICs in
 //! pairs, while this thread acts as the operator and sends requests to the daemon's control socket (`client`). A
 //! round adds, changes and removes a port a few times under load, beside a request that changes nothing, and
-//! counts the frames that other ports lost meanwhile; reads all metrics a hundred times and measures the CPU time;
-//! compares the load with and without a capture of one port (`captures`); and reloads a configuration of 1,000 ports
-//! in which every port has changed.
+//! counts the frames that other ports lost during these requests; reads all metrics a hundred times and measures the
+//! CPU time; compares the load with and without a capture of one port (`captures`); and reloads a configuration of
+//! 1,000 ports in which every port has changed.
 
 mod captures;
 mod client;

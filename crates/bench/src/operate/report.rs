@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// The target for the measured values, if there is one.
+    /// Returns the target for the measured values, if there is one.
     fn target(self, values: &[f64]) -> Option<Target> {
         let worst = values.iter().copied().fold(0.0, f64::max);
         let name = |of: &str| format!("{}: {of}", self.words());
@@ -103,7 +103,7 @@ pub struct Report {
     pub targets: Vec<Target>,
 }
 
-/// The 95 % interval of a median.
+/// Returns the 95 % interval of a median.
 fn interval(values: &[f64]) -> Interval {
     bootstrap(values.len(), |chosen| {
         let chosen = chosen.iter().filter_map(|&at| values.get(at).copied());

@@ -147,7 +147,7 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-/// MiB that the space's process used with slow clients, for each round.
+/// Returns the MiB that the space's process used with slow clients, for each round.
 fn with_slow(slow: &[SlowSample], server: Kind, value: fn(&SlowSample) -> u64) -> Vec<f64> {
     let mine = slow.iter().filter(|sample| sample.server == server);
     mine.map(|sample| mib(value(sample))).collect()

@@ -58,25 +58,25 @@ impl Server {
         })
     }
 
-    /// The process that was started.
+    /// Returns the id of the process that was started.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// The processes that serve the clients: the children.
+    /// Returns the ids of the processes that serve the clients, which are the children.
     pub(super) fn workers(&self) -> Vec<u32> {
         host::family(self.id()).into_iter().skip(1).collect()
     }
 }
 
-/// A free port. The port stays free as long as no other program asks the kernel for one.
+/// Returns a free port. The port stays free as long as no other program asks the kernel for one.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let at = listener.and_then(|listener| listener.local_addr());
     at.context(|| "find a free port".to_owned())
 }
 
-/// The configuration of nginx: files stay open, headers are sent together with the beginning of the body, and
+/// Returns the configuration of nginx: files stay open, headers are sent together with the beginning of the body, and
 /// connections stay open.
 fn configuration(folder: &Path, at: SocketAddr) -> String {
     let folder = folder.display();
@@ -100,7 +100,7 @@ fn configuration(folder: &Path, at: SocketAddr) -> String {
     )
 }
 
-/// The version of nginx, which prints `nginx version: nginx/1.22.1` on its standard error.
+/// Returns the version of nginx, which prints `nginx version: nginx/1.22.1` on its standard error.
 pub(super) fn nginx_version() -> Result<String> {
     let mut command = host::command("sh");
     command.args(["-c", "exec \"$0\" -v 2>&1", NGINX]);

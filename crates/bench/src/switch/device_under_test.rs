@@ -79,7 +79,7 @@ pub(crate) enum Sockets {
 }
 
 impl Sockets {
-    /// The paths of the sockets.
+    /// Returns the paths of the sockets.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         match self {
             Self::SwitchListens(paths) | Self::GeneratorListens(paths) => paths,
@@ -135,16 +135,16 @@ pub(crate) struct SwitchOptions {
 
 /// A running switch with vhost-user ports.
 pub(crate) trait Switch {
-    /// The sockets of the ports.
+    /// Returns the sockets of the ports.
     fn sockets(&self) -> Sockets;
 
-    /// The process id.
+    /// Returns the process id.
     fn id(&self) -> u32;
 
-    /// The forwarding thread's current totals.
+    /// Returns the forwarding thread's current totals.
     fn counters(&self) -> Result<CycleCounters>;
 
-    /// The number of addresses in the FDB, if the switch reports it.
+    /// Returns the number of addresses in the FDB, if the switch reports it.
     fn fdb_entries(&self) -> Result<Option<u64>> {
         Ok(None)
     }

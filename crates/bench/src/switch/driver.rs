@@ -103,7 +103,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The number of free transmit buffers.
+    /// Returns the number of free transmit buffers.
     pub(crate) fn room(&mut self) -> usize {
         let words = self.ram.words();
         while let Some((buffer, _)) = self.transmit.take_used(words) {
@@ -180,7 +180,7 @@ impl Driver {
 }
 
 impl Ring {
-    /// A ring at `at` whose buffers are at `buffers`, all in bytes.
+    /// Makes a ring at `at` whose buffers are at `buffers`, all in bytes.
     fn new(at: usize, buffers: usize, step: usize) -> Result<Self> {
         let event = || {
             let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -201,7 +201,7 @@ impl Ring {
         })
     }
 
-    /// Guest-physical addresses of descriptors, used and available ring.
+    /// Returns the guest-physical addresses of descriptors, used and available ring.
     fn places(&self) -> [u64; 3] {
         let descriptors = self.available * 4 - 16 * usize::from(RING);
         [descriptors, self.used * 4, self.available * 4].map(|at| at as u64)
@@ -220,7 +220,7 @@ impl Ring {
         }
     }
 
-    /// Offset of a buffer, in words.
+    /// Returns the offset of a buffer, in words.
     fn buffer(&self, number: u16) -> usize {
         self.buffers + self.step * usize::from(number)
     }
@@ -251,7 +251,7 @@ impl Ring {
         }
     }
 
-    /// The next used buffer, and the number of bytes written into it.
+    /// Returns the next used buffer, and the number of bytes written into it.
     fn take_used(&mut self, words: &[AtomicU32]) -> Option<(u16, u32)> {
         let index = words.get(self.used)?.load(Ordering::Acquire) >> 16;
         if index == u32::from(self.next_used) {

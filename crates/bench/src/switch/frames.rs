@@ -27,7 +27,7 @@ impl Frames {
         }
     }
 
-    /// The NIC that sends and receives these frames.
+    /// Returns the properties of a NIC that sends and receives these frames.
     pub(crate) fn kind(self) -> Kind {
         Kind {
             features: self.features(),
@@ -35,7 +35,7 @@ impl Frames {
         }
     }
 
-    /// The network header (virtio 1.3, 5.1.6).
+    /// Returns the network header (virtio 1.3, 5.1.6).
     pub(crate) fn header(self) -> [u8; 12] {
         let [low, high] = self.segment.to_le_bytes();
         if self.segment == 0 {

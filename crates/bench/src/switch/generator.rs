@@ -65,7 +65,7 @@ impl Observed {
         self.received as f64 / self.seconds
     }
 
-    /// The latency in nanoseconds that this share of the frames did not exceed.
+    /// Returns the latency in nanoseconds that this share of the frames did not exceed.
     pub(crate) fn latency_ns(&self, share: f64) -> Option<f64> {
         let last = self.latencies.len().checked_sub(1)?;
         let place = (last as f64 * share).round();
@@ -190,7 +190,7 @@ impl Stream<'_> {
         driver.publish();
     }
 
-    /// The number of frames that are due and not sent yet, at most [`TURN`].
+    /// Returns the number of frames that are due and not sent yet, at most [`TURN`].
     fn due(&self, start: u64, now: u64) -> usize {
         if self.gap <= 0.0 {
             return TURN;

@@ -82,7 +82,7 @@ pub struct LoadSummary {
     pub figures: LoadFigures,
 }
 
-/// The medians of each cell and switch, in the order in which they were first measured.
+/// Returns the medians of each cell and switch, in the order in which they were first measured.
 pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
     let mut found: Vec<LoadSummary> = Vec::new();
     for sample in samples {
@@ -107,7 +107,7 @@ pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
     found
 }
 
-/// One figure of all rounds of a cell.
+/// Returns one figure of all rounds of a cell.
 pub(super) fn figures(
     samples: &[LoadSample],
     cell: Cell,

@@ -95,7 +95,7 @@ impl Switch for Ovs {
     }
 }
 
-/// A program of Open vSwitch, see [`keep`].
+/// Returns a command for a program of Open vSwitch, see [`keep`].
 fn tool(program: &str, folder: &Path) -> Command {
     let mut command = host::command(program);
     keep(&mut command, folder);

@@ -69,7 +69,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The median of [`Sample::disturbed`].
+    /// Returns the median of [`Sample::disturbed`].
     #[must_use]
     pub fn disturbed(&self) -> f64 {
         let frames = self.samples.iter().map(|sample| sample.disturbed);
@@ -78,7 +78,7 @@ impl Report {
         median(&all.collect::<Vec<_>>())
     }
 
-    /// Minimum, median and maximum of [`Sample::line_ns`].
+    /// Returns the minimum, median and maximum of [`Sample::line_ns`].
     #[must_use]
     pub fn line_ns(&self) -> [f64; 3] {
         let all: Vec<f64> = self.samples.iter().map(|sample| sample.line_ns).collect();

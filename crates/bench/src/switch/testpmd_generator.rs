@@ -109,7 +109,7 @@ impl TestpmdGenerator {
     }
 }
 
-/// The command line. It is the same for every switch, except for the side that listens.
+/// Returns the command line. It is the same for every switch, except for the side that listens.
 fn words(sockets: &Sockets) -> Vec<String> {
     let listen = match sockets {
         Sockets::SwitchListens(_) => "",

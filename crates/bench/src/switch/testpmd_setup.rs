@@ -104,7 +104,7 @@ impl TestpmdSetup {
         })
     }
 
-    /// Time that threads of both have waited for a CPU.
+    /// Returns the time that threads of both have waited for a CPU.
     fn waited(&self) -> Result<Duration> {
         let ids = [self.generator.id(), self.running.id()];
         ids.iter().map(|&id| Ok(Totals::of(id)?.waited)).sum()

@@ -47,7 +47,7 @@ impl Vicinity {
 }
 
 impl Vicinity {
-    /// The status of its only network.
+    /// Returns the status of the daemon's only network.
     fn worker(&self) -> Result<String> {
         let mut command = host::command(&self.program);
         command.args(["network", "list", "--json"]);
@@ -81,7 +81,7 @@ impl Switch for Vicinity {
     }
 }
 
-/// The value of `Nice=` in a unit.
+/// Returns the value of `Nice=` in a unit.
 fn nice(unit: &str) -> Result<i32> {
     let value = unit.lines().find_map(|line| line.strip_prefix("Nice="));
     let value = value.and_then(|value| value.parse().ok());

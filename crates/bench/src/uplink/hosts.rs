@@ -53,7 +53,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const SECONDS: &str = "1";
 
 impl Host {
-    /// A command of this host, in the network namespace of the benchmark.
+    /// Returns a command of this host, in the network namespace of the benchmark.
     fn command(self, program: &Path) -> Command {
         let mut command = host::command("taskset");
         command.args(["-c", &self.cpu.to_string()]).arg(program);
@@ -74,7 +74,7 @@ impl Namespace {
         Ok(Self { name, host })
     }
 
-    /// A command of the host inside its namespace.
+    /// Returns a command of the host inside its namespace.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = self.host.command(Path::new("ip"));
         command.args(["netns", "exec", &self.name]).args(words);

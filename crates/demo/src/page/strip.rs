@@ -98,7 +98,7 @@ fn ticks(svg: &mut String, step: f64, end: f64, x: &impl Fn(f64) -> f64) {
     }
 }
 
-/// Writing into a string cannot fail.
+/// Appends to the plot. Writing into a string cannot fail.
 fn push(svg: &mut String, text: std::fmt::Arguments<'_>) {
     let _always_ok = svg.write_fmt(text);
 }

@@ -79,7 +79,7 @@ const METRICS: [(&str, &str, &str); 60] = [
     ("write_ms", "a job's file written", "ms"),
 ];
 
-/// Title and unit of a metric.
+/// Returns the title and unit of a metric.
 #[must_use]
 pub fn metric(key: &str) -> (String, &'static str) {
     let (part, rest) = key.split_once('_').unwrap_or_default();

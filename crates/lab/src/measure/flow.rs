@@ -102,7 +102,7 @@ fn parse(text: &str) -> Option<Flown> {
     })
 }
 
-/// Percent of the sent datagrams that did not arrive. iperf3's own figure also counts losses of the
+/// Returns the percentage of the sent datagrams that did not arrive. iperf3's own figure also counts losses of the
 /// warm-up, and may exceed 100 %.
 fn lost(number: &dyn Fn(&str) -> Option<f64>) -> f64 {
     let sent = number("/end/sum_sent/bits_per_second");

@@ -86,8 +86,8 @@ impl Mode {
     }
 }
 
-/// The job's command. A compressor reads text; a transcoder computes for each pixel, and its output has the same size
-/// for every input.
+/// Returns the job's command. A compressor reads text; a transcoder computes for each pixel, and its output has the
+/// same size for every input.
 fn job(level: &str) -> Result<String> {
     if level == "compress" {
         return Ok("gzip -c /run/source".to_owned());

@@ -46,7 +46,7 @@ impl Ask<'_> {
     }
 }
 
-/// The port of a server in every VM.
+/// Returns the port of a server in every VM.
 pub(super) fn port(server: &str) -> u16 {
     if server == "nginx" { 8081 } else { 8080 }
 }
@@ -91,7 +91,7 @@ fn watched(
     watch(&sets, pace.watched(), || ask(testbed, asks, pace))
 }
 
-/// The maximum rate of a server alone, measured once in a run.
+/// Returns the maximum rate of a server alone, which is measured once in a run.
 pub(super) fn solo(testbed: &mut Testbed, server: &str, file: &str, pace: Pace) -> Result<f64> {
     solo_at(testbed, server, file, pace, "")
 }

@@ -15,7 +15,7 @@ pub(super) enum Axis {
 const WIDE: f64 = 30.0;
 
 impl Axis {
-    /// The axis for these curves.
+    /// Returns the axis for these curves.
     pub(super) fn of(series: &[Series]) -> Self {
         let points = || series.iter().flat_map(|one| one.points.iter().flatten());
         let values = points().flat_map(|point| [point.low, point.high, point.mean]);
@@ -51,7 +51,7 @@ impl Axis {
         }
     }
 
-    /// The place of a value, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = match *self {
             Self::Linear { low, high, .. } => (value - low) / (high - low),
@@ -62,7 +62,7 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    /// The values with a tick.
+    /// Returns the values at which the axis has a tick.
     pub(super) fn ticks(&self) -> Vec<f64> {
         match *self {
             Self::Linear { low, high, step } => (0..=12)

@@ -79,7 +79,7 @@ pub(super) fn draw(
     svg + "</svg>" + &legend(series, colour)
 }
 
-/// The title of a factor's levels, with their unit.
+/// Returns the title of a factor's levels, with their unit.
 fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
     let of_files = levels.iter().any(|level| level.contains('@'));
     match factor {

@@ -7,8 +7,8 @@ use crate::catalogue::{self, Factor, Figure, Scale, Sweep};
 use crate::sample::{Cell, Sample};
 use report::inference;
 
-/// The measured curves: one for each combination of the figure's factors and each metric, without levels and curves
-/// that the run left out.
+/// Returns the measured curves: one for each combination of the figure's factors and each metric, without the levels
+/// and curves that the run did not measure.
 pub(super) fn ours(
     figure: &Figure,
     sweep: &Sweep,
@@ -59,7 +59,7 @@ pub(super) fn ours(
     measured(levels, series)
 }
 
-/// The curves with figures, over the levels with figures.
+/// Returns the curves that have figures, over the levels that have figures.
 fn measured(mut levels: Vec<String>, mut series: Vec<Series>) -> (Vec<String>, Vec<Series>) {
     let has = |place: usize| {
         let mut points = series.iter().filter_map(|one| one.points.get(place));
@@ -79,7 +79,7 @@ fn keep<T>(list: &mut Vec<T>, kept: &[bool]) {
     list.retain(|_| kept.next().copied().unwrap_or(false));
 }
 
-/// The distinguishing name of a metric in a figure: the thread set, if the metrics differ only in that.
+/// Returns the distinguishing name of a metric in a figure: the thread set, if the metrics differ only in that.
 fn short(metric: &str, all: &[&str]) -> String {
     let parts = |key: &str| {
         let (set, rest) = key.split_once('_')?;
@@ -112,12 +112,12 @@ fn steps(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
     numbers.iter().map(u32::to_string).collect()
 }
 
-/// The key of a metric at one step.
+/// Returns the key of a metric at one step.
 fn of_step(figure: &Figure, metric: &str, step: &str) -> String {
     format!("{}{step}_{metric}", figure.x)
 }
 
-/// The paper's curves.
+/// Returns the paper's curves.
 pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
     let mut levels: Vec<String> = Vec::new();
     for (level, _) in figure.paper.iter().flat_map(|curve| curve.points) {
@@ -160,7 +160,7 @@ pub(super) fn colours(theirs: &[Series], ours: &[Series]) -> Vec<usize> {
     colours.map(|colour| colour.unwrap_or(0)).collect()
 }
 
-/// Every combination of the levels of the factors that make a curve.
+/// Returns every combination of the levels of the factors that make a curve.
 fn combinations(
     figure: &Figure,
     sweep: &Sweep,
@@ -192,7 +192,7 @@ fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Fact
     (!said && factor.levels(scale).len() > 1).then_some(factor)
 }
 
-/// The name of a level in a legend.
+/// Returns the name of a level in a legend.
 fn label(factor: &str, level: &str) -> String {
     match factor {
         "idle" => format!("{level} idle"),
@@ -216,7 +216,7 @@ fn lookups(level: &str) -> String {
     }
 }
 
-/// Mean over blocks, with its bootstrapped interval.
+/// Returns the mean over blocks, with its bootstrapped interval.
 fn point(metric: &str, at: &[(&str, &str)], sweep: &str, samples: &[Sample]) -> Option<Point> {
     let matching = samples
         .iter()
@@ -234,7 +234,7 @@ fn point(metric: &str, at: &[(&str, &str)], sweep: &str, samples: &[Sample]) -> 
     summary(&figures)
 }
 
-/// Mean and interval of figures; `None` if there are none.
+/// Returns the mean and interval of figures; `None` if there are none.
 pub(super) fn summary(figures: &[f64]) -> Option<Point> {
     if figures.is_empty() {
         return None;

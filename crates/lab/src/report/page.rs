@@ -182,7 +182,7 @@ fn experiment(report: &Report, row: &'static Experiment, ability: &Ability) -> S
     )
 }
 
-/// Text in place of a plot, if the paper gives no numbers.
+/// Returns the text in place of a plot, if the paper gives no numbers.
 fn without_numbers(source: &str) -> &'static str {
     match source.starts_with("Fig") || source.starts_with("Table") {
         true => {
@@ -192,7 +192,7 @@ fn without_numbers(source: &str) -> &'static str {
     }
 }
 
-/// The paper of an experiment.
+/// Returns the paper of an experiment.
 fn paper(id: &str) -> &'static str {
     match id.as_bytes().first() {
         Some(b'X') => "000",

@@ -57,7 +57,7 @@ impl Version {
     /// Both versions.
     pub const ALL: [Self; 2] = [Self::One, Self::Two];
 
-    /// `v1` or `v2`.
+    /// Returns `v1` or `v2`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Hierarchy {
         usable.map_or_else(|| Self::of(Version::Two), Ok)
     }
 
-    /// The hierarchy of a version.
+    /// Returns the hierarchy of a version.
     ///
     /// # Errors
     /// The hierarchy cannot be used; the error gives the reason.
@@ -131,7 +131,7 @@ impl Hierarchy {
         self.version
     }
 
-    /// File and value for a share: 1 is the default of every group.
+    /// Returns the file and value for a share: 1 is the default of every group.
     fn share(&self, share: f64) -> (&'static str, String) {
         match self.version {
             Version::One => ("cpu.shares", format!("{:.0}", share * 1024.0)),
@@ -139,7 +139,7 @@ impl Hierarchy {
         }
     }
 
-    /// File and value for a cap in CPUs.
+    /// Returns the file and value for a cap in CPUs.
     fn cap(&self, cap: f64) -> (&'static str, String) {
         let quota = cap * PERIOD;
         match self.version {
@@ -229,7 +229,7 @@ impl Groups {
     }
 }
 
-/// The processes that threads belong to.
+/// Returns the processes that threads belong to.
 fn processes(threads: &[u32]) -> BTreeSet<u32> {
     let of = |thread: &u32| {
         let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;

@@ -52,7 +52,7 @@ impl Journal {
     /// Writes a file of the kernel and reads it back.
     ///
     /// # Errors
-    /// The kernel refuses, or keeps another value.
+    /// The kernel refuses the value, or sets another one.
     pub fn write(&mut self, path: &Path, value: &str) -> Result<()> {
         let old = read(path)?;
         self.note(Undo::Write {

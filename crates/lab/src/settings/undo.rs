@@ -84,7 +84,7 @@ fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     }
 }
 
-/// The id for the system call. It is never `None`, which would mean the calling thread.
+/// Returns the id for the system call. It is never `None`, which would mean the calling thread.
 pub(super) fn pid(thread: u32) -> std::result::Result<Pid, Errno> {
     let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
     pid.ok_or(Errno::SRCH)

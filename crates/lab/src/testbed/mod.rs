@@ -221,7 +221,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// The VM with two virtual CPUs.
+    /// Returns the VM with two virtual CPUs.
     ///
     /// # Errors
     /// There is no such VM; see [`Testbed::widen`].
@@ -230,7 +230,7 @@ impl Testbed {
         self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
     }
 
-    /// The network whose switch has this number of FDB entries (1 stands for a handful: the VMs and the second
+    /// Returns the network whose switch has this number of FDB entries (1 stands for a handful: the VMs and the second
     /// host), and its folder. In the larger tables nearly all addresses are behind the uplink: the testbed sends
     /// frames from these addresses to the switch if it has not learned them, or if they have aged out.
     ///
@@ -247,7 +247,7 @@ impl Testbed {
         Ok((one.network, one.switch.folder()))
     }
 
-    /// The network whose switch has this value of `gather-us`.
+    /// Returns the network whose switch has this value of `gather-us`.
     ///
     /// # Errors
     /// There is no such switch.
@@ -263,7 +263,7 @@ impl Testbed {
         self.spaced.at
     }
 
-    /// The daemon's status of VM 1's space.
+    /// Returns the daemon's status of VM 1's space.
     ///
     /// # Errors
     /// The daemon has ended.
@@ -279,7 +279,7 @@ impl Testbed {
         self.spaced.ask(&["set", "vm1", slots]).map(drop)
     }
 
-    /// VM number `number`, from one.
+    /// Returns VM number `number`, from one.
     ///
     /// # Errors
     /// There are fewer VMs.
@@ -288,8 +288,8 @@ impl Testbed {
         self.vms.get(number.wrapping_sub(1)).ok_or_else(missing)
     }
 
-    /// The network between VM 1 and 2 that a channel carries. The direct channel is opened on the
-    /// first call for it; VM 1 and 2 must run.
+    /// Returns the number of the network between VM 1 and VM 2 that a channel carries. The first call for the direct
+    /// channel opens it; VM 1 and 2 must run.
     ///
     /// # Errors
     /// There is no such channel, or it cannot be opened.
@@ -303,7 +303,7 @@ impl Testbed {
         }
     }
 
-    /// The number of the network that the bridge or the switch carries.
+    /// Returns the number of the network that the bridge or the switch carries.
     ///
     /// # Errors
     /// There is no such channel.
@@ -318,7 +318,7 @@ impl Testbed {
             .ok_or_else(|| Error::Host(format!("no channel is called {channel}")))
     }
 
-    /// One line for each channel.
+    /// Returns one line for each channel.
     #[must_use]
     pub fn channels(&self) -> Vec<String> {
         let direct: &dyn Channel = &self.direct.direct;
@@ -370,7 +370,7 @@ impl Testbed {
         silent.map(Vm::name)
     }
 
-    /// The threads of a VM's virtual CPUs.
+    /// Returns the threads of a VM's virtual CPUs.
     #[must_use]
     pub fn guest(&self, number: usize) -> &[u32] {
         self.guests
@@ -379,7 +379,7 @@ impl Testbed {
     }
 }
 
-/// The standard guest with two web servers and the programs of the jobs.
+/// Returns the standard guest with two web servers and the programs of the jobs.
 #[must_use]
 pub(super) fn recipe() -> Recipe {
     Recipe::default()

@@ -40,7 +40,7 @@ impl Testbed {
         threads
     }
 
-    /// The sets to measure while the first `busy` of `running` VMs work.
+    /// Returns the sets to measure while the first `busy` of `running` VMs work.
     #[must_use]
     pub fn sets(&self, busy: usize, running: usize) -> Vec<Set> {
         let join = |from: usize, to: usize| {
@@ -78,7 +78,7 @@ impl Testbed {
         sets
     }
 
-    /// The sets to measure while the VM with two virtual CPUs sends to VM 2.
+    /// Returns the sets to measure while the VM with two virtual CPUs sends to VM 2.
     ///
     /// # Errors
     /// There is no such VM.
@@ -97,7 +97,7 @@ impl Testbed {
         ])
     }
 
-    /// Every thread of a VM's QEMU, including its virtual CPUs.
+    /// Returns every thread of a VM's QEMU, including its virtual CPUs.
     ///
     /// # Errors
     /// There is no such VM.

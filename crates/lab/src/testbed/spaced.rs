@@ -87,7 +87,7 @@ impl Spaced {
         })
     }
 
-    /// QEMU's options for a VM; none for a VM without a space.
+    /// Returns QEMU's options for a VM; none for a VM without a space.
     pub(super) fn qemu_args(&self, vm: &str) -> Result<Vec<String>> {
         if ![VM, RIVAL].contains(&vm) {
             return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl Spaced {
             .map_err(|_| Error::unreadable("`vicinity space qemu-args`", &text))
     }
 
-    /// The daemon's status of the space.
+    /// Returns the daemon's status of the space.
     pub(super) fn show(&self) -> Result<Value> {
         let text = self.ask(&["show", VM])?;
         serde_json::from_str(&text).map_err(|_| Error::unreadable("`vicinity space show`", &text))

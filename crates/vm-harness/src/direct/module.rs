@@ -15,7 +15,7 @@ const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/direct_sour
 /// Tools that the build needs, beside the kernel's headers.
 const TOOLS: [&str; 3] = ["make", "gcc", "strip"];
 
-/// The reason why the module cannot be built on this host for a guest of the host's release, if there is one.
+/// Returns the reason why the module cannot be built on this host for a guest of the host's release, if there is one.
 #[must_use]
 pub fn missing() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The key of a build: a hash of all that goes into it.
+/// Returns the key of a build: a hash of all its inputs.
 fn key(release: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(release);

@@ -158,7 +158,7 @@ pub(super) fn bootstrap(
     host::run(command).map(drop)
 }
 
-/// The code name of the host's Debian release.
+/// Returns the code name of the host's Debian release.
 pub(super) fn codename() -> Result<String> {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let mut lines = text.lines();
@@ -167,7 +167,7 @@ pub(super) fn codename() -> Result<String> {
     name.ok_or_else(|| Error::Host("guest images are built on Debian only; this host's /etc/os-release has no VERSION_CODENAME".to_owned()))
 }
 
-/// The host's apt proxies, which `mmdebstrap` does not read by itself.
+/// Returns the host's apt proxies, which `mmdebstrap` does not read by itself.
 fn proxies() -> Vec<String> {
     let mut dump = host::command("apt-config");
     dump.args(["dump", "Acquire"]);

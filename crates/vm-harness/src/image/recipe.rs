@@ -1,4 +1,4 @@
-//! What goes into an image.
+//! The contents of an image: packages, modules and a kernel.
 
 /// Packages that every guest has.
 const PACKAGES: [&str; 17] = [

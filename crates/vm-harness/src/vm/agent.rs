@@ -74,7 +74,7 @@ impl Agent {
         pid.ok_or_else(|| Error::unreadable("the guest agent", &answer.to_string()))
     }
 
-    /// The output of a command, once the command has ended.
+    /// Returns the output of a command, once the command has ended.
     pub(super) fn ended(&mut self, pid: i64) -> Result<Option<Output>> {
         let answer = self.call("guest-exec-status", &json!({"pid": pid}))?;
         if answer.get("exited").and_then(Value::as_bool) != Some(true) {

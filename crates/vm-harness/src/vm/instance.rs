@@ -156,7 +156,7 @@ impl Vm {
         Qmp::connect(&self.run.path().join("qmp"))
     }
 
-    /// CPU time of all threads of QEMU, user and system.
+    /// Returns the CPU time of all threads of QEMU, user and system.
     ///
     /// # Errors
     /// QEMU has ended.
@@ -172,31 +172,31 @@ impl Vm {
         Ok(lock(&self.qemu).ended()?.is_none())
     }
 
-    /// QEMU's process id.
+    /// Returns QEMU's process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         lock(&self.qemu).id()
     }
 
-    /// The VM's name.
+    /// Returns the VM's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The specification that the VM was booted with.
+    /// Returns the specification that the VM was booted with.
     #[must_use]
     pub const fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// The accelerator that runs the guest's instructions.
+    /// Returns the accelerator that runs the guest's instructions.
     #[must_use]
     pub const fn accel(&self) -> Accel {
         self.accel
     }
 
-    /// The UNIX socket of the serial console, where a root shell waits.
+    /// Returns the UNIX socket of the serial console, where a root shell waits.
     #[must_use]
     pub fn console(&self) -> std::path::PathBuf {
         self.run.path().join("console")

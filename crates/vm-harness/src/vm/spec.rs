@@ -69,7 +69,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A VM with 512 MiB, one virtual CPU and no NIC, whose logs go to `logs`.
+    /// Returns a VM with 512 MiB, one virtual CPU and no NIC, whose logs go to `logs`.
     #[must_use]
     pub fn new(name: &str, logs: &Path) -> Self {
         Self {
@@ -91,19 +91,19 @@ impl Spec {
         self
     }
 
-    /// The log file of the guest's serial console.
+    /// Returns the log file of the guest's serial console.
     #[must_use]
     pub fn console_log(&self) -> PathBuf {
         self.logs.join(format!("{}.console.log", self.name))
     }
 
-    /// The log file of QEMU's own messages.
+    /// Returns the log file of QEMU's own messages.
     #[must_use]
     pub fn qemu_log(&self) -> PathBuf {
         self.logs.join(format!("{}.qemu.log", self.name))
     }
 
-    /// QEMU's command line; its sockets are made in `run`.
+    /// Returns QEMU's command line; its sockets are made in `run`.
     pub(super) fn command(&self, image: &Image, accel: Accel, run: &Path) -> Command {
         let mut qemu = self.program();
         let memory = self.memory_mib;
@@ -164,7 +164,7 @@ impl Spec {
         arguments.any(|argument| argument.starts_with("memory-backend-"))
     }
 
-    /// QEMU, started inside the network namespace of the taps if there is one.
+    /// Returns a command that starts QEMU, inside the network namespace of the taps if there is one.
     fn program(&self) -> Command {
         let mut namespaces = self.nics.iter().filter_map(|nic| match &nic.link {
             Link::Tap { namespace, .. } => Some(namespace),
@@ -180,10 +180,10 @@ impl Spec {
         }
     }
 
-    /// The kernel command line. The kernel's test of its timer compares ticks of an emulated clock with the processor's
-    /// own. On a busy host an emulated guest may fail this test and panic; under KVM the kernel skips the test.
-    /// For the same reason an emulated guest may mark its time-stamp counter, which is the host's, as unstable, and then
-    /// spend most of its time reading an emulated timer.
+    /// Returns the kernel command line. The kernel's test of its timer compares ticks of an emulated clock with the
+    /// processor's own. On a busy host an emulated guest may fail this test and panic; under KVM the kernel skips the
+    /// test. For the same reason an emulated guest may mark its time-stamp counter, which is the host's, as unstable,
+    /// and then spend most of its time reading an emulated timer.
     fn kernel_line(&self, accel: Accel) -> String {
         let mut line = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check lab.host={}",
