@@ -31,9 +31,9 @@
 //! | [`space`] | files of a space over HTTP | nginx |
 //!
 //! Other programs of the machine change the figures from round to round, but they change the figures of programs that
-//! were measured right after each other by the same factor. Therefore each round yields ratios, the median of the
-//! ratios is the result, and the order changes from round to round. Each benchmark has a guard for everything that it
-//! starts or reserves: programs (`process`), hugepages (`hugepages`), the priority of the session (`priority`). A
+//! were measured right after each other by about the same factor. Therefore each round yields ratios, the median of
+//! the ratios is the result, and the order changes from round to round. Each benchmark has a guard for everything that
+//! it starts or reserves: programs (`process`), hugepages (`hugepages`), the priority of the session (`priority`). A
 //! signal arrives as an error, so the guards also run after Ctrl-C.
 
 #![forbid(unsafe_code)]

@@ -23,9 +23,10 @@
 //! drives its own NICs (`driver`) at a given rate, with a stamp in each frame (`load_setup`).
 //!
 //! A round measures each load with each switch, one right after the other, and the order is reversed in
-//! every other round. Other programs of the machine change the figures, but they change both figures of a pair by the
-//! same factor. Therefore the result is the median over the rounds of the ratio of a pair (`report`, `table`), beside
-//! the `targets`. Last, the cost of an idle switch is measured with two idle VMs, and with 64 ports (`idle`).
+//! every other round. Other programs of the machine change the figures, but they change both figures of a pair by
+//! about the same factor. Therefore the result is the median over the rounds of the ratio of a pair (`report`,
+//! `table`), beside the `targets`. Last, the cost of an idle switch is measured with two idle VMs, and with 64 ports
+//! (`idle`).
 //!
 //! Everything that a run starts or reserves has a guard that ends or frees it: programs
 //! (`process`), hugepages (`hugepages`), the session's `priority`, the run's folder.
