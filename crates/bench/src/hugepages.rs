@@ -14,7 +14,7 @@ pub(super) struct Hugepages {
 impl Hugepages {
     /// Adds `pages` hugepages of 2 MB to those that the machine has.
     pub(super) fn reserve(pages: u64) -> Result<Self> {
-        // The guard exists first, so that it also frees a partial reservation.
+        // The guard is made before the reservation, so that it also frees a partial one.
         let guard = Self { before: total()? };
         let wanted = guard.before + pages;
         fs::write(COUNT, wanted.to_string()).context(|| "reserve hugepages".to_owned())?;

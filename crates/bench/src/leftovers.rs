@@ -26,7 +26,7 @@ fn processes(folder: &Path) -> impl Iterator<Item = String> {
     let folder = folder.to_string_lossy().into_owned();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(move |entry| {
-        // A process that ended meanwhile has no command line any more.
+        // The command line of a process that ended after the folder was listed cannot be read.
         let line = fs::read(entry.path().join("cmdline")).ok()?;
         let found = String::from_utf8_lossy(&line).contains(&folder);
         found.then(|| entry.file_name().to_string_lossy().into_owned())
@@ -50,7 +50,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Its command line can be read only after `exec`.
+        // The child's command line names the folder only after `exec`.
         let mut line = [0];
         child.stdout.take().unwrap().read_exact(&mut line).unwrap();
         let found: Vec<String> = processes(folder.path()).collect();

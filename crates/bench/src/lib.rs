@@ -1,4 +1,4 @@
-//! Native benchmarks of the planes, each beside its peers.
+//! Native benchmarks of the planes, each compared with its peers.
 //!
 //! # Theory of operation
 //!
@@ -30,11 +30,11 @@
 //! | [`uplink`] | messages between two hosts | TCP through the same link |
 //! | [`space`] | files of a space over HTTP | nginx |
 //!
-//! Other programs of the machine change the figures from round to round, but those of programs that were measured
-//! right after each other alike. Therefore each round yields ratios, the median of the ratios is the result, and the
-//! order changes from round to round. Each benchmark has a guard for everything that it starts or reserves: programs
-//! (`process`), hugepages (`hugepages`), the priority of the session (`priority`). A signal arrives as an error, so
-//! the guards also run after Ctrl-C.
+//! Other programs of the machine change the figures from round to round, but they change the figures of programs that
+//! were measured right after each other by about the same factor. Therefore each round yields ratios, the median of
+//! the ratios is the result, and the order changes from round to round. Each benchmark has a guard for everything that
+//! it starts or reserves: programs (`process`), hugepages (`hugepages`), the priority of the session (`priority`). A
+//! signal arrives as an error, so the guards also run after Ctrl-C.
 
 #![forbid(unsafe_code)]
 
@@ -54,5 +54,5 @@ pub mod switch;
 mod threads;
 pub mod uplink;
 
-/// Rounds by default. Five are the fewest whose median is meaningful.
+/// Default number of rounds. A median of fewer than five rounds means little.
 pub const ROUNDS: u32 = 5;

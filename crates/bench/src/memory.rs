@@ -1,4 +1,4 @@
-//! Memory of a process without that of the guests that it serves.
+//! Measures the memory of a process without the memory of the guests that it serves.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use vm_harness::error::{Context, Result};
 
 use super::parse::number_after;
 
-/// Proportional set size in KiB of all mappings except those of memfds, in which guests' memory is.
+/// Returns the proportional set size in KiB of all mappings except those of memfds, in which guests' memory is.
 pub(super) fn own_kib(process: u32) -> Result<u64> {
     let path = format!("/proc/{process}/smaps");
     let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;

@@ -1,6 +1,6 @@
-//! Reads a number after a name, which all tools print.
+//! Parses the output of tools, which print numbers after names.
 
-/// The number that follows the first `name` in `text`.
+/// Returns the number that follows the first `name` in `text`.
 pub(super) fn number_after(text: &str, name: &str) -> Option<u64> {
     let (_, rest) = text.split_once(name)?;
     let rest = rest.trim_start();

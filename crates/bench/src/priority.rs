@@ -1,5 +1,6 @@
-//! The priority of this session. The scheduler's autogroups share the CPUs between sessions, regardless of the `nice`
-//! values of their programs. Generator and switches run in this session, so its autogroup gets nice -20.
+//! Raises the priority of this session. The scheduler's autogroups share the CPUs between sessions, regardless of the
+//! `nice` values of their programs. The generator and the switches run in this session, so the benchmark sets its
+//! autogroup to nice -20.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! A program that a benchmark starts, sends input to and stops. On every exit path its guard sends SIGTERM, then
-//! SIGKILL.
+//! Starts a program, sends input to it and stops it. The guard of the program sends SIGTERM, then SIGKILL, on every
+//! exit path.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running program.
 pub(super) struct Process {
-    /// `Some` until the drop.
+    /// `Some` until the value is dropped.
     tied: Option<Tied>,
     name: String,
     stdin: File,
@@ -32,7 +32,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `command`; its output goes to `folder/name.out`.
+    /// Starts `command`, and writes its output to `folder/name.out`.
     ///
     /// The output goes to a file and not to a pipe, so that no program ever waits for the benchmark.
     pub(super) fn start(name: &str, folder: &Path, mut command: Command) -> Result<Self> {
@@ -58,7 +58,8 @@ impl Process {
         })
     }
 
-    /// The process id, which remains after `taskset` and `nice` have executed the program.
+    /// Returns the process id. It is that of the program, because `taskset` and `nice` replace themselves by the
+    /// program.
     pub(super) fn id(&self) -> u32 {
         self.tied.as_ref().map_or(0, Tied::id)
     }
@@ -147,7 +148,7 @@ impl Drop for Process {
     }
 }
 
-/// Stops a program that busy-polls (SIGSTOP), so that its CPU is free, or continues it (SIGCONT).
+/// Stops a program that busy-polls (SIGSTOP), so that other programs can use its CPU, or continues it (SIGCONT).
 pub(super) fn pause(id: u32, resting: bool) -> Result<()> {
     let signal = if resting { Signal::STOP } else { Signal::CONT };
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
@@ -155,8 +156,8 @@ pub(super) fn pause(id: u32, resting: bool) -> Result<()> {
     kill_process(pid, signal).context(|| format!("stop or continue process {id}"))
 }
 
-/// A command with nice -20 that keeps the files of DPDK inside `folder`. Generators run with this priority, and
-/// switches that have no service unit with a priority: other programs then take little of their CPU time.
+/// Returns a command with nice -20 that keeps the files of DPDK inside `folder`. Generators run with this priority,
+/// and so do switches without a service unit that sets one. Other programs then take little of their CPU time.
 pub(super) fn first(folder: &Path, program: impl AsRef<OsStr>) -> Command {
     nice(-20, folder, program)
 }
@@ -166,7 +167,7 @@ pub(super) fn first_on(cpu: u32, folder: &Path, program: impl AsRef<OsStr>) -> C
     on(cpu, -20, folder, program)
 }
 
-/// A command that runs on one CPU only, with this priority (nice(2)).
+/// Returns a command that runs on one CPU only, with this priority (nice(2)).
 pub(super) fn on(cpu: u32, priority: i32, folder: &Path, program: impl AsRef<OsStr>) -> Command {
     let mut command = nice(priority, folder, "taskset");
     command.args(["-c", &cpu.to_string()]).arg(program);

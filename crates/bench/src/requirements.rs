@@ -2,7 +2,7 @@
 
 use vm_harness::error::{Error, Result};
 
-/// Returns an error unless the process is root (the text says `because` of what) and this is a release build.
+/// Returns an error unless the process is root (the error gives the reason `because`) and this is a release build.
 pub(super) fn root(because: &str) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Host(format!(
@@ -18,7 +18,7 @@ pub(super) fn root(because: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error unless there are two CPUs; the text says `for_whom`.
+/// Returns an error unless the machine has two CPUs; the error says what the CPUs are for, `for_whom`.
 pub(super) fn two_cpus(for_whom: &str) -> Result<()> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err(Error::Host(format!(

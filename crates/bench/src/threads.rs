@@ -12,7 +12,7 @@ use super::parse::number_after;
 /// Running totals of all threads of a process and its children. The totals of a thread that ends are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Times that a thread went to sleep. A wake-up follows each.
+    /// How often threads went to sleep. A wake-up follows each sleep.
     pub(super) sleeps: u64,
     /// Time on a CPU.
     pub(super) ran: Duration,
@@ -21,12 +21,12 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// The totals of a process and its children now.
+    /// Returns the current totals of a process and its children.
     pub(super) fn of(process: u32) -> Result<Self> {
         let of_one = |process| read(Path::new(&format!("/proc/{process}/task")));
         let mut sum = of_one(process)?;
         for child in host::family(process).into_iter().skip(1) {
-            // A process that ended meanwhile is in no total any more.
+            // A process that ended after its id was read is skipped.
             let one = of_one(child).unwrap_or_default();
             sum.sleeps += one.sleeps;
             sum.ran += one.ran;
@@ -35,7 +35,7 @@ impl Totals {
         Ok(sum)
     }
 
-    /// The difference to an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         Self {
             sleeps: self.sleeps.saturating_sub(earlier.sleeps),

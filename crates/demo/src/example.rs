@@ -8,7 +8,7 @@ use super::options::Durations;
 use super::result::{DemoResult, summarise};
 use super::sample::{Cpu, Described, Sample};
 
-/// A result with two rounds in which the second channel is twice as good everywhere.
+/// Returns a result of two rounds in which all figures of the second channel are twice as good.
 pub(super) fn example() -> DemoResult {
     let sample = |name: &str, round: u32, scale: f64| Sample {
         channel: name.to_owned(),

@@ -1,4 +1,4 @@
-//! The demo: two real VMs, the same traffic over Vicinity's switch and over the baseline.
+//! The demo: sends the same traffic between two real VMs over Vicinity's switch and over the baseline.
 //!
 //! # Theory of operation
 //!
@@ -13,9 +13,9 @@
 //!     samples ──▶ result.json, table (result) ──▶ report.html (page)
 //! ```
 //!
-//! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: a
-//! busy moment of the machine changes the figures of both. [`run`] measures and writes `result.json` and
-//! `report.html`. [`shell()`] keeps the VMs and opens a console for each. [`messages()`] does the same comparison with
+//! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: other
+//! programs of the machine disturb the figures of both. [`run`] measures and writes `result.json` and `report.html`.
+//! [`shell()`] keeps the VMs running and opens a console for each. [`messages()`] does the same comparison with
 //! messages beside TCP, and writes `message.json`.
 
 #![forbid(unsafe_code)]
@@ -53,7 +53,7 @@ pub use shell::shell;
 /// # Errors
 /// A VM does not run, or a figure cannot be read;
 /// [`HarnessError::Interrupted`](vm_harness::error::HarnessError::Interrupted) after Ctrl-C, if
-/// [`vm_harness::interrupt::install`] was called. In every case nothing is left running.
+/// [`vm_harness::interrupt::install`] was called. In every case all VMs and channels have ended.
 pub fn run(options: &Options, progress: &Progress) -> Result<DemoResult> {
     fs::create_dir_all(&options.output).context(|| format!("make {}", options.output.display()))?;
     let machine = Machine::look()?;

@@ -1,4 +1,4 @@
-//! The rounds: runs every workload over both channels, in turn.
+//! Runs the rounds of the demo: every workload over both channels, in turn.
 
 use super::options::Options;
 use super::pair::Pair;

@@ -1,4 +1,4 @@
-//! The message plane between two VMs, beside TCP between the same two over bridge and switch.
+//! Measures the message plane between two VMs, beside TCP between the same VMs over bridge and switch.
 
 use std::fmt;
 use std::fs;
@@ -26,11 +26,11 @@ use vm_harness::scope::{self, RunFolder};
 use vm_harness::vm::{Spec, Vm, WITH_ROOM};
 use vm_harness::workload;
 
-/// Bytes of the messages of a ping-pong, and of those of a stream.
+/// Lengths in bytes of the messages of a ping-pong, and of those of a stream.
 const SMALL: u32 = 64;
 const LARGE: u32 = 1 << 20;
 
-/// Longest time of a command in a guest.
+/// Longest time that a command in a guest may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// One round.
@@ -68,7 +68,7 @@ pub struct MessageResult {
     pub accelerator: Accel,
     /// Every round.
     pub samples: Vec<MessageSample>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
 }
 
@@ -171,7 +171,7 @@ impl Members {
         let [one, two] = &self.vms;
         let mut figures = Vec::new();
         let mut tcp = Vec::new();
-        // Messages are measured first in every other round.
+        // Messages are measured before TCP in every other round, and after it in the others.
         for messages in [round % 2 == 1, round % 2 == 0] {
             if messages {
                 let command = format!(

@@ -1,8 +1,8 @@
-//! The figures that the demo compares, and how to read them.
+//! Lists the figures that the demo compares, with an explanation of each.
 
 use super::sample::Sample;
 
-/// A figure of a sample, and how to read it.
+/// A figure of a sample, with its explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Key in `result.json`.
@@ -15,7 +15,7 @@ pub struct Metric {
     pub digits: usize,
     /// Whether a higher value is better.
     pub higher_is_better: bool,
-    /// Whether a ratio of two values is meaningful; that of losses near zero is not.
+    /// Whether a ratio of two values is meaningful. A ratio of losses near zero is not.
     pub has_ratio: bool,
     /// Explanation for the report.
     pub meaning: &'static str,
@@ -24,7 +24,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// `higher` or `lower`: which is better.
+    /// Returns which value is better: `higher` or `lower`.
     #[must_use]
     pub const fn better(&self) -> &'static str {
         if self.higher_is_better {

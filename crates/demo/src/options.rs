@@ -12,7 +12,7 @@ use vm_harness::error::{Error, Result};
 pub struct Options {
     /// The `vicinity` program, which serves the switch.
     pub vicinity: PathBuf,
-    /// Folder of the guest images, kept from run to run.
+    /// Folder of the guest images, which later runs use again.
     pub cache: PathBuf,
     /// Folder of the results and logs.
     pub output: PathBuf,
@@ -25,7 +25,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default demo: `bridge` and `switch`, five rounds, files below `target`.
+    /// Returns the default demo: `bridge` and `switch`, five rounds, files below `target`.
     #[must_use]
     pub fn new(vicinity: &Path, target: &Path) -> Self {
         Self {

@@ -14,7 +14,7 @@ use vm_harness::vm::{Spec, Vm};
 
 use super::options::Options;
 
-/// Longest boot: an emulated guest on a busy machine.
+/// Longest time that a boot may take: that of an emulated guest on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(120);
 
 /// Names of the VMs.

@@ -25,7 +25,7 @@ pub struct DemoResult {
     pub durations: Durations,
     /// What the CPU figure means.
     pub cpu_definition: String,
-    /// The channels: the baseline, then the one compared with it.
+    /// The channels: first the baseline, then the channel that is compared with it.
     pub channels: [Described; 2],
     /// One line for each metric, in the order of [`METRICS`].
     pub summary: Vec<Summary>,
@@ -48,7 +48,7 @@ pub struct Summary {
     pub base_median: f64,
     /// Median of the other channel's samples.
     pub other_median: f64,
-    /// The rounds' own ratios, other / baseline; `null` if the metric has none.
+    /// Quartiles of the rounds' ratios of the other channel to the baseline; `null` if the metric has no ratio.
     pub ratio: Option<Ratio>,
 }
 
@@ -75,7 +75,7 @@ pub enum Verdict {
 }
 
 impl Summary {
-    /// The ratio as text: median and quartiles.
+    /// Returns the ratio as text: median and quartiles.
     #[must_use]
     pub fn ratio_text(&self) -> String {
         self.ratio.map_or_else(
@@ -84,7 +84,7 @@ impl Summary {
         )
     }
 
-    /// The verdict of the rounds; `None` if the metric has no ratio.
+    /// Returns the verdict of the rounds; `None` if the metric has no ratio.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let ratio = self.ratio?;
@@ -98,7 +98,7 @@ impl Summary {
 }
 
 impl DemoResult {
-    /// A channel's samples of a metric, in the order of the rounds.
+    /// Returns a channel's samples of a metric, in the order of the rounds.
     #[must_use]
     pub fn values(&self, channel: &Described, metric: &Metric) -> Vec<f64> {
         values(&self.samples, channel, metric)

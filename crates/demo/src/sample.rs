@@ -25,7 +25,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The difference to `before`.
+    /// Returns the difference to `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Cpu {
         }
     }
 
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     pub fn total(self) -> f64 {
         self.qemu + self.channel + self.kernel
@@ -53,7 +53,7 @@ pub struct Sample {
     pub first: bool,
     /// TCP stream.
     pub tcp: Tcp,
-    /// CPU spent during the TCP stream.
+    /// CPU time of the processes that took part in the TCP stream.
     pub cpu: Cpu,
     /// UDP stream.
     pub udp: Udp,

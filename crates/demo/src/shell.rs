@@ -72,7 +72,7 @@ fn wait(pair: &Pair) -> Result<()> {
     Ok(())
 }
 
-/// A tmux server apart from the user's; dropping the value ends it.
+/// A tmux server that is separate from the user's. Dropping the value ends it.
 struct Session(String);
 
 impl Session {

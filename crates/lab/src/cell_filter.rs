@@ -6,7 +6,7 @@ use super::catalogue::{Scale, Sweep};
 use super::sample::Cell;
 use vm_harness::error::{Error, Result};
 
-/// The selected levels, by factor. All levels are selected of a factor that is not in the map.
+/// The selected levels, by factor. If a factor is not in the map, all of its levels are selected.
 pub type CellFilter = BTreeMap<String, Vec<String>>;
 
 /// Parses the arguments of `--only`, and checks them against the sweeps of the run.

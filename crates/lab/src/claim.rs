@@ -1,4 +1,4 @@
-//! Claims of the papers, as predicates over samples.
+//! Evaluates the claims of the papers as predicates over samples.
 //!
 //! A statistic computes one figure from the samples of one block, so that only cells that were measured next
 //! to each other are compared. The claim says in which region the mean of these figures is.
@@ -29,13 +29,13 @@ pub struct Evidence {
     pub interval: Interval,
     /// p-values for and against the claim.
     pub sureness: Sureness,
-    /// Blocks that yielded a figure.
+    /// Number of blocks that yielded a figure.
     pub blocks: usize,
-    /// Blocks in which all cells were measured, and whose figure is no number.
+    /// Number of blocks in which all cells were measured but whose figure is no number.
     pub undefined: usize,
 }
 
-/// Blocks that a statistic needs which is only bootstrapped.
+/// Fewest blocks with which a statistic of all blocks together, whose p-values come from the bootstrap, is tested.
 const RESAMPLED_BLOCKS: usize = 5;
 
 impl Claim {
@@ -92,7 +92,7 @@ impl Claim {
         }
     }
 
-    /// A statistic of all blocks together, bootstrapped over blocks.
+    /// Evaluates a statistic of all blocks together, bootstrapped over blocks.
     fn resampled(&self, blocks: usize, of: impl Fn(&[usize]) -> f64) -> Evidence {
         let all: Vec<usize> = (0..blocks).collect();
         let found = inference::resample(blocks, &of);
@@ -165,10 +165,10 @@ impl Claim {
     }
 }
 
-/// Sizes and log ratios.
+/// The points of a curve: size and log ratio.
 type Curve = Vec<(f64, f64)>;
 
-/// The mean of the chosen curves.
+/// Returns the mean of the chosen curves.
 fn together(curves: &[Curve], chosen: &[usize]) -> Curve {
     let picked: Vec<&Curve> = chosen.iter().filter_map(|at| curves.get(*at)).collect();
     let sizes = picked.first().map_or(&[][..], |curve| curve.as_slice());
@@ -180,7 +180,7 @@ fn together(curves: &[Curve], chosen: &[usize]) -> Curve {
     sizes.iter().map(|(size, _)| (*size, at(*size))).collect()
 }
 
-/// The quotient of two sizes, which may be zero or infinite.
+/// Returns the quotient of two sizes, which may be zero or infinite.
 fn shift(size: f64, other: f64) -> f64 {
     match size.total_cmp(&other) {
         std::cmp::Ordering::Equal => 1.0,
@@ -194,7 +194,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The mean of a metric over the cells that match.
+    /// Returns the mean of a metric over the cells that match.
     fn value(&self, metric: &str, of: &[(&str, &str)]) -> Option<f64> {
         let matching = self.samples.iter().filter(|sample| sample.cell.matches(of));
         let found: Vec<f64> = matching
@@ -282,7 +282,7 @@ impl Block<'_> {
         }
     }
 
-    /// Place and value of a metric along a factor.
+    /// Returns a metric's values along a factor, with the places of their levels.
     fn along(&self, metric: &str, of: Selector, along: &str, levels: &[String]) -> Vec<(f64, f64)> {
         let step = |(place, level): (u32, &String)| {
             let mut at: Vec<(&str, &str)> = of.to_vec();
@@ -292,7 +292,7 @@ impl Block<'_> {
         (0..).zip(levels).filter_map(step).collect()
     }
 
-    /// Sizes, and the log ratio of `of` to `to` there.
+    /// Returns each size with the log ratio of `of` to `to` at this size.
     fn gains(
         &self,
         metric: &str,

@@ -1,4 +1,4 @@
-//! Claims about artificial samples with a known result.
+//! Tests claims about artificial samples with a known result.
 
 use super::*;
 use crate::sample::Cell;
@@ -35,7 +35,7 @@ fn claim(statistic: Statistic, expects: Region) -> Claim {
     }
 }
 
-/// The values of blocks differ by a factor of ten; within a block, `b` is `gain` times `a`.
+/// Makes samples. The values of blocks differ by a factor of ten; within a block, `b` is `gain` times `a`.
 fn pairs(gain: f64) -> Vec<Sample> {
     let speeds = [1.0, 10.0, 0.1, 3.0];
     let blocks = (1..).zip(speeds);
@@ -179,7 +179,8 @@ fn a_shift_compares_two_crossovers() {
     let found = down.weigh(&two_curves(), &levels);
     assert!(found.estimate < 0.4, "{found:?}");
     assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
-    // A crossover that did not move has not moved down, also if the curve is better nowhere or everywhere.
+    // A crossover that did not move must not count as moved down, also if one curve is better at every size, so that
+    // the crossover is zero or infinite.
     for same in [&[("c", "b")] as Selector, &[("c", "a")]] {
         let found = claim(shift(same, same), Region::Below(1.0)).weigh(&two_curves(), &levels);
         assert!((found.estimate - 1.0).abs() < 1e-9, "{found:?}");
@@ -195,7 +196,7 @@ fn one_metric_may_lose_more_than_another() {
         of: &[("c", "b")],
         to: &[("c", "a")],
     };
-    // `n` is 1 / `m`: it falls where `m` rises by a tenth.
+    // `n` is 1 / `m`, so `n` falls where `m` rises by a tenth.
     let found = claim(relative, Region::Below(1.0)).weigh(&pairs(1.1), &levels);
     assert!((found.estimate - 1.0 / 1.1027_f64.powi(2)).abs() < 0.001);
     assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);

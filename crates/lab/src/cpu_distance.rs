@@ -1,10 +1,10 @@
 //! Reports the distance of the CPUs during a run.
 //!
 //! The CPUs of a virtual machine move between cores of its host, so their distance changes:
-//! a cache line may take 40 ns from one to the other and back, or 400. This changes the figures of programs that
-//! only pass cache lines. It did not change those of cells with emulated guests: in three runs (430
-//! cells) the samples that were measured at a large distance had no larger spread around their cell's median than the
-//! others. Therefore the report states the distance, and no cell is excluded.
+//! a cache line may take 40 ns or 400 ns from one CPU to the other and back. This changes the figures of programs that
+//! only pass cache lines. It did not change the figures of cells with emulated guests: in three runs (430 cells) the
+//! samples that were measured at a large distance had no larger spread around their cell's median than the others.
+//! Therefore the report states the distance, and no cell is excluded.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use super::sample::Sample;
 /// The distance changed within a block if its largest is this many times its smallest.
 const TWOFOLD: f64 = 2.0;
 
-/// The distances of the CPUs, and the number of blocks in which they changed; `None` if they were not measured.
+/// Returns the distances of the CPUs, and the number of blocks in which they changed; `None` if they were not
+/// measured.
 #[must_use]
 pub(super) fn summary(samples: &[Sample]) -> Option<String> {
     let mut blocks: BTreeMap<(&str, u32), Vec<f64>> = BTreeMap::new();

@@ -5,8 +5,8 @@
 //! delay of every request that waits for a stalled server is counted. Without a rate, each worker
 //! sends the next request as soon as the last was answered, which measures the maximum rate of the server.
 //!
-//! Work that runs beside the client may take longer than the requested time. The client then continues, so that all
-//! of the work has the load beside it, and reports the requested time.
+//! Work that runs beside the client may take longer than the requested time. The client then continues, so that the
+//! load lasts as long as the work, and reports only the requested time.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -28,7 +28,7 @@ pub struct Load {
     pub path: String,
     /// Requests a second; `None` for as many as the server answers.
     pub rate: Option<f64>,
-    /// Seconds before the measurement.
+    /// Seconds of load before the measurement.
     pub warm_up: f64,
     /// Seconds of the measurement.
     pub seconds: f64,
@@ -36,9 +36,8 @@ pub struct Load {
     pub workers: usize,
 }
 
-/// Results of a load. A response within the measurement's time counts as served, whenever its request was
-/// due: a late server serves nevertheless. Times are those of the requests that were due
-/// in the measurement's time.
+/// Results of a load. A response within the measurement's time counts as served, whenever its request was due, because
+/// a late server serves nevertheless. Times are those of the requests that were due in the measurement's time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Responses a second.
@@ -51,13 +50,13 @@ pub struct Report {
     pub errors: u64,
     /// Reason of the first failure.
     pub error: Option<String>,
-    /// From when a request was due to the first byte of its answer, ms: mean, median, p99.
+    /// Mean time from when a request was due to the first byte of its response, ms.
     pub reply_ms: f64,
-    /// Median.
+    /// Median of the same time.
     pub reply_p50_ms: f64,
-    /// 99th percentile.
+    /// 99th percentile of the same time.
     pub reply_p99_ms: f64,
-    /// 99.9th percentile; of fewer than a thousand responses, about the slowest.
+    /// 99.9th percentile of the same time. With fewer than a thousand responses this is about the slowest.
     pub reply_p999_ms: f64,
     /// Time from the first byte of the response to the last, mean, ms.
     pub transfer_ms: f64,
@@ -107,7 +106,7 @@ pub fn run(load: &Load, wanted: impl Fn() -> bool + Sync) -> Report {
     report(load, &answers, &errors, used)
 }
 
-/// CPU time of this process, which is the client, without its children.
+/// Returns the CPU time of this process, which is the client, without its children.
 fn own_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -146,7 +145,7 @@ fn worker(
     }
 }
 
-/// The reason why a request failed, in words also for a read that timed out.
+/// Returns the reason why a request failed. It is in words also for a read that timed out.
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::WouldBlock => format!("no answer within {} s", LIMIT.as_secs()),
@@ -237,7 +236,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that takes `pause` for each of `count` requests, one after the other.
+    /// Starts a server that takes `pause` for each of `count` requests, one after the other.
     fn server(pause: Duration, count: usize) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -265,8 +264,8 @@ mod tests {
 
     #[test]
     fn waiting_counts_from_when_a_request_was_due() {
-        // 20 requests due within 0.5 s, 50 ms each, one at a time: the last is answered after a
-        // second, half a second late.
+        // 20 requests are due within 0.5 s, and the server takes 50 ms for each, one at a time. It answers the last
+        // after a second, which is half a second late.
         let load = load(server(Duration::from_millis(50), 100), Some(40.0));
         let report = run(&load, || false);
         assert!(report.reply_p99_ms > 300.0, "{report:?}");
@@ -280,7 +279,8 @@ mod tests {
             seconds: 1.0,
             ..load("127.0.0.1:80".parse().unwrap(), Some(100.0))
         };
-        // The server answers two of three requests a second: each is later than the one before.
+        // Three requests are due each second, and the server answers two a second. Therefore each response is later
+        // than the one before.
         let answer = |number: u32| Answer {
             due: f64::from(number) / 3.0,
             done: f64::from(number + 1) / 2.0,
@@ -291,7 +291,7 @@ mod tests {
         let answers: Vec<Answer> = (0..6).map(answer).collect();
         let report = report(&load, &answers, &[], 0.0);
         assert!((report.req_s - 2.0).abs() < 1e-9 && (report.kb_s - 2.0).abs() < 1e-9);
-        // The requests due in the second second are the fourth to the sixth.
+        // The fourth to the sixth request are due in the measured second, which is the second one.
         assert_eq!((report.answers, report.timeline.iter().sum()), (3, 2));
         assert!((report.reply_p50_ms - answers[4].reply * 1e3).abs() < 1e-6);
     }
@@ -305,7 +305,8 @@ mod tests {
         };
         let looks = AtomicU64::new(0);
         let report = run(&load, || looks.fetch_add(1, Ordering::Relaxed) < 8);
-        // Eight more requests, which failed, and each of the four workers was told once that it is over.
+        // The function returned true for eight more requests, which failed, and false once to each of the four
+        // workers.
         assert_eq!(looks.into_inner(), 12);
         assert_eq!((report.answers, report.errors), (0, 0), "{report:?}");
     }

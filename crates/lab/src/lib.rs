@@ -1,4 +1,4 @@
-//! The papers' measurements, run again on real VMs.
+//! Repeats the papers' measurements on real VMs.
 //!
 //! # Theory of operation
 //!
@@ -16,7 +16,7 @@
 //!                        claim, statistic ──▶ verdict ──▶ report: HTML, Markdown, CSV
 //! ```
 //!
-//! 1. [`catalogue`] has every experiment as data; [`probe`] determines which of them this host can run.
+//! 1. [`catalogue`] describes every experiment as data; [`probe`] determines which of them this host can run.
 //! 2. A sweep's cells are measured in blocks: each block has every cell once, in an order drawn from the run's seed.
 //!    A disturbance of the machine affects cells that are neighbours in time, and claims compare cells within a block
 //!    only.
@@ -26,7 +26,7 @@
 //! 4. [`claim`] turns samples into evidence, [`report::inference`](::report::inference) judges it.
 //!
 //! If a cell fails (a VM died, a server did not start, the kernel refused a setting), its sample holds the reason and
-//! the run continues. The journal of [`settings`] undoes what was set on the host.
+//! the run continues. The journal of [`settings`] undoes the settings that the run made on the host.
 
 #![forbid(unsafe_code)]
 

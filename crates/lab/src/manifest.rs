@@ -21,15 +21,15 @@ pub struct Manifest {
     /// The selected levels, by factor; all levels of factors that are not in the map.
     #[serde(default, skip_serializing_if = "CellFilter::is_empty")]
     pub only: CellFilter,
-    /// How much is measured.
+    /// The scale of the run.
     pub scale: Scale,
     /// Seed of the cells' order.
     pub seed: u64,
     /// Budget of the measurements, in seconds.
     pub budget_s: f64,
-    /// The accelerator of the VMs; empty until they were booted.
+    /// The accelerator of the VMs; empty until the run has booted them.
     pub accelerator: String,
-    /// The channels, a line each.
+    /// The channels, one line for each.
     pub channels: Vec<String>,
     /// The abilities of each version of control groups on this host.
     #[serde(default)]
@@ -43,11 +43,11 @@ pub struct Manifest {
     pub image: String,
     /// CPU flags of the host.
     pub cpu_flags: String,
-    /// Mitigations of the host's kernel, a line each.
+    /// Mitigations of the host's kernel, one line for each.
     pub mitigations: Vec<String>,
 }
 
-/// A run's manifest.
+/// Reads a run's manifest.
 ///
 /// # Errors
 /// There is no run in `output`.
@@ -58,7 +58,7 @@ pub fn load(output: &Path) -> Result<Manifest> {
     serde_json::from_str(&text).map_err(|_| Error::unreadable("a run's manifest", &text))
 }
 
-/// A run's samples. A last line that was cut short by a crash is left out.
+/// Reads a run's samples. If a crash cut the last line short, this function leaves it out.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -86,7 +86,7 @@ pub(super) fn save(output: &Path, manifest: &Manifest) -> Result<()> {
         .context(|| format!("write {}", path.display()))
 }
 
-/// The value of the first line of a file with this key.
+/// Returns the value of the first line of a file with this key.
 pub(super) fn line_of(path: &str, key: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -95,7 +95,7 @@ pub(super) fn line_of(path: &str, key: &str) -> String {
         .map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
-/// The mitigations of the host's kernel.
+/// Returns the mitigations of the host's kernel.
 pub(super) fn mitigations() -> Vec<String> {
     let entries = fs::read_dir("/sys/devices/system/cpu/vulnerabilities")
         .into_iter()

@@ -12,19 +12,19 @@ use vm_harness::interrupt;
 use vm_harness::machine;
 use vm_harness::progress::Progress;
 
-/// Tries to measure the distance of the CPUs, of which the fastest counts. There are few: while other programs use
-/// the CPUs, it takes long until both threads run at the same time.
+/// Number of tries to measure the distance of the CPUs. The fastest counts. The number is small because it takes long
+/// until both threads run at the same time while other programs use the CPUs.
 const LINE_TRIES: u32 = 8;
 
 /// Measures cells.
 pub(super) trait Measurer {
-    /// Sets up what a sweep is measured on, if needed, and describes it in the manifest.
+    /// Sets up the testbed for a sweep, if needed, and describes it in the manifest.
     ///
     /// # Errors
     /// The testbed cannot be set up now.
     fn ready(&mut self, sweep: &str, manifest: &mut Manifest) -> Result<()>;
 
-    /// Measures the nanoseconds of a cache line from CPU 0 to CPU 1 and back.
+    /// Measures the nanoseconds that a cache line takes from CPU 0 to CPU 1 and back.
     fn distance(&self) -> Option<f64>;
 
     /// Measures a cell of a sweep. The settings for the cell are undone in every case.
@@ -33,8 +33,8 @@ pub(super) trait Measurer {
     /// The measurement failed; the report shows the reason.
     fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values>;
 
-    /// Whether the testbed is not usable, or does not exist. It is then removed, and set up anew
-    /// by the next [`Measurer::ready`].
+    /// Whether the testbed is not usable, or does not exist. An unusable testbed is removed by this call, and the next
+    /// [`Measurer::ready`] sets up a new one.
     fn is_lost(&mut self) -> bool;
 }
 

@@ -11,7 +11,7 @@ pub struct Probe {
     pub cpus: usize,
     /// The reason why VMs cannot be run, if there is one.
     pub no_vms: Option<String>,
-    /// Which version of control groups can set CPU weights and caps, or why neither can.
+    /// The version of control groups that can set CPU weights and caps, or the reason why neither can.
     pub groups: Result<&'static str, String>,
     /// The reason why the direct channel's module cannot be built, if there is one.
     pub no_module: Option<String>,
@@ -22,11 +22,11 @@ pub struct Probe {
 /// Whether an experiment can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// As in the paper.
+    /// The host can run it as in the paper.
     Runnable,
-    /// With a substitute, which is named.
+    /// The host can run it with a substitute, which the text names.
     Emulated(String),
-    /// Not at all, for this reason.
+    /// The host cannot run it, for this reason.
     NotRunnable(String),
 }
 
@@ -89,7 +89,7 @@ impl Probe {
 }
 
 impl Ability {
-    /// The word of the report.
+    /// Returns the word for the report.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl Ability {
         }
     }
 
-    /// The reason; empty for [`Ability::Runnable`].
+    /// Returns the reason; empty for [`Ability::Runnable`].
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
@@ -109,7 +109,7 @@ impl Ability {
     }
 }
 
-/// The abilities of each version of control groups on this host.
+/// Returns the abilities of each version of control groups on this host.
 fn versions() -> String {
     let words = Version::ALL.map(|version| {
         let name = version.name();

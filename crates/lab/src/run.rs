@@ -28,7 +28,7 @@ pub struct Options {
     pub place: Paths,
     /// Folder of the results.
     pub output: PathBuf,
-    /// Ids of experiments; all if empty.
+    /// Ids of experiments; if empty, the run has all of them.
     pub ids: Vec<String>,
     /// Selected levels of factors, `FACTOR=LEVEL,…`; all levels of factors that are not named.
     pub only: Vec<String>,
@@ -49,7 +49,7 @@ const fn budget(scale: Scale) -> f64 {
     }
 }
 
-/// Minimum and maximum number of blocks of a sweep.
+/// Returns the minimum and maximum number of blocks of a sweep.
 fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
     let (least, most) = match scale {
         Scale::Ci => (3, 3),
@@ -59,7 +59,8 @@ fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
     (least * times(sweep), most * times(sweep))
 }
 
-/// The A/A run, with which every ratio is compared, has this many times the blocks of other sweeps.
+/// Returns the number by which a sweep's number of blocks is multiplied. The A/A run has more blocks than other
+/// sweeps, because every ratio is compared with it.
 fn times(sweep: &Sweep) -> u32 {
     if sweep.name == NOISE { 2 } else { 1 }
 }
@@ -108,7 +109,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
     resume(&options.place, &options.output, progress)
 }
 
-/// The experiments of these ids; all if there is none.
+/// Returns the experiments of these ids; all experiments if there are no ids.
 fn rows(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     match ids.is_empty() {
         true => Ok(catalogue::all().collect()),
@@ -178,7 +179,7 @@ impl<S: Measurer> Run<S> {
             return Ok(());
         };
         self.ready(first)?;
-        // The time of the set-up does not count.
+        // The time budget starts now, so the time of the set-up does not count.
         self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
         while !left.is_empty() {
             let cost: f64 = left.iter().map(|sweep| self.cost_of(sweep)).sum();
@@ -193,11 +194,12 @@ impl<S: Measurer> Run<S> {
         Ok(())
     }
 
-    /// What a sweep's blocks take, as long as all sweeps have as many.
+    /// Returns the relative time of a sweep's blocks, if all sweeps have the same number of blocks (the A/A run twice
+    /// as many).
     #[expect(clippy::cast_precision_loss, reason = "cells are few")]
     fn cost_of(&self, sweep: &Sweep) -> f64 {
         let cells = self.wanted(cells(sweep, self.manifest.scale)).len();
-        // Avoids 0 / 0.
+        // At least one cell, so that the share of the time is never 0 / 0.
         cells.max(1) as f64 * sweep.cost * f64::from(times(sweep))
     }
 
@@ -212,7 +214,7 @@ impl<S: Measurer> Run<S> {
         (1..=least).all(|block| self.missing(sweep, block).is_empty())
     }
 
-    /// The cells that a block lacks, in the order drawn for it.
+    /// Returns the cells that are not measured in a block yet, in the order drawn for the block.
     fn missing(&self, sweep: &Sweep, block: u32) -> Vec<Cell> {
         let measured: BTreeSet<&Cell> = self
             .samples
@@ -241,8 +243,9 @@ impl<S: Measurer> Run<S> {
             let missing = self.missing(sweep, block);
             let count = missing.len();
             for (place, cell) in missing.into_iter().enumerate() {
-                // The first block is always completed, so that every experiment that was begun has figures. So
-                // are all blocks of the A/A run, with which every ratio is compared.
+                // The run always completes the first block of a sweep, so that every experiment that it began has
+                // figures. It also completes the minimum number of blocks of the A/A run, with which every ratio is
+                // compared.
                 let needed = block == 1 || (block <= least && sweep.name == NOISE);
                 if !needed && Instant::now() > until {
                     self.progress.step(&format!(
@@ -320,7 +323,8 @@ impl<S: Measurer> Run<S> {
         let before = self.manifest.image.clone();
         self.stage.ready(sweep.name, &mut self.manifest)?;
         if self.manifest.image != before {
-            // What was measured is worth more than what it was measured on.
+            // The run continues without the manifest, because the samples are worth more than the description of the
+            // testbed.
             if let Err(error) = save(&self.output, &self.manifest) {
                 self.progress.step(&error.to_string());
             }
@@ -329,7 +333,7 @@ impl<S: Measurer> Run<S> {
     }
 }
 
-/// The sweeps that a run's experiments need, the A/A run first.
+/// Returns the sweeps that a run's experiments need, the A/A run first.
 fn sweeps(manifest: &Manifest, probe: &Probe) -> Vec<&'static Sweep> {
     let rows: Vec<&Experiment> = catalogue::all()
         .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
@@ -341,7 +345,7 @@ fn sweeps(manifest: &Manifest, probe: &Probe) -> Vec<&'static Sweep> {
         .collect()
 }
 
-/// Every cell of a sweep, in the order of its levels.
+/// Returns every cell of a sweep, in the order of its levels.
 #[must_use]
 pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
     let extend = |cells: Vec<Cell>, factor: &Factor| -> Vec<Cell> {
@@ -364,7 +368,7 @@ pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
     sweep.factors.iter().fold(vec![Cell::default()], extend)
 }
 
-/// The cells of a block in random order, which is the same for the same seed, sweep and block.
+/// Returns the cells of a block in random order, which is the same for the same seed, sweep and block.
 fn order(sweep: &Sweep, scale: Scale, seed: u64, block: u32) -> Vec<Cell> {
     let name = sweep.name.bytes().fold(0_u64, |hash, byte| {
         hash.wrapping_mul(31).wrapping_add(byte.into())

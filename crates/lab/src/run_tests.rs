@@ -1,4 +1,4 @@
-//! A run with failing cells and lost testbeds, on a measurer without VMs.
+//! Tests a run with failing cells and lost testbeds, on a measurer without VMs.
 
 use std::collections::BTreeMap;
 
@@ -210,7 +210,7 @@ fn only_the_cells_that_are_wanted_are_measured() {
     run.manifest.only = wanted(&ids, &["size=64".to_owned()], Scale::Ci).unwrap();
     let noise = catalogue::sweep("noise").unwrap();
     run.measure(&[noise, tcp()[0]]).unwrap();
-    // Two arms in six blocks, and two channels at one size in three.
+    // The A/A run has two arms in six blocks; the other sweep has two channels at one size in three blocks.
     assert_eq!(run.stage.measured, 12 + 6);
     let error = wanted(&ids, &["sise=64".to_owned()], Scale::Ci).unwrap_err();
     assert!(error.to_string().contains("nearest is size"), "{error}");

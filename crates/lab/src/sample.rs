@@ -1,4 +1,4 @@
-//! Samples: a cell's figures in one block, one line of NDJSON each.
+//! A sample has a cell's figures in one block, and is one line of NDJSON.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ pub type Values = BTreeMap<String, f64>;
 /// One measurement of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The sweep it belongs to.
+    /// The sweep that the cell belongs to.
     pub sweep: String,
     /// Number of the block: cells of one block were measured next to each other.
     pub block: u32,
     /// The cell.
     pub cell: Cell,
-    /// Its figures; none if the measurement failed.
+    /// The cell's figures; none if the measurement failed.
     #[serde(default)]
     pub values: Values,
     /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Nanoseconds of a cache line from CPU 0 to CPU 1 and back, just before the measurement.
+    /// Nanoseconds that a cache line took from CPU 0 to CPU 1 and back, just before the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_ns: Option<f64>,
     /// Seconds from the beginning of the run to the end of the measurement.
@@ -37,13 +37,13 @@ pub struct Sample {
 }
 
 impl Cell {
-    /// Its level of a factor; empty if it has none.
+    /// Returns the cell's level of a factor; empty if the cell has none.
     #[must_use]
     pub fn level(&self, factor: &str) -> &str {
         self.0.get(factor).map_or("", String::as_str)
     }
 
-    /// A level that is a size: `64`, `4K`.
+    /// Returns the number of bytes of a level that is a size: `64`, `4K`.
     #[must_use]
     pub fn size(&self, factor: &str) -> u32 {
         size(self.level(factor)).unwrap_or(0)
@@ -69,7 +69,7 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// The figures that a sample holds: rounded, and without infinite values and NaN, which JSON cannot represent.
+/// Returns the figures for a sample: rounded, and without infinite values and NaN, which JSON cannot represent.
 #[must_use]
 pub fn kept(values: Values) -> Values {
     let finite = values.into_iter().filter(|(_, figure)| figure.is_finite());

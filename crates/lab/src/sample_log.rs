@@ -1,4 +1,4 @@
-//! The file of a run's samples: one line of NDJSON each, written as soon as it is measured.
+//! Writes the file of a run's samples: one line of NDJSON for each sample, as soon as it is measured.
 //!
 //! A full disk must not end a run that takes hours: samples that cannot be written wait
 //! in memory and are written with the next one. An incomplete line is removed before another
@@ -44,7 +44,7 @@ impl SampleLog {
     /// Writes the waiting samples and a new one.
     ///
     /// # Errors
-    /// The write failed; the samples wait, and none is lost.
+    /// The write failed. The samples stay in memory for the next write, so none is lost.
     pub(super) fn add(&mut self, sample: &Sample) -> Result<()> {
         let line = serde_json::to_vec(sample).context(|| "describe a sample".to_owned())?;
         self.waiting.extend(line);

@@ -1,4 +1,4 @@
-//! A second host, emulated: a network namespace behind a link of 1 Gbit/s.
+//! Emulates a second host by a network namespace behind a link of 1 Gbit/s.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const SHAPE: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "
 /// The namespace with its servers. Dropping the value ends and removes all of them.
 #[derive(Debug)]
 pub struct SecondHost {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     servers: Vec<Tied>,
     namespace: String,
     vicinity: PathBuf,
@@ -96,7 +96,7 @@ impl SecondHost {
         })
     }
 
-    /// Loads a server from the second host with the HTTP client ([`crate::http`]), in a process of its own.
+    /// Loads a server from the second host. The HTTP client ([`crate::http`]) runs in a separate process.
     ///
     /// # Errors
     /// The client fails.
@@ -135,7 +135,7 @@ impl SecondHost {
         self.inside(&words)
     }
 
-    /// A command in this namespace.
+    /// Returns a command that runs in this namespace.
     fn inside(&self, words: &[&str]) -> std::process::Command {
         let mut command = host::command("ip");
         command.args(["netns", "exec", &self.namespace]).args(words);
@@ -164,7 +164,7 @@ impl Drop for SecondHost {
     }
 }
 
-/// The second host's address on a network.
+/// Returns the second host's address on a network.
 #[must_use]
 pub fn address(network: u8) -> String {
     channel::address(network, NUMBER)

@@ -1,9 +1,9 @@
-//! The figure of a block that a claim is about.
+//! Describes how a figure is computed from the samples of a block.
 
 use super::sample::Selector;
 
-/// A figure of a block: of a `metric` in the cells `of`, compared with those of `to`, `along` a
-/// factor's levels.
+/// A figure of a block. It is computed from a `metric` of the cells `of`, which may be compared with the cells `to`,
+/// or followed `along` a factor's levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(
     missing_docs,
@@ -36,19 +36,20 @@ pub enum Statistic {
         to: &'static str,
         of: Selector,
     },
-    /// Rank correlation of a metric with the order of a factor's levels: 1 rising, -1 falling.
+    /// Rank correlation of a metric with the order of a factor's levels: 1 if the metric always rises, -1 if it always
+    /// falls.
     Trend {
         metric: &'static str,
         of: Selector,
         along: &'static str,
     },
-    /// The first step along a factor minus the largest of the others.
+    /// The rise of the metric from the first to the second level of a factor, minus the largest of the later rises.
     FirstStep {
         metric: &'static str,
         of: Selector,
         along: &'static str,
     },
-    /// The smallest quotient of two neighbouring levels' values along a factor.
+    /// The smallest quotient of the metric at a level to the metric at the level before, along a factor.
     LeastStep {
         metric: &'static str,
         of: Selector,
@@ -66,15 +67,15 @@ pub enum Statistic {
         y: &'static str,
         of: Selector,
     },
-    /// The quotient of a metric in two sets of cells, divided by that of another metric there.
+    /// The quotient of a metric in two sets of cells, divided by the quotient of another metric in the same cells.
     Relative {
         metric: &'static str,
         than: &'static str,
         of: Selector,
         to: Selector,
     },
-    /// The quotient of a metric of the cells `of` between the levels `at` and `from`, divided
-    /// by that of the cells `to`.
+    /// The metric of the cells `of` at the levels `at`, divided by the metric at the levels `from`; this quotient,
+    /// divided by the same quotient of the cells `to`.
     Growth {
         metric: &'static str,
         of: Selector,
@@ -89,7 +90,8 @@ pub enum Statistic {
         to: Selector,
         along: &'static str,
     },
-    /// That size for the cells `of`, divided by that for the cells `from`.
+    /// The size from which the cells `of` are better than the cells `to`, divided by the size from which the cells
+    /// `from` are.
     Shift {
         metric: &'static str,
         of: Selector,
@@ -100,7 +102,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// The cells and metrics that the statistic uses, and the factor along whose levels it goes.
+    /// Returns the cells and metrics that the statistic uses, and the factor whose levels it follows.
     #[must_use]
     pub fn names(self) -> (Vec<Selector>, Vec<&'static str>, Option<&'static str>) {
         match self {

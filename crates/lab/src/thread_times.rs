@@ -1,8 +1,8 @@
-//! The scheduler's statistics of sets of threads, while a cell is measured.
+//! Measures the scheduler's statistics of sets of threads, while a cell is measured.
 //!
-//! A VM's set is its virtual CPUs' threads; the backend is every other thread that works for
-//! VMs: QEMU's own, Vicinity's, the kernel's vhost workers. The three figures are those of XenMon: on a
-//! CPU, waiting for a CPU, blocked. The crate `observe` reads them and computes rates.
+//! A VM's set has the threads of its virtual CPUs; the set `backend` has every other thread that works for
+//! VMs: QEMU's own, Vicinity's, the kernel's vhost workers. The three figures are those of XenMon: the time on a CPU,
+//! the time waiting for a CPU, and the blocked time. The crate `observe` reads them and computes rates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub struct Set {
     pub members: u32,
 }
 
-/// Time between two snapshots; the variation of a metric is that over these intervals.
+/// Time between two snapshots. The variation of a metric is computed over these intervals.
 const PIECE: Duration = Duration::from_millis(100);
 
 /// Runs `work`, and after `warm_up` measures the sets for `window`. Returns the result of the work
@@ -109,7 +109,7 @@ fn parties(sets: &[Set]) -> HashMap<u32, u32> {
     parties
 }
 
-/// Direct switches a second from one VM, or the backend, to another.
+/// Returns how many times a second a CPU switches directly from one VM, or the backend, to another.
 fn between(parties: &HashMap<u32, u32>, seen: &Seen) -> f64 {
     let those = seen.rates.iter().filter(|((from, to), _)| {
         let both = parties.get(from).zip(parties.get(to));
@@ -167,8 +167,8 @@ fn metrics(sets: &[Set], seen: &[Snapshot]) -> Values {
     values
 }
 
-/// Activity of the threads of the set at `place` between two snapshots. A thread that is only in one of them
-/// is left out.
+/// Returns the activity of the threads of the set at `place` between two snapshots. A thread that is only in one of
+/// the snapshots is left out.
 fn activity(from: &Snapshot, to: &Snapshot, place: usize) -> Activity {
     let interval = to.0 - from.0;
     let empty = BTreeMap::new();

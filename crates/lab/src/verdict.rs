@@ -1,4 +1,4 @@
-//! The verdict on each claim, corrected for all claims of a run.
+//! Computes the verdict on each claim, corrected for all claims of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum Verdict {
     Reproduced,
     /// The figure is significantly outside that region.
     Reversed,
-    /// Neither is significant.
+    /// Neither of the two is significant.
     NotSignificant,
     /// The claim was not measured.
     NotRunnable,
@@ -43,20 +43,20 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The reason, if the figures do not show it.
     pub reason: String,
-    /// What was compared, for reading the figure.
+    /// The quantities that the figure compares, for the reader of the report.
     pub kind: &'static str,
-    /// Its unit; empty for a ratio.
+    /// Unit of the figure; empty for a ratio.
     pub unit: &'static str,
 }
 
-/// The sweep that is the A/A run.
+/// Name of the sweep that is the A/A run.
 pub const NOISE: &str = "noise";
 
 /// Significance level for all claims together.
 const LEVEL: f64 = 0.05;
 
 impl Verdict {
-    /// The word of the report.
+    /// Returns the word for the report.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// Ratio of the two arms of the A/A run: the spread of a ratio without a difference.
+/// Returns the ratio of the two arms of the A/A run, which shows the spread of a ratio when nothing differs.
 #[must_use]
 pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
     let statistic = Statistic::Ratio {
@@ -85,7 +85,7 @@ pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
     weigh(NOISE, &claim, samples, scale)
 }
 
-/// The largest logarithm of a ratio that the noise explains: the end of the interval of the
+/// Returns the largest logarithm of a ratio that the noise explains: the end of the interval of the
 /// A/A run. NaN without an A/A run.
 #[must_use]
 pub fn gate(noise: &Evidence) -> f64 {
@@ -176,7 +176,7 @@ fn decide(
     if p >= LEVEL {
         return (Verdict::NotSignificant, leaning(claim, evidence));
     }
-    // An effect that is no larger than that of the A/A run is none.
+    // An effect that is no larger than that of the A/A run is noise.
     let about_one = matches!(claim.expects, Region::Above(x) | Region::Below(x) if x == 1.0);
     if matches!(claim.statistic, Statistic::Ratio { .. })
         && about_one
@@ -195,7 +195,7 @@ fn decide(
     (verdict, String::new())
 }
 
-/// The reason why this number of blocks in which all cells were measured yields no figure.
+/// Returns the reason why this number of blocks yields no figure although all of their cells were measured.
 fn undefined(statistic: Statistic, blocks: usize) -> String {
     let why = match statistic {
         Statistic::Trend { .. } | Statistic::Correlation { .. } => {
@@ -210,7 +210,8 @@ fn undefined(statistic: Statistic, blocks: usize) -> String {
     format!("{which} no figure: {why}")
 }
 
-/// The side of the region on which the interval of a figure is that is not significant; empty if it is on both sides.
+/// For a figure that is not significant, returns the side of the region on which its interval is; empty if the
+/// interval is on both sides.
 fn leaning(claim: &Claim, evidence: &Evidence) -> String {
     let blocks = evidence.blocks;
     if blocks < 3 {
@@ -231,7 +232,7 @@ fn leaning(claim: &Claim, evidence: &Evidence) -> String {
     format!("the interval speaks {way} it, but {blocks} blocks do not make it sure")
 }
 
-/// The unit of a claim's figure; none of quotients and ranks.
+/// Returns the unit of a claim's figure. Quotients and ranks have none.
 fn unit(statistic: Statistic) -> &'static str {
     match statistic {
         Statistic::Value { metric, .. }
@@ -268,7 +269,7 @@ fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Eviden
     claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
 }
 
-/// The papers' claims are about Apache httpd; other servers are shown beside it.
+/// The papers' claims are about Apache httpd; the report shows other servers beside it.
 fn is_papers(sample: &Sample) -> bool {
     let server = sample.cell.0.get("server");
     server.is_none_or(|server| server == "httpd")
@@ -285,8 +286,8 @@ fn levels(sweep: &str, factor: &str, scale: Scale) -> Vec<String> {
     })
 }
 
-/// Whether every ratio in the claims about this sweep is known to within 3 %, so that more blocks would not change
-/// the verdict.
+/// Whether the interval of every ratio in the claims about this sweep is within 3 %, so that more blocks would not
+/// change the verdict.
 #[must_use]
 pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
     let claims = catalogue::all()
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
     use crate::sample::Cell;
 
-    /// Like `idle-max`: 3 idle VMs take `loss` of VM 1's throughput at 1 kB.
+    /// Makes samples like those of `idle-max`, in which 3 idle VMs reduce VM 1's throughput at 1 kB by `loss`.
     fn made_up(blocks: u32, loss: f64) -> Vec<Sample> {
         let cell = |levels: &[(&str, &str)]| {
             Cell(
@@ -426,7 +427,7 @@ mod tests {
     #[test]
     fn an_effect_as_small_as_the_noise_is_none() {
         assert_eq!(verdict(&made_up(8, 0.0008))[0], Verdict::NotSignificant);
-        // Significantly below one, but within the interval of the A/A run.
+        // The ratio is significantly below one, but within the interval of the A/A run.
         let mut samples = made_up(8, 0.02);
         let noisy = samples
             .iter_mut()

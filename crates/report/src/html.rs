@@ -1,9 +1,9 @@
-//! HTML pages that load nothing from elsewhere.
+//! Makes HTML pages that need no other file and no network.
 
 /// The style sheet of every page, for light and dark displays.
 pub const STYLE: &str = include_str!("style.css");
 
-/// A page with a title, a style sheet and a body.
+/// Returns a page with a title, a style sheet and a body.
 #[must_use]
 pub fn page(title: &str, style: &str, body: &str) -> String {
     format!(

@@ -27,7 +27,7 @@ pub enum Region {
     Above(f64),
     /// Less than this.
     Below(f64),
-    /// Between these.
+    /// Between these two.
     Within(f64, f64),
 }
 
@@ -41,7 +41,7 @@ pub struct Sureness {
 }
 
 impl Region {
-    /// The same region seen through an increasing function.
+    /// Returns the region to which an increasing function maps this region.
     #[must_use]
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         match self {
@@ -74,7 +74,8 @@ impl Region {
                 inside: 1.0 - above(x),
                 outside: above(x),
             },
-            // Two one-sided tests: the mean is inside only if it is significantly above one bound and below the other.
+            // There are two one-sided tests. The mean is inside only if it is significantly above one bound and
+            // significantly below the other.
             Self::Within(low, high) => Sureness {
                 inside: above(low).max(1.0 - above(high)),
                 outside: (1.0 - above(low)).min(above(high)),
@@ -84,7 +85,7 @@ impl Region {
 }
 
 impl Sureness {
-    /// The two-sided p-value, of the side that the figures support.
+    /// Returns the two-sided p-value for the side that the figures support.
     #[must_use]
     pub fn p(self) -> f64 {
         (2.0 * self.inside.min(self.outside)).min(1.0)
@@ -97,14 +98,15 @@ impl Sureness {
     }
 }
 
-/// The arithmetic mean; NaN of none.
+/// Returns the arithmetic mean; NaN if there are no figures.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
 pub fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len() as f64
 }
 
-/// Standard deviation of the population the figures were drawn from; NaN of fewer than two.
+/// Returns the estimated standard deviation of the population from which the figures were drawn; NaN for fewer than
+/// two figures.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
 pub fn deviation(figures: &[f64]) -> f64 {
@@ -116,14 +118,15 @@ pub fn deviation(figures: &[f64]) -> f64 {
     (squares / (figures.len() - 1) as f64).sqrt()
 }
 
-/// Coefficient of variation: deviation over mean; NaN if that is undefined.
+/// Returns the coefficient of variation, which is the standard deviation divided by the mean; NaN if that is
+/// undefined.
 #[must_use]
 pub fn variation(figures: &[f64]) -> f64 {
     let cov = deviation(figures) / mean(figures);
     if cov.is_finite() { cov } else { f64::NAN }
 }
 
-/// One-sided p-value of Student's t for "the mean is above `bound`". With fewer than three
+/// Returns the one-sided p-value of Student's t for "the mean is above `bound`". With fewer than three
 /// figures, or with figures that are no numbers, the value is 0.5.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
@@ -147,8 +150,8 @@ pub fn p_mean_above(figures: &[f64], bound: f64) -> f64 {
     StudentsT::new(0.0, 1.0, n - 1.0).map_or(0.5, |t| t.sf((centre - bound) / error))
 }
 
-/// Half the width of the 95 % interval of the mean by Student's t, which decides whether more
-/// blocks are needed. Infinite with fewer than three figures.
+/// Returns half the width of the 95 % interval of the mean by Student's t, which decides whether more blocks are
+/// needed. The result is infinite with fewer than three figures.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
 pub fn half_width(figures: &[f64]) -> f64 {
@@ -160,8 +163,8 @@ pub fn half_width(figures: &[f64]) -> f64 {
     StudentsT::new(0.0, 1.0, n - 1.0).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975) * error)
 }
 
-/// The bootstrapped 95 % interval of `statistic` over blocks: percentiles over resamples, which are
-/// the same for the same `count`. Infinite statistics are kept, NaN are left out.
+/// Returns the bootstrapped 95 % interval of `statistic` over blocks: percentiles over resamples, which are the same
+/// for the same `count`. The percentiles include infinite statistics, but not NaN.
 #[must_use]
 pub fn bootstrap(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Interval {
     let found = resample(count, statistic);
@@ -171,7 +174,7 @@ pub fn bootstrap(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Interval 
     }
 }
 
-/// The statistic of each resample of `count` blocks. `statistic` gets the numbers of the chosen blocks.
+/// Returns the statistic of each resample of `count` blocks. `statistic` receives the numbers of the chosen blocks.
 #[must_use]
 pub fn resample(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Vec<f64> {
     if count == 0 {
@@ -186,7 +189,8 @@ pub fn resample(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Vec<f64> {
     resamples.filter(|value| !value.is_nan()).collect()
 }
 
-/// A quantile that does not turn infinite neighbours into NaN.
+/// Returns a quantile. If a value is infinite, this function does not interpolate, because that yields NaN between two
+/// infinite values.
 fn quantile_of_any(values: &[f64], q: f64) -> f64 {
     if values.iter().all(|value| value.is_finite()) {
         return quantile(values, q);
@@ -203,8 +207,8 @@ fn quantile_of_any(values: &[f64], q: f64) -> f64 {
     sorted.get(place).copied().unwrap_or(f64::NAN)
 }
 
-/// Holm's correction: adjusted p-values in the order given. Each may be compared with the level
-/// that is wanted for all claims together.
+/// Applies Holm's correction, and returns adjusted p-values in the given order. The caller compares each with the
+/// significance level for all claims together.
 #[must_use]
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -223,7 +227,7 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// The size from which a curve of log ratios stays positive, by interpolation on a
+/// Returns the size from which a curve of log ratios stays positive, by interpolation on a
 /// logarithmic axis: zero if the curve is positive everywhere, infinite if it is not positive at the end.
 #[must_use]
 pub fn crossover(points: &[(f64, f64)]) -> f64 {
@@ -239,7 +243,7 @@ pub fn crossover(points: &[(f64, f64)]) -> f64 {
     }
 }
 
-/// Spearman's rank correlation; NaN if one side does not vary.
+/// Returns Spearman's rank correlation; NaN if one side does not vary.
 #[must_use]
 pub fn rank_correlation(x: &[f64], y: &[f64]) -> f64 {
     let (x, y) = (ranks(x), ranks(y));
@@ -253,7 +257,7 @@ pub fn rank_correlation(x: &[f64], y: &[f64]) -> f64 {
     sum(&|a, b| a * b) / (sum(&|a, _| a * a) * sum(&|_, b| b * b)).sqrt()
 }
 
-/// Ranks from one; equal values share the mean of their ranks.
+/// Returns ranks from one. Equal values share the mean of their ranks.
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {

@@ -1,4 +1,4 @@
-//! Known results, and properties.
+//! Tests the inference with known results, and checks properties.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Statistics, targets and the page style that benchmarks, demo and studies share.
+//! Statistics, targets and the page style that the benchmarks, the demo and the studies share.
 //!
 //! # Theory of operation
 //!
@@ -12,9 +12,9 @@
 //!                                                              html: page, style, escaping
 //! ```
 //!
-//! [`stats`] and [`inference`] are pure functions of samples: they read no clock, no file and no random number that
-//! a run does not repeat. [`target`] compares a figure with what is promised of it. [`html`] makes pages that need no
-//! network. The crate measures nothing.
+//! [`stats`] and [`inference`] are pure functions of samples: they read no clock and no file, and their random numbers
+//! are the same in each run. [`target`] compares a figure with its target. [`html`] makes pages that need
+//! no network. The crate measures nothing.
 //!
 //! # Example
 //!

@@ -24,15 +24,15 @@ pub struct Row {
 pub struct Figures {
     /// Median of half a round trip, in microseconds.
     pub p50_us: f64,
-    /// 99th percentile of the same.
+    /// 99th percentile of half a round trip, in microseconds.
     pub p99_us: f64,
     /// Messages a second in one direction.
     pub messages_per_s: f64,
 }
 
 impl Figures {
-    /// Figures from the one-way time of each message in microseconds, and from the number of messages and the time they
-    /// took.
+    /// Computes the figures from the one-way time of each message in microseconds, and from the number of messages and
+    /// the time they took.
     #[must_use]
     pub fn new(micros: &[f64], messages: u64, took: Duration) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]

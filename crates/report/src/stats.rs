@@ -1,6 +1,6 @@
 //! Quantiles and ratios of a run's samples.
 
-/// The `q`-quantile (0 to 1) of the samples, interpolated between neighbours; NaN if there are none.
+/// Returns the `q`-quantile (0 to 1) of the samples, interpolated between neighbours; NaN if there are none.
 #[must_use]
 pub fn quantile(samples: &[f64], q: f64) -> f64 {
     let mut sorted = samples.to_vec();
@@ -21,20 +21,20 @@ pub fn quantile(samples: &[f64], q: f64) -> f64 {
     value(below) * (1.0 - share) + value(below + 1) * share
 }
 
-/// The median; NaN if there are no samples.
+/// Returns the median; NaN if there are no samples.
 #[must_use]
 pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }
 
-/// `b / a` for pairs that were measured next to each other. A disturbance that slows down a whole round affects both
-/// and cancels out of their ratio.
+/// Returns `b / a` for pairs that were measured next to each other. A disturbance that slows down a whole round
+/// affects both and cancels out of their ratio.
 #[must_use]
 pub fn paired_ratios(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| b / a).collect()
 }
 
-/// The median of [`paired_ratios`].
+/// Returns the median of [`paired_ratios`].
 #[must_use]
 pub fn paired_ratio(a: &[f64], b: &[f64]) -> f64 {
     median(&paired_ratios(a, b))
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_compared_within_itself() {
-        // The second round was slow for both, which does not change the ratio.
+        // Both sides were slow in the second round, which does not change the ratio.
         let ratios = paired_ratios(&[100.0, 10.0, 100.0], &[200.0, 20.0, 300.0]);
         assert_eq!(ratios, [2.0, 2.0, 3.0]);
         assert!(near(paired_ratio(&[1.0, 1.0, 1.0], &[9.0, 1.0, 2.0]), 2.0));

@@ -1,15 +1,15 @@
-//! Targets: what is promised of a figure, and whether the figure reaches it.
+//! Targets of figures, and whether the figures reach them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A target and what was measured.
+/// A target and the measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What is promised.
+    /// The figure that the target is about.
     pub name: String,
-    /// The promised value.
+    /// The value that the figure must reach.
     pub bound: f64,
     /// Whether the bound is a lower one; otherwise it is an upper one.
     pub at_least: bool,
@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target that the figure is `bound` or more.
+    /// Returns a target that the figure is at least `bound`.
     #[must_use]
     pub fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Target {
         }
     }
 
-    /// A target that the figure is `bound` or less.
+    /// Returns a target that the figure is at most `bound`.
     #[must_use]
     pub fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {

@@ -5,8 +5,9 @@
  *
  *	-plugin FILE,socket=PATH
  *
- * The plugin counts whole translated blocks when they begin: a block that is left in its middle counts
- * as a whole. The declarations are those of QEMU's docs/devel/tcg-plugins.rst, version 9.0 and later.
+ * The plugin counts all instructions of a translated block when the guest enters the block, also if the
+ * guest leaves the block before its end. The declarations are those of QEMU's
+ * docs/devel/tcg-plugins.rst, version 9.0 and later.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 #define SOCKET "socket="
-/* QEMU_PLUGIN_INLINE_ADD_U64 */
+/* The value of QEMU_PLUGIN_INLINE_ADD_U64. */
 #define ADD 0
 
 struct qemu_plugin_tb;
@@ -42,7 +43,7 @@ uint64_t qemu_plugin_u64_sum(struct counter counter);
 
 EXPORT int qemu_plugin_version = 3;
 
-/* One for each virtual CPU, so that none waits for another. */
+/* QEMU keeps a counter for each virtual CPU, so that no virtual CPU waits for another. */
 static struct counter counter;
 
 static void translated(uint64_t id, struct qemu_plugin_tb *block)
@@ -99,7 +100,7 @@ EXPORT int qemu_plugin_install(uint64_t id, const void *info, int argc, char **a
 	}
 	counter.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
-	/* QEMU's signals are for its own threads. */
+	/* The new thread inherits this mask: QEMU's own threads handle QEMU's signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = pthread_create(&thread, NULL, tell, (void *)(intptr_t)listener);

@@ -1,8 +1,8 @@
-//! Which accelerator works here, found out by booting.
+//! Determines by booting a kernel which accelerator works on this host.
 //!
 //! `/dev/kvm` may exist, open and answer every ioctl while a guest hangs permanently (seen on
-//! machines that are VMs themselves). So a guest's kernel is booted under KVM; it has no root
-//! file system and must get as far as complaining about that.
+//! machines that are VMs themselves). Therefore this module boots a guest's kernel under KVM without a root file
+//! system. KVM works if the kernel prints that it cannot mount one.
 
 use std::fs;
 use std::path::Path;
@@ -28,11 +28,11 @@ pub enum Accel {
 }
 
 impl Accel {
-    /// QEMU's options for it.
+    /// Returns QEMU's options for the accelerator.
     ///
-    /// TCG emulates `rep movsb` a byte at a time; without the two flags the guest's kernel
-    /// copies in a way that is several times faster there. What a guest's CPUs do there at the same time, they can
-    /// do in one thread; see [`Spec::one_thread`](crate::vm::Spec::one_thread).
+    /// TCG emulates `rep movsb` a byte at a time; without the flags `erms` and `fsrm` the guest's kernel copies in a
+    /// way that is several times faster under TCG. With `one_thread`, one thread of QEMU emulates all virtual CPUs;
+    /// see [`Spec::one_thread`](crate::vm::Spec::one_thread).
     #[must_use]
     pub const fn qemu_args(self, one_thread: bool) -> [&'static str; 4] {
         let accel = match (self, one_thread) {
@@ -43,7 +43,7 @@ impl Accel {
         ["-accel", accel, "-cpu", "max,-erms,-fsrm"]
     }
 
-    /// Its name for people.
+    /// Returns the accelerator's name for a report.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Accel {
         }
     }
 
-    /// Its name, as QEMU spells it.
+    /// Returns the accelerator's name as QEMU spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,26 +62,27 @@ impl Accel {
     }
 }
 
-/// Longest boot that counts as working: a host under load, or one that is a VM itself, takes its time.
+/// Longest boot after which KVM counts as working. A boot is slow on a host under load, and on a host that is a VM
+/// itself.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a kernel without a root file system says when it has booted.
+/// The message that a kernel without a root file system prints when it has booted.
 const BOOTED: &str = "Unable to mount root fs";
 
-/// The environment variable that chooses the accelerator, `kvm` or `tcg`, where no option did.
+/// The environment variable that chooses the accelerator, `kvm` or `tcg`, if no option of the command line does.
 const VARIABLE: &str = "VICINITY_ACCEL";
 
 static CHOSEN: OnceLock<Accel> = OnceLock::new();
 
-/// Have [`detect`] answer this accelerator, or fail, from now on. The first choice counts.
+/// Makes [`detect`] return this accelerator, or fail, from now on. Only the first call has an effect.
 pub fn choose(accel: Accel) {
-    // A second choice is the same option again.
+    // A second call comes from the same option, so it passes the same accelerator.
     let _chosen = CHOSEN.set(accel);
 }
 
-/// The accelerator that was chosen by [`choose`] or by the variable `VICINITY_ACCEL`; otherwise the best one that
-/// can boot `kernel` here. The first call takes up to 20 s where `/dev/kvm` exists and the processor can run VMs;
-/// the answer is remembered for the process.
+/// Returns the accelerator that was chosen by [`choose`] or by the variable `VICINITY_ACCEL`; otherwise the fastest
+/// that can boot `kernel` here. The first call takes up to 20 s where `/dev/kvm` exists and the processor can run VMs;
+/// the process caches the result.
 ///
 /// # Errors
 /// KVM was chosen and does not work here, QEMU cannot be started at all, or [`Error::Interrupted`].
@@ -106,8 +107,8 @@ pub fn detect(kernel: &Path) -> Result<Accel> {
     Ok(found)
 }
 
-/// The accelerator that was chosen; otherwise the best one as far as can be told without a kernel to boot. A host
-/// may promise KVM and not keep the promise; [`detect`] finds that out.
+/// Returns the accelerator that was chosen; otherwise the fastest that the host reports, without booting a kernel. A
+/// host may report KVM although a guest hangs under it; only [`detect`] notices that.
 ///
 /// # Errors
 /// The variable `VICINITY_ACCEL` names no accelerator.
@@ -143,7 +144,7 @@ impl FromStr for Accel {
     }
 }
 
-/// Why KVM cannot be used, if it cannot.
+/// Returns the reason why KVM cannot be used, if there is one.
 fn trouble_with_kvm(kernel: &Path) -> Result<Option<String>> {
     match obstacle() {
         Some(reason) => Ok(Some(reason)),
@@ -151,7 +152,7 @@ fn trouble_with_kvm(kernel: &Path) -> Result<Option<String>> {
     }
 }
 
-/// What keeps QEMU from KVM, as far as the host says.
+/// Returns the reason why QEMU cannot use KVM, from what the host reports and without booting a kernel.
 fn obstacle() -> Option<String> {
     let device = Path::new("/dev/kvm");
     if let Err(error) = fs::File::options().read(true).write(true).open(device) {
@@ -173,7 +174,7 @@ fn can_run_vms(cpuinfo: &str) -> bool {
     words.into_iter().any(|word| matches!(word, "vmx" | "svm"))
 }
 
-/// Boot a kernel under KVM; why that failed, if it did.
+/// Boots a kernel under KVM. Returns the reason if that failed.
 fn boot_under_kvm(kernel: &Path) -> Result<Option<String>> {
     let folder = RunFolder::new()?;
     let log = folder.path().join("console.log");

@@ -21,10 +21,10 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Makes a bridge, after it has removed the leftovers of crashed runs.
+    /// Removes the leftovers of crashed runs, then makes a bridge.
     ///
-    /// The kernel's vhost-net carries the frames if KVM works and `/dev/vhost-net` opens;
-    /// otherwise QEMU does.
+    /// The kernel's vhost-net carries the frames if KVM works and `/dev/vhost-net` can be opened; otherwise QEMU
+    /// carries them.
     ///
     /// # Errors
     /// The process is not root, or `ip` is missing or fails.
@@ -44,7 +44,7 @@ impl Bridge {
             vhost: accel == Accel::Kvm && usable(),
         };
         ip(&["netns", "add", &bridge.namespace])?;
-        // No spanning tree and no multicast snooping: nothing but the VMs' own frames.
+        // Spanning tree and multicast snooping are off, so that the bridge carries only the VMs' own frames.
         bridge.ip(&[
             "link",
             "add",
@@ -86,13 +86,13 @@ impl Bridge {
         self.ip(&["link", "set", device, "master", "br0", "up"])
     }
 
-    /// The namespace's name, as `ip netns` knows it.
+    /// Returns the namespace's name for `ip netns`.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// What carries the frames between a tap and its guest: vhost-net or QEMU.
+    /// Returns the name of the part that carries the frames between a tap and its guest: vhost-net or QEMU.
     #[must_use]
     pub const fn carrier(&self) -> &'static str {
         if self.vhost {

@@ -9,19 +9,19 @@ use crate::vm::{Link, Nic, Vm};
 
 /// A channel between VMs. It exists as long as the value; drop the VMs first.
 pub trait Channel: std::fmt::Debug {
-    /// The name, as [`channels::open`](crate::channels::open) knows it.
+    /// Returns the name that [`channels::open`](crate::channels::open) accepts.
     fn name(&self) -> &'static str;
 
-    /// One line for a report: what carries the frames.
+    /// Returns one line for a report, which names what carries the frames.
     fn description(&self) -> String;
 
-    /// The NIC's back-end for the VM `vm`; `None` if the VM gets its device while it runs.
+    /// Returns the NIC's back-end for the VM `vm`; `None` if the channel plugs the device into the running VM.
     ///
     /// # Errors
-    /// The VM is unknown to the channel, or the host refuses.
+    /// The channel was opened without this VM, or the host refuses the back-end.
     fn link(&self, vm: &str) -> Result<Option<Link>>;
 
-    /// QEMU's options for a VM, beside its NIC's.
+    /// Returns QEMU's options for a VM, beside those of its NIC.
     ///
     /// # Errors
     /// The program that prints the options fails.
@@ -38,13 +38,13 @@ pub trait Channel: std::fmt::Debug {
         Ok(())
     }
 
-    /// CPU time that the channel's own processes have used; zero if it has none.
+    /// Returns the CPU time that the channel's own processes have used; zero if it has none.
     ///
     /// # Errors
     /// A process has ended.
     fn cpu_time(&self) -> Result<Duration>;
 
-    /// The channel's own process, if it has one.
+    /// Returns the channel's own process, if it has one.
     fn process(&self) -> Option<u32> {
         None
     }
@@ -59,14 +59,14 @@ pub struct Setting<'a> {
     pub accel: Accel,
     /// The `vicinity` program.
     pub vicinity: &'a Path,
-    /// Folder in which files that are built for guests are kept.
+    /// Cache folder of the files that are built for guests.
     pub cache: &'a Path,
     /// Folder for logs.
     pub logs: &'a Path,
 }
 
-/// A NIC on a channel, if the channel needs one. Its MAC address and IPv4 address follow from two numbers: that of the
-/// network (1 to 254, one for each channel) and that of the VM on this network.
+/// Returns a NIC on a channel, if the channel needs one. Its MAC address and IPv4 address follow from two numbers:
+/// that of the network (1 to 254, one for each channel) and that of the VM on this network.
 ///
 /// # Errors
 /// Those of [`Channel::link`].
@@ -79,13 +79,13 @@ pub fn nic(channel: &dyn Channel, network: u8, vm: &str, number: u8) -> Result<O
     }))
 }
 
-/// IPv4 address of a VM on a network of the lab.
+/// Returns the IPv4 address of a VM on one of the harness's networks.
 #[must_use]
 pub fn address(network: u8, number: u8) -> String {
     format!("10.99.{network}.{number}")
 }
 
-/// MAC address of a VM on a network of the lab.
+/// Returns the MAC address of a VM on one of the harness's networks.
 #[must_use]
 pub fn mac(network: u8, number: u8) -> String {
     format!("52:54:00:00:{network:02x}:{number:02x}")

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::error::{Context, Error, Result};
 use crate::host;
 
-/// CPU time (user and system) a process and its children have used, all their threads together.
+/// Returns the CPU time (user and system) that all threads of a process and of its children have used.
 ///
 /// # Errors
 /// The process has ended.
 pub fn of_process(id: u32) -> Result<Duration> {
     let children = host::family(id).into_iter().skip(1);
-    // The time of a child that ended is in no figure any more.
+    // A child that ended while this function ran is skipped: its time can no longer be read.
     let children: Duration = children.filter_map(|child| of_one(child).ok()).sum();
     Ok(of_one(id)? + children)
 }
@@ -25,7 +25,7 @@ fn of_one(id: u32) -> Result<Duration> {
         .ok_or_else(|| Error::unreadable(&path, &text))
 }
 
-/// CPU time of the kernel's own threads that move frames: `ksoftirqd/*`, which takes over
+/// Returns the CPU time of the kernel's own threads that move frames: `ksoftirqd/*`, which takes over
 /// delivery under load, and `vhost-*`, which serves virtio-net for QEMU on kernels before 6.4
 /// (later ones count it in QEMU's process). Work done inside a process's system calls is not in
 /// this figure; it is that process's time. Threads that this container cannot see are not counted.

@@ -1,5 +1,6 @@
-//! Measures the distance of two CPUs: the time of one cache line there and back. The CPUs of a virtual machine move
-//! between the cores of its host, and every figure of a switch changes with their distance.
+//! Measures the distance of two CPUs: the time that a cache line takes from one to the other and back. The CPUs of a
+//! virtual machine move between the cores of its host, and every measured figure of a switch changes with their
+//! distance.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -10,12 +11,12 @@ use crate::error::Result;
 /// Round trips in a try. A try is short, so that most tries are not interrupted.
 const TRIPS: u32 = 200;
 
-/// A counter alone in its cache lines.
+/// A counter that shares its cache lines with no other data.
 #[repr(align(128))]
 struct Line(AtomicU32);
 
-/// Nanoseconds for one cache line from the first CPU to the second and back: the fastest of `tries`, because the
-/// others were interrupted.
+/// Returns the nanoseconds that a cache line takes from the first CPU to the second and back. The fastest of `tries`
+/// counts, because the slower ones were interrupted.
 ///
 /// # Errors
 /// The kernel refuses to pin the threads to these CPUs.
@@ -27,7 +28,7 @@ pub fn round_trip([first, second]: [u32; 2], tries: u32) -> Result<f64> {
     })
 }
 
-/// Counts from even to odd.
+/// Stores odd numbers, waits for the even number after each, and returns the nanoseconds of the fastest round trip.
 fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
     on_cpu(cpu, || {
         let mut best = f64::INFINITY;
@@ -44,7 +45,7 @@ fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
     })
 }
 
-/// Counts from odd to even.
+/// Waits for odd numbers, and stores the even number after each.
 fn echo(line: &AtomicU32, cpu: u32, tries: u32) {
     // If pinning fails here, it also fails in `ask`, which returns the error.
     let _reported_by_ask = pin(cpu);

@@ -1,4 +1,4 @@
-//! Errors of the harness, in words for the person who ran it.
+//! Errors of the harness, worded for its user.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 /// The short name inside this workspace.
 pub use HarnessError as Error;
 
-/// A failure of the harness, or of what is measured with it. The message says what happened, whose fault it is and what to do.
+/// A failure of the harness, or of a program that it measures. The message says what happened, whose fault it is and
+/// what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
     /// Ctrl-C or SIGTERM arrived; everything that was started is being removed.
@@ -36,7 +37,7 @@ pub enum HarnessError {
         /// The end of its standard error.
         stderr: String,
     },
-    /// Something took too long.
+    /// A step exceeded its time limit.
     #[error("{what} did not finish within {} s", limit.as_secs())]
     Timeout {
         /// What the harness waited for.
@@ -78,7 +79,7 @@ pub enum HarnessError {
         /// The beginning of the text.
         text: String,
     },
-    /// This host cannot do what the caller asked for; the text says why and what to do.
+    /// This host cannot do what the caller requested; the text gives the reason and says what to do.
     #[error("{0}")]
     Host(String),
 }
@@ -102,7 +103,7 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
 }
 
 impl HarnessError {
-    /// An [`Error::Unreadable`] that shows only the beginning of a long text.
+    /// Returns an [`Error::Unreadable`] that shows only the beginning of a long text.
     pub fn unreadable(what: &str, text: &str) -> Self {
         Self::Unreadable {
             what: what.to_owned(),

@@ -1,9 +1,9 @@
-//! Programs of the host: runs one to its end, or keeps one as a child that cannot outlive this process.
+//! Runs programs of the host: either to their end, or as a child that cannot outlive this process.
 //!
 //! Every child leaves the terminal's process group, so that Ctrl-C reaches only this process, which
 //! ends its children in order. Every child asks the kernel to kill it when its parent ends, so that not even
-//! SIGKILL of this process leaves a child running. The kernel means the parent *thread*; therefore one thread, which
-//! runs as long as the process, starts all children.
+//! SIGKILL of this process leaves a child running. The kernel sends that signal when the parent *thread* ends.
+//! Therefore one thread, which runs as long as the process, starts all children.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -24,8 +24,9 @@ type Start = (Command, mpsc::Sender<io::Result<Child>>);
 /// How long a child may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Arguments of `setpriv` that tie the program after them to its parent; this process's id and the
-/// program follow. This process may end before the tie is made; therefore the shell compares the parent's id again.
+/// Arguments of `setpriv` that make the kernel kill the program when its parent ends; this process's id and the
+/// program follow. If this process ends before `setpriv` makes that setting, the kernel never kills the program;
+/// therefore the shell compares the parent's id after the setting.
 const TIE: [&str; 6] = [
     "--pdeathsig",
     "KILL",
@@ -35,10 +36,10 @@ const TIE: [&str; 6] = [
     r#"[ "$PPID" = "$0" ] && exec "$@""#,
 ];
 
-/// Number of arguments before the program: the tie and this process's id.
+/// Number of arguments before the program: those of `setpriv`, and this process's id.
 const BEFORE: usize = TIE.len() + 1;
 
-/// A command for [`Tied::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
+/// Returns a command for [`Tied::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
@@ -72,13 +73,13 @@ impl Tied {
         })
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The command line, as one would type it in a shell.
+    /// Returns the command line as a user would type it in a shell.
     #[must_use]
     pub fn command(&self) -> &str {
         &self.command
@@ -89,7 +90,7 @@ impl Tied {
         self.child.stdout.take()
     }
 
-    /// The exit status if the child has ended.
+    /// Returns the exit status if the child has ended.
     ///
     /// # Errors
     /// The system cannot wait for the child.
@@ -207,7 +208,7 @@ fn finish(
     })
 }
 
-/// The last `lines` lines of a text.
+/// Returns the last `lines` lines of a text.
 #[must_use]
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
@@ -215,7 +216,7 @@ pub fn tail(text: &str, lines: usize) -> String {
     all.get(from..).unwrap_or_default().join("\n")
 }
 
-/// The start time of a process, in clock ticks since boot; `None` if no process has this id.
+/// Returns the start time of a process, in clock ticks since boot; `None` if no process has this id.
 pub fn start_time(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // proc_pid_stat(5): field 22, counted from 3 behind the name in parentheses.
@@ -223,7 +224,7 @@ pub fn start_time(id: u32) -> Option<u64> {
     fields.split(' ').nth(19)?.parse().ok()
 }
 
-/// A process and its descendants that still run.
+/// Returns the ids of a process and of its descendants that still run.
 pub fn family(id: u32) -> Vec<u32> {
     let mut all = vec![id];
     let mut next = 0;
@@ -268,7 +269,7 @@ fn exists(program: &OsStr) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A command line as one would type it.
+/// Returns a command line as a user would type it in a shell.
 fn shell_line(command: &Command) -> String {
     let quote = |word: &OsStr| {
         let word = word.to_string_lossy();

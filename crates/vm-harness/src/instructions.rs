@@ -1,4 +1,4 @@
-//! Counts the instructions that guests run, by a plugin of QEMU's emulator that this module builds. Their number
+//! Counts the instructions that guests execute, with a plugin of QEMU's emulator that this module builds. Their number
 //! does not depend on other work of the host. Counting slows guests down.
 
 use std::fs;
@@ -53,7 +53,7 @@ impl Counter {
         self.run.path().join(vm)
     }
 
-    /// QEMU's options for a VM of this name.
+    /// Returns QEMU's options for a VM of this name.
     #[must_use]
     pub fn qemu_args(&self, vm: &str) -> [String; 2] {
         let (plugin, socket) = (self.plugin(), self.socket(vm));
@@ -61,7 +61,7 @@ impl Counter {
         ["-plugin".to_owned(), plugin]
     }
 
-    /// The number of instructions that the VM of this name has run since its start.
+    /// Returns the number of instructions that the VM of this name has run since its start.
     ///
     /// # Errors
     /// The VM does not run.
@@ -89,7 +89,7 @@ mod tests {
     use crate::host::Tied;
     use crate::interrupt;
 
-    /// Runs the firmware alone, which looks for a boot device again and again.
+    /// The VM has no kernel, so it runs only the firmware, which looks for a boot device repeatedly.
     #[test]
     fn instructions_of_a_guest_are_counted() {
         let counter = Counter::build().unwrap();

@@ -1,7 +1,8 @@
-//! Ctrl-C and SIGTERM as an ordinary error.
+//! Reports Ctrl-C and SIGTERM as an ordinary error.
 //!
 //! After [`install`] the two signals only set a flag. Every wait of the harness reads the flag and
-//! returns [`Error::Interrupted`], so each caller returns and each owner removes what it made.
+//! returns [`Error::Interrupted`], so each caller returns, and each value that owns a process or a folder removes it
+//! on drop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Guest images, VMs, the channels between them, and the tools of the host that they need.
+//! Guest images, VMs, the channels between them, and the programs of the host that they use.
 //!
 //! # Theory of operation
 //!

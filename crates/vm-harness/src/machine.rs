@@ -71,7 +71,7 @@ fn words(words: &[&str]) -> std::process::Command {
     command
 }
 
-/// The output of a command; empty if the command fails.
+/// Runs a command and returns its output; empty if the command fails.
 fn output(command: &[&str]) -> String {
     host::run(words(command))
         .unwrap_or_default()
@@ -89,7 +89,7 @@ fn revision() -> String {
     }
 }
 
-/// The value of the first `name<separator>value` line of a file.
+/// Returns the value of the first `name<separator>value` line of a file.
 fn field(path: &str, name: &str, separator: char) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(separator));
@@ -104,7 +104,7 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Memory that is free or can be freed, MiB.
+/// Returns the memory that is free or can be freed, MiB.
 pub fn available_mib() -> u64 {
     memory_mib("MemAvailable")
 }

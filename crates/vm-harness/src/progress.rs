@@ -17,7 +17,7 @@ impl Progress {
         }
     }
 
-    /// Prints the step that begins now.
+    /// Prints the name of the step that begins.
     #[expect(clippy::print_stderr, reason = "this is its purpose")]
     pub fn step(&self, what: &str) {
         let seconds = self.start.elapsed().as_secs_f64();

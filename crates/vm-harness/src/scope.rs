@@ -16,7 +16,7 @@ const PREFIX: &str = "vicinity-lab-";
 const RUN: &str = "/run";
 const NAMESPACES: &str = "/run/netns";
 
-/// A name that no other run and no other call uses.
+/// Returns a name that no other run and no other call uses.
 #[must_use]
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -80,7 +80,7 @@ pub fn sweep_and_tell(progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Ignores the error of a removal if another run has removed the leftover meanwhile.
+/// Ignores the error of a removal if another run has removed the leftover in the meantime.
 fn unless_gone(done: Result<()>, path: &Path) -> Result<()> {
     match done {
         Err(_) if path.symlink_metadata().is_err() => Ok(()),
@@ -115,7 +115,7 @@ impl RunFolder {
         Ok(Self(path))
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

@@ -1,4 +1,4 @@
-//! A channel: Vicinity's switch between VMs.
+//! The channel `switch`: Vicinity's switch between VMs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::scope::RunFolder;
 use crate::vm::Link;
 use crate::{cpu, interrupt};
 
-/// Vicinity's switch, as a process of its own: `vicinity serve`.
+/// Vicinity's switch, which runs as a separate process: `vicinity serve`.
 #[derive(Debug)]
 pub struct Switch {
-    // Dropped in this order: the process first, then its folder.
+    // Fields are dropped in this order: the process first, then its folder.
     process: Option<Tied>,
     run: RunFolder,
     vms: Vec<String>,
@@ -74,7 +74,8 @@ impl Switch {
         Self::launch(setting, None, None)
     }
 
-    /// Like [`Switch::start`]; frames may gather for `micros` microseconds (`gather-us`).
+    /// Like [`Switch::start`], with interrupt moderation: the switch may delay frames by up to `micros` microseconds
+    /// (`gather-us`).
     ///
     /// # Errors
     /// As for [`Switch::start`].
@@ -134,7 +135,7 @@ impl Switch {
         })
     }
 
-    /// The daemon's runtime folder, which contains its control socket.
+    /// Returns the daemon's runtime folder, which contains its control socket.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.run.path()
@@ -212,9 +213,9 @@ fn socket(run: &Path, vm: &str) -> PathBuf {
     run.join(format!("{vm}.sock"))
 }
 
-/// Whether a process listens on this socket. Read from `/proc/PID/net/unix` (the flag is
-/// `__SO_ACCEPTCON`; the table is that of the process's network namespace), because a connection
-/// would already attach a front-end.
+/// Whether a process listens on this socket. The harness reads `/proc/PID/net/unix` (the flag `__SO_ACCEPTCON`, in the
+/// table of the process's network namespace) instead of connecting, because a connection would already attach a
+/// front-end.
 fn listens(socket: &Path, process: u32) -> bool {
     let table = fs::read_to_string(format!("/proc/{process}/net/unix")).unwrap_or_default();
     table.lines().any(|line| {

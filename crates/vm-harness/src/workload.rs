@@ -1,7 +1,7 @@
 //! Runs traffic between two VMs and reads its figures.
 //!
-//! The serving VM runs `iperf3` and `sockperf` servers all the time ([`serve`]); each function
-//! here runs one client in the other VM and reads what it reports.
+//! The serving VM runs `iperf3` and `sockperf` servers all the time ([`serve`]); each function that measures runs one
+//! client in the other VM and parses its report.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::vm::Vm;
 
-/// Time beyond a client's own duration: its start, its warm-up and the end of the connection.
+/// Time that a client may take beyond the duration of its measurement: for its start, its warm-up and the end of the
+/// connection.
 const SLACK: Duration = Duration::from_secs(30);
 
 const SOCKPERF_PORT: u16 = 11111;
@@ -38,7 +39,7 @@ pub struct Udp {
     pub sent: u64,
 }
 
-/// Request and response, one at a time.
+/// Requests and responses, one exchange at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundTrip {
     /// Median of the full round trip, microseconds.
@@ -135,7 +136,7 @@ fn limit(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into()) + SLACK
 }
 
-/// A number in iperf3's report.
+/// Returns a number in iperf3's report.
 fn number(report: &Value, path: &str) -> Option<f64> {
     report.pointer(path)?.as_f64()
 }
@@ -175,7 +176,7 @@ fn parse_sockperf(text: &str) -> Result<RoundTrip> {
             .lines()
             .find(|line| line.contains("[Valid Duration]"))?;
         let (_, count) = valid.rsplit_once("ReceivedMessages=")?;
-        // Without --full-rtt sockperf prints half of the round trip: such a report is refused.
+        // Without --full-rtt sockperf prints half of the round trip: this function rejects such a report.
         let (_, mean) = text.split_once("Summary: Round trip is ")?;
         Some(RoundTrip {
             p50_us: percentile(" 50.000")?,

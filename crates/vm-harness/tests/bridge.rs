@@ -94,7 +94,7 @@ fn two_vms_reach_each_other_and_leave_nothing_behind() {
 fn a_guest_that_cannot_boot_shows_its_console_and_command() {
     let image = image();
     let mut spec = Spec::new("broken", &target().join("broken"));
-    // Too little memory for the initramfs: the kernel panics and the machine resets.
+    // The memory is too small for the initramfs, so the kernel panics and the machine resets.
     spec.memory_mib = 64;
     let vm = Vm::boot(&image, spec).unwrap();
     let error = vm.wait_ready(BOOT).unwrap_err().to_string();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vm_harness::image::{Image, Recipe};
 
-/// An empty cache folder for one test.
+/// Makes an empty cache folder for one test.
 fn cache(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _not_there = fs::remove_dir_all(&path);
@@ -23,7 +23,7 @@ fn two_builds_are_equal_and_an_unfinished_one_is_ignored() {
     let (one, two) = (cache("image-one"), cache("image-two"));
     let recipe = Recipe::default();
     let first = recipe.build(&one).unwrap();
-    // What a build that was killed leaves behind.
+    // A build that was killed leaves this folder.
     fs::create_dir_all(two.join("unfinished/image")).unwrap();
     fs::write(two.join("unfinished/image/manifest.json"), "{").unwrap();
     let second = recipe.build(&two).unwrap();

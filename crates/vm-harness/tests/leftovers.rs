@@ -21,7 +21,7 @@ use vm_harness::{accel, channel, interrupt, scope};
 
 const HOLD: &str = "LAB_TEST_HOLD";
 
-/// No test by itself: the run that the tests end.
+/// This is no test by itself. The tests start it as a process, and end it.
 #[test]
 fn hold() {
     if std::env::var_os(HOLD).is_none() {
@@ -64,7 +64,7 @@ fn held() -> Held {
     }
 }
 
-/// Serialises the runs: each removes the leftovers of the others when it starts.
+/// Serialises the tests, because each run removes the leftovers of the others when it starts.
 fn alone() -> MutexGuard<'static, ()> {
     static RUNS: Mutex<()> = Mutex::new(());
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)

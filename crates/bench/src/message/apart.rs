@@ -1,4 +1,4 @@
-//! Vicinity between two members that share no memory, where the relay has a CPU of its own.
+//! Measures messages of Vicinity between two members that share no memory, with the relay on a CPU of its own.
 //!
 //! Two programs and the relay would need three CPUs. This benchmark measures round trips on two: of two programs that
 //! exchange one message, only one works at a time, so one thread on one CPU does
@@ -24,7 +24,7 @@ use report::message_perf::Figures;
 use vm_harness::affinity::on_cpu;
 use vm_harness::error::{Context, Error, Result};
 
-/// The longest message. With longer ones both ends work at the same time.
+/// The longest message that this benchmark measures. While a longer message is sent, both ends work at the same time.
 pub(super) const MOST: u32 = 4096;
 
 /// The match value of all messages.
@@ -33,7 +33,7 @@ const VALUE: u64 = 1;
 /// Polls for a completion between two reads of the clock.
 const ROUNDS: u32 = 1000;
 
-/// Longest time of a message.
+/// Longest time that a message may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The error of a message or a connection without a peer.
@@ -41,7 +41,7 @@ const UNREACHABLE: MessageError = MessageError::Connection(Code::Unreachable);
 
 type Done<T> = std::result::Result<T, MessageError>;
 
-/// The relay alone on its CPU, and the two endpoints.
+/// The relay, which runs alone on its CPU, and the two endpoints.
 pub(super) struct Apart {
     one: End,
     other: End,
@@ -68,7 +68,8 @@ impl Apart {
         })
     }
 
-    /// Measures round trips. The message rate is that of the round trips, because one message is under way.
+    /// Measures round trips. The message rate follows from the round trips, because only one message at a time is
+    /// under way.
     pub(super) fn measure(&mut self, length: u32) -> Result<Figures> {
         on_cpu(GENERATOR_CPU, || self.round_trips(length))?.map_err(|error| failed(&error))
     }
@@ -80,7 +81,7 @@ impl Apart {
         let trips = count(length, 256 << 20, 100_000);
         let mut asked = other.receive(memory())?;
         let start = Instant::now();
-        // At most 100,000.
+        // At most 100,000, so the conversion never fails.
         let mut laps = LatencySamples::start(usize::try_from(trips).unwrap_or_default());
         for _ in 0..trips {
             let question = one.send(there)?;
@@ -103,7 +104,7 @@ impl Apart {
     }
 }
 
-/// The failure of an endpoint, as an error of the benchmark.
+/// Converts the failure of an endpoint to an error of the benchmark.
 fn failed(error: &MessageError) -> Error {
     Error::Host(format!("an endpoint of the benchmark failed: {error}"))
 }
@@ -130,7 +131,7 @@ fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
         nic: Board::nic_of(ANSWERER),
         ..other.address()
     };
-    // Until the connection exists, each endpoint's only peer is itself.
+    // Before the connection exists, each endpoint's only peer is itself.
     let end = |endpoint: Endpoint| End {
         peer: endpoint.own(),
         endpoint,

@@ -1,4 +1,4 @@
-//! One copy by one processor: the lower bound for a message that is copied once.
+//! Measures one copy by one processor. Its time is the lower bound for a message that is copied once.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,7 +13,8 @@ use vm_harness::affinity::pin;
 /// The shortest copy: shorter ones take no longer than a read of the clock.
 pub(super) const LEAST: u32 = 32 << 10;
 
-/// Measures copies of `length` bytes. The latency is the time of one copy, because there is no way back.
+/// Measures copies of `length` bytes. The latency is the time of one copy and not half of a round trip, because
+/// nothing is copied back.
 pub(super) fn measure(length: u32) -> Result<Figures> {
     let copier = std::thread::spawn(move || {
         pin(SWITCH_CPU)?;

@@ -30,7 +30,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// The targets for these figures.
+    /// Returns the targets for these figures.
     pub(super) fn targets(self) -> [Target; 2] {
         [
             Target::at_most(

@@ -1,9 +1,9 @@
-//! Vicinity between two members that share no memory: the host's relay is between them.
+//! Measures messages of Vicinity between two members that share no memory, through the host's relay.
 //!
-//! The members are processes of this host, each with a gateway and a board of its own, as two VMs
-//! have them. The sides have a CPU each, as in all measurements; the relay has a third one if there
-//! is one. Otherwise the relay shares those two: a process that finds nothing to do yields its CPU. The relay has the
-//! priority of the sides: a relay with the default priority would run only after dozens of their `sched_yield` calls.
+//! The members are processes of this host, each with a gateway and a board of its own, as in two VMs. Each member has
+//! a CPU, as in all measurements; the relay has a third CPU if the machine has three. Otherwise the relay shares the
+//! CPUs of the members, and each process that finds no work yields its CPU. The relay has the same priority as the
+//! members: a relay with the default priority would run only after dozens of their `sched_yield` calls.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +15,14 @@ use super::vicinity::perf;
 use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::process::{Process, first, first_on};
 
-/// The relay's CPU, if there are three.
+/// The relay's CPU, if the machine has at least three CPUs.
 const RELAY_CPU: u32 = 2;
 
-/// Names of the member that asks and of the one that answers.
+/// Names of the member that sends requests and of the member that answers them.
 pub(super) const ASKER: &str = "asker";
 pub(super) const ANSWERER: &str = "answerer";
 
-/// The relay and the members' gateways. Dropping ends them in this order.
+/// The relay and the members' gateways. Dropping the value ends them in the order of the fields.
 pub(super) struct Plane {
     _gateways: [Process; 2],
     _relay: Process,
@@ -37,7 +37,7 @@ pub(super) struct Mediated {
 }
 
 impl Plane {
-    /// Starts a message plane in `folder`, where each member gets a board. The relay runs on `cpu`, or on any CPU.
+    /// Starts a message plane in `folder`, in which each member has a board. The relay runs on `cpu`, or on any CPU.
     pub(super) fn start(program: &Path, folder: &Path, cpu: Option<u32>) -> Result<Self> {
         let plane = folder.join("plane");
         let words = ["serve", ASKER, ANSWERER];

@@ -1,11 +1,11 @@
-//! `vicinity bench message`: the message plane measured natively, against UCX and TCP.
+//! `vicinity bench message`: measures the message plane natively, against UCX and TCP.
 //!
 //! Theory of operation. Two processes, each alone on one CPU, send messages to each other over several transports:
 //! Vicinity with memory of the program, of the heap and for the peer (`vicinity`); Vicinity through the host's relay
-//! as members without a common trust group (`mediated`; `apart`: with a CPU for the relay); UCX's
-//! `ucx_perftest` over shared memory (`ucx`); and, as two threads, TCP on loopback (`tcp`). All measure
-//! half of single round trips, and a stream in one direction (`apart` has no
-//! stream). `copy` measures the time of one copy for comparison.
+//! between members without a common trust group (`mediated`, and `apart` with a CPU for the relay); UCX's
+//! `ucx_perftest` over shared memory (`ucx`); and, as two threads, TCP on loopback (`tcp`). For each transport, the
+//! benchmark measures half of the time of single round trips, and a stream in one direction (`apart` has no stream).
+//! `copy` measures the time of one copy for comparison.
 //!
 //! A round measures a length over one transport after the other, and the next round does so in the reverse order.
 //! The result is the median of the rounds' ratios (`report`), beside the
@@ -55,8 +55,8 @@ pub struct Options {
     pub output: PathBuf,
 }
 
-/// Measures the message plane against UCX and TCP, writes the report and returns it. All of it
-/// takes about three quarters of a minute a round.
+/// Measures the message plane against UCX and TCP, writes the report and returns it. A round with the default options
+/// takes about three quarters of a minute.
 ///
 /// # Errors
 /// A program is missing or fails, the machine is too small, or a signal arrived. All programs that

@@ -25,7 +25,7 @@ pub enum Transport {
     Mediated,
     /// Like `Mediated`, with both ends in one thread and the relay on another CPU. One message is under way.
     Apart,
-    /// No messages: one copy by one processor.
+    /// One copy by one processor, without messages.
     Copy,
     /// UCX over shared memory.
     Ucx,
@@ -72,7 +72,7 @@ pub struct Sample {
     pub way: Transport,
     /// Its figures.
     pub figures: Figures,
-    /// Nanoseconds for one cache line from CPU to CPU and back, just before.
+    /// Nanoseconds that a cache line took from one CPU to the other and back, measured just before the sample.
     pub line_ns: f64,
 }
 
@@ -115,7 +115,7 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// One entry for each length.
     pub cells: Vec<Cell>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
 }
 
@@ -130,7 +130,7 @@ fn ratio(samples: &[Sample], length: u32, way: Transport, value: fn(&Figures) ->
     against(samples, length, Transport::Ucx, way, value)
 }
 
-/// A transport's value divided by another's: the median of the rounds' ratios.
+/// Returns a transport's value divided by another's: the median of the rounds' ratios.
 fn against(
     samples: &[Sample],
     length: u32,
@@ -169,7 +169,7 @@ pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
     lengths.into_iter().map(cell).collect()
 }
 
-/// The targets that these measurements can check.
+/// Returns the targets that these measurements can check.
 pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     let measured = |length| samples.iter().any(|sample| sample.length == length);
     let mut targets = Vec::new();
@@ -183,7 +183,7 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
         if measured(length) {
             let name = format!("{name} on the heap or shared: bandwidth against UCX");
             let rate = |way| ratio(samples, length, way, |f| f.messages_per_s);
-            // The best of the transports that a program can choose.
+            // The target is about the fastest of the transports that a program can choose.
             let rate = rate(Transport::Heap).max(rate(Transport::Shared));
             targets.push(Target::at_least(name, rate, 1.3));
         }
@@ -192,7 +192,7 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     targets
 }
 
-/// The targets for members without a common trust group.
+/// Returns the targets for members without a common trust group.
 fn mediated(samples: &[Sample]) -> Vec<Target> {
     let measured = |length, way| {
         let mut all = samples.iter();
@@ -285,7 +285,7 @@ mod tests {
         let samples = [
             sample(1, 8, Transport::Vicinity, 0.2, 9e6),
             sample(1, 8, Transport::Ucx, 0.4, 10e6),
-            // Everything was slower in the second round.
+            // In the second round all transports were slower.
             sample(2, 8, Transport::Ucx, 4.0, 1e6),
             sample(2, 8, Transport::Vicinity, 2.0, 0.9e6),
             sample(1, 8, Transport::Mediated, 0.5, 3e6),

@@ -11,7 +11,7 @@ use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use report::message_perf::Figures;
 use vm_harness::affinity::{on_cpu, pin};
 
-/// What both sides do.
+/// The work that both sides do.
 #[derive(Clone, Copy)]
 struct Work {
     length: usize,
@@ -41,7 +41,7 @@ pub(super) fn measure(length: u32) -> Result<Figures> {
 }
 
 fn serve(listener: &TcpListener, work: Work) -> std::io::Result<()> {
-    // If pinning fails here, it also fails for the asking thread, which returns the error.
+    // If pinning fails here, it also fails for the client thread, which returns the error.
     let _reported_by_the_asker = pin(SWITCH_CPU);
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;

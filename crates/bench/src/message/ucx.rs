@@ -1,4 +1,4 @@
-//! UCX over shared memory: `ucx_perftest`, one process that serves and one that asks.
+//! Measures UCX over shared memory with `ucx_perftest`: one process is the server and one is the client.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ const PROGRAM: &str = "ucx_perftest";
 /// TCP port on which the two sides connect before they share memory.
 const PORT: u16 = 13_337;
 
-/// Fields of a line of figures: messages, then latency in microseconds (the percentile asked for,
-/// recent, all), bandwidth (recent, all) and messages a second (recent, all).
+/// Fields of a line of figures: messages, then latency in microseconds (the requested percentile, recent, all),
+/// bandwidth (recent, all) and messages a second (recent, all).
 const FIELDS: usize = 8;
 const PERCENTILE: usize = 1;
 const RATE: usize = 7;
 
-/// UCX's version.
+/// Returns UCX's version.
 pub(super) fn version() -> Result<String> {
     let mut command = host::command("ucx_info");
     command.arg("-v");

@@ -1,4 +1,4 @@
-//! Vicinity: `vicinity message`, one process that answers and one that asks.
+//! Measures Vicinity with `vicinity message`: one process sends requests and one answers them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! The cost of a capture of one port for the other ports.
 //!
-//! The distance of the CPUs and the load by other programs change, so that the rate of one second differs from that of
-//! the next by far more than a capture costs. Therefore the benchmark compares slices of a load that does not stop:
-//! without a capture, with, with, without, and then in the opposite order. A round sums up its slices of each kind, so
-//! that a cost which appears in few slices counts.
+//! The distance of the CPUs and the load by other programs change, so that the rates of two successive seconds differ
+//! by far more than a capture costs. Therefore the benchmark compares slices of a load that does not stop: without a
+//! capture, with, with, without, and then four slices of the opposite kinds. A round sums up its slices of each kind,
+//! so that a cost which appears in few slices counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,13 +37,13 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Number of ports whose frames are not counted: the first port, which is captured, and its partner.
 const CAPTURED: usize = 2;
 
-/// What the switch forwarded.
+/// The frames that the switch forwarded in slices of one kind, and the cycles of its worker.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     /// Frames of all ports but [`CAPTURED`].
     frames: u64,
     seconds: f64,
-    /// Ticks of the worker's busy rounds.
+    /// Time-stamp counter ticks of the worker's busy rounds.
     busy_ticks: u64,
     busy_frames: u64,
 }
@@ -67,8 +67,9 @@ impl Passed {
     }
 }
 
-/// Compares the load with a capture of the first port and without: frames a second of all other pairs,
-/// and cycles a frame. `folder` is the daemon's runtime folder, `program` the program that captures.
+/// Measures the load with a capture of the first port and without. Returns the ratios of the frames a second of all
+/// other pairs, and of the cycles a frame. `folder` is the daemon's runtime folder, `program` the program that
+/// captures.
 pub(super) fn captures(
     busy: &mut LoadSetup,
     folder: &Path,
@@ -107,8 +108,8 @@ pub(super) fn captures(
     ])
 }
 
-/// Whether the slice with this number has a capture. In each group of four and of eight slices, each kind is first as
-/// often as last.
+/// Whether the slice with this number has a capture. Two successive slices are a pair, with one slice of each kind. In
+/// each group of four and of eight slices, each kind comes first in half of the pairs.
 fn is_captured(number: u32) -> bool {
     number.count_ones() % 2 == 1
 }

@@ -26,7 +26,7 @@ pub(super) fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result
         .ok_or_else(|| Error::unreadable(&format!("the answer to {method} {path}"), &answer))
 }
 
-/// The body of a successful response.
+/// Returns the body of a successful response.
 fn read(answer: &str) -> Option<&str> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     head.starts_with("HTTP/1.1 200 ").then_some(body)

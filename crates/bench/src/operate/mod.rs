@@ -1,11 +1,11 @@
-//! `vicinity bench operate`: the cost of changing, reading and capturing a switch under load.
+//! `vicinity bench operate`: measures the cost of changing, reading and capturing a switch under load.
 //!
 //! Theory of operation. The benchmark's own generator (`switch::generator`) drives 64 NICs in
 //! pairs, while this thread acts as the operator and sends requests to the daemon's control socket (`client`). A
 //! round adds, changes and removes a port a few times under load, beside a request that changes nothing, and
-//! counts the frames that other ports lost meanwhile; reads all metrics a hundred times and measures the CPU time;
-//! compares the load with and without a capture of one port (`captures`); and reloads a configuration of 1,000 ports
-//! in which every port has changed.
+//! counts the frames that other ports lost during these requests; reads all metrics a hundred times and measures the
+//! CPU time; compares the load with and without a capture of one port (`captures`); and reloads a configuration of
+//! 1,000 ports in which every port has changed.
 
 mod captures;
 mod client;
@@ -40,10 +40,10 @@ pub use self::report::{Kind, Report, Sample};
 /// Ports of the configuration that is reloaded.
 const MANY: u16 = 1000;
 
-/// Times that a port is added, changed and removed in a round.
+/// How often a round adds, changes and removes a port.
 const CHANGES: usize = 10;
 
-/// Times that the metrics are read in a round.
+/// How often a round reads the metrics.
 const SCRAPES: u32 = 100;
 
 /// What to measure.
@@ -154,9 +154,9 @@ fn lost(socket: &Path) -> Result<f64> {
     Ok(counts.sum())
 }
 
-/// CPU time of one read of all metrics, in all processes of the daemon; milliseconds.
+/// Returns the milliseconds of CPU time that all processes of the daemon use for one read of all metrics.
 fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
-    // Wait until the load's last frames have been processed.
+    // The pause lets the switch process the load's last frames, so that their CPU time does not count.
     interrupt::sleep(RISE)?;
     let before = Totals::of(running.id())?;
     for _ in 0..SCRAPES {
@@ -166,7 +166,7 @@ fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
     Ok(milliseconds(spent.ran) / f64::from(SCRAPES))
 }
 
-/// Time of the reload of a configuration in which every port has changed; milliseconds.
+/// Returns the milliseconds that the reload of a configuration takes in which every port has changed.
 fn reload(folder: &Path) -> Result<f64> {
     let file = folder.join("vicinity.toml");
     let text = fs::read_to_string(&file).context(|| format!("read {}", file.display()))?;

@@ -19,18 +19,18 @@ pub enum Kind {
     Set,
     /// Removing it, in milliseconds.
     Remove,
-    /// A request that changes nothing and needs no data plane, under the same load, in milliseconds: the
+    /// A request that changes nothing and needs no data plane, under the same load, in milliseconds. It measures the
     /// waits for CPUs, which are part of the other requests too.
     Ask,
-    /// Frames that all ports dropped meanwhile.
+    /// Frames that all ports dropped while a port was added, changed and removed.
     Lost,
     /// CPU time of reading the metrics of all ports once, in milliseconds.
     Scrape,
     /// Reloading a configuration of 1,000 changed ports, in milliseconds.
     Reload,
-    /// Frames a second of the other pairs of ports while one port is captured, against those without.
+    /// Ratio of the frames a second of the other pairs of ports with a capture of one port to those without a capture.
     CaptureFrames,
-    /// Cycles a frame while one port is captured, against those without.
+    /// Ratio of the cycles a frame with a capture of one port to those without a capture.
     CaptureCycles,
 }
 
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// The target for the measured values, if there is one.
+    /// Returns the target for the measured values, if there is one.
     fn target(self, values: &[f64]) -> Option<Target> {
         let worst = values.iter().copied().fold(0.0, f64::max);
         let name = |of: &str| format!("{}: {of}", self.words());
@@ -99,11 +99,11 @@ pub struct Report {
     pub rounds: u32,
     /// Every measurement.
     pub samples: Vec<Sample>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
 }
 
-/// The 95 % interval of a median.
+/// Returns the 95 % interval of a median.
 fn interval(values: &[f64]) -> Interval {
     bootstrap(values.len(), |chosen| {
         let chosen = chosen.iter().filter_map(|&at| values.get(at).copied());

@@ -1,12 +1,12 @@
-//! `vicinity bench space`: files that the host sends for VMs, measured natively, against nginx.
+//! `vicinity bench space`: measures natively how the host sends files for VMs, against nginx.
 //!
 //! Theory of operation. The process of a space and nginx serve the same files on the
 //! same CPU (`server`). wrk, on the other CPU, fetches the files over loopback (`wrk`), and only one of the two servers
-//! has work at a time. No VM takes part: the space's process finds the files published, as after a
-//! restart. A round fetches each length from one server and then from the other, and the next round
-//! does so in the reverse order. The result is the median over the rounds of the ratio of a pair
-//! (`report`), beside the CPU time of the servers, which differs also if wrk is the slower side.
-//! Then 1,000 clients request a long file from each server, and read little of it (`slow`).
+//! has work at a time. No VM takes part: the files are published before the space's process starts, as after a
+//! restart. A round fetches each length from one server and then from the other, and the next round does so in the
+//! reverse order. The result is the median over the rounds of the ratio of a pair (`report`), beside the CPU time of
+//! the servers, which differs also if wrk is the slower side. Then 1,000 clients request a long file from each server,
+//! and read little of it (`slow`).
 
 mod report;
 mod server;
@@ -147,7 +147,7 @@ fn rounds(
     Ok((samples, slow))
 }
 
-/// Makes a file of each length, which is named by it.
+/// Makes a file of each length and names it by the length.
 fn write_files(lengths: &[u32], folder: &Path) -> Result<()> {
     fs::create_dir(folder).context(|| format!("make {}", folder.display()))?;
     let mut dice = fastrand::Rng::with_seed(1);

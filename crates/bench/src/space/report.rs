@@ -9,10 +9,10 @@ use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
 
-/// The shortest length with a target of throughput, and the promised part of nginx's.
+/// The shortest length with a target of throughput, and the target as a share of nginx's throughput.
 const PROMISED: (u32, f64) = (64 << 10, 0.9);
 
-/// MiB that the space's process may have with all slow clients.
+/// MiB that the space's process may use with all slow clients.
 const MEMORY_MIB: f64 = 64.0;
 
 /// A server.
@@ -21,7 +21,7 @@ const MEMORY_MIB: f64 = 64.0;
 pub enum Kind {
     /// A space's process.
     Vicinity,
-    /// nginx, which passes the pages of files to sockets (sendfile).
+    /// nginx, which sends the pages of files with sendfile(2).
     Nginx,
 }
 
@@ -69,11 +69,11 @@ pub struct SlowSample {
     pub server: Kind,
     /// Number of clients.
     pub clients: u32,
-    /// KiB of the server's process before, without the files.
+    /// KiB of the server's process before the clients connect, without the files.
     pub before_kib: u64,
-    /// The same with all clients.
+    /// KiB of the same process with all clients connected.
     pub with_kib: u64,
-    /// KiB that the kernel's TCP allocated meanwhile.
+    /// KiB that the kernel's TCP allocated between the two readings.
     pub kernel_kib: u64,
 }
 
@@ -82,13 +82,13 @@ pub struct SlowSample {
 pub struct Cell {
     /// Bytes of the file.
     pub length: u32,
-    /// The space's.
+    /// Figures of the space's process.
     pub vicinity: Figures,
     /// nginx's.
     pub nginx: Figures,
-    /// Throughput against nginx's: the median of the rounds' ratios.
+    /// Ratio of the space's throughput to nginx's: the median of the rounds' ratios.
     pub ratio: f64,
-    /// CPU time for each GB against nginx's: the median of the rounds' ratios.
+    /// Ratio of the space's CPU time for each GB to nginx's: the median of the rounds' ratios.
     pub cpu_ratio: f64,
 }
 
@@ -109,7 +109,7 @@ pub struct Report {
     pub slow: Vec<SlowSample>,
     /// One entry for each length.
     pub cells: Vec<Cell>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
 }
 
@@ -147,7 +147,7 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-/// MiB with slow clients, of each round.
+/// Returns the MiB that the space's process used with slow clients, for each round.
 fn with_slow(slow: &[SlowSample], server: Kind, value: fn(&SlowSample) -> u64) -> Vec<f64> {
     let mine = slow.iter().filter(|sample| sample.server == server);
     mine.map(|sample| mib(value(sample))).collect()

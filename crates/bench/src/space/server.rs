@@ -13,7 +13,7 @@ use vm_harness::host;
 /// The program of the peer.
 pub(super) const NGINX: &str = "/usr/sbin/nginx";
 
-/// Folder of the files that both serve, inside the folder of the run.
+/// Folder of the files that both servers serve, inside the folder of the run.
 pub(super) const FILES: &str = "files";
 
 /// A running server.
@@ -24,7 +24,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a space's process with the files published.
+    /// Starts a space's process, for which the files are already published.
     pub(super) fn vicinity(program: &Path, folder: &Path) -> Result<Self> {
         let mut command = first_on(SWITCH_CPU, folder, program);
         command.args(["bench", "space-server"]).arg(folder);
@@ -58,26 +58,26 @@ impl Server {
         })
     }
 
-    /// The process that was started.
+    /// Returns the id of the process that was started.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// The processes that serve the clients: the children.
+    /// Returns the ids of the processes that serve the clients, which are the children.
     pub(super) fn workers(&self) -> Vec<u32> {
         host::family(self.id()).into_iter().skip(1).collect()
     }
 }
 
-/// A free port. The port stays free as long as no other program asks the kernel for one.
+/// Returns a free port. The port stays free as long as no other program asks the kernel for one.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let at = listener.and_then(|listener| listener.local_addr());
     at.context(|| "find a free port".to_owned())
 }
 
-/// The configuration of nginx: files stay open, headers are sent together with the beginning of the body, and
-/// connections are kept.
+/// Returns the configuration of nginx: files stay open, headers are sent together with the beginning of the body, and
+/// connections stay open.
 fn configuration(folder: &Path, at: SocketAddr) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -100,7 +100,7 @@ fn configuration(folder: &Path, at: SocketAddr) -> String {
     )
 }
 
-/// The version of nginx, which prints `nginx version: nginx/1.22.1` on its standard error.
+/// Returns the version of nginx, which prints `nginx version: nginx/1.22.1` on its standard error.
 pub(super) fn nginx_version() -> Result<String> {
     let mut command = host::command("sh");
     command.args(["-c", "exec \"$0\" -v 2>&1", NGINX]);

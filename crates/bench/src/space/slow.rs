@@ -65,12 +65,12 @@ fn ask(at: SocketAddr, length: u32) -> Result<TcpStream> {
     ask().context(|| format!("ask {at} as a slow client"))
 }
 
-/// KiB of the processes that serve the clients, without the files.
+/// Returns the KiB of the processes that serve the clients, without the files.
 fn own(server: &Server) -> Result<u64> {
     server.workers().into_iter().map(own_kib).sum()
 }
 
-/// KiB that the kernel has allocated for TCP on this machine.
+/// Returns the KiB that the kernel has allocated for TCP on this machine.
 fn kernel() -> Result<u64> {
     const FILE: &str = "/proc/net/sockstat";
     let text = fs::read_to_string(FILE).context(|| format!("read {FILE}"))?;

@@ -72,14 +72,14 @@ impl CycleCounters {
 
 /// The vhost-user sockets of a switch's ports.
 pub(crate) enum Sockets {
-    /// The switch listens.
+    /// The switch listens on the socket.
     SwitchListens(Vec<PathBuf>),
-    /// The generator listens, and the switch connects when it can.
+    /// The generator listens on the socket, and the switch connects repeatedly until it succeeds.
     GeneratorListens(Vec<PathBuf>),
 }
 
 impl Sockets {
-    /// The paths of the sockets.
+    /// Returns the paths of the sockets.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         match self {
             Self::SwitchListens(paths) | Self::GeneratorListens(paths) => paths,
@@ -135,16 +135,16 @@ pub(crate) struct SwitchOptions {
 
 /// A running switch with vhost-user ports.
 pub(crate) trait Switch {
-    /// The sockets of the ports.
+    /// Returns the sockets of the ports.
     fn sockets(&self) -> Sockets;
 
-    /// The process id.
+    /// Returns the process id.
     fn id(&self) -> u32;
 
-    /// The forwarding thread's current totals.
+    /// Returns the forwarding thread's current totals.
     fn counters(&self) -> Result<CycleCounters>;
 
-    /// The number of addresses in the FDB, if the switch reports it.
+    /// Returns the number of addresses in the FDB, if the switch reports it.
     fn fdb_entries(&self) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -153,8 +153,7 @@ pub(crate) trait Switch {
     fn pause(&self, rest: bool) -> Result<()>;
 }
 
-/// Continues a switch that is about to be dropped: its generator disconnects from it, and a stopped
-/// process cannot end.
+/// Continues a switch before it is dropped: its generator disconnects from it, and a stopped process cannot end.
 pub(crate) fn wake(switch: &dyn Switch) {
     if let Err(error) = switch.pause(false) {
         tracing::warn!(%error, "cannot wake a switch to end it");

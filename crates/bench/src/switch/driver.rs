@@ -20,13 +20,13 @@ pub(crate) const RING: u16 = 256;
 /// Bytes of the network header before a frame.
 const HEADER: usize = 12;
 
-/// Place of a stamp: the first words behind the TCP header, in words from the buffer's start.
+/// Place of a stamp: the first words after the TCP header, in words from the buffer's start.
 const STAMP: usize = 17;
 
-/// `VIRTQ_AVAIL_F_NO_INTERRUPT`, `VIRTQ_USED_F_NO_NOTIFY`.
+/// The value of `VIRTQ_AVAIL_F_NO_INTERRUPT` and of `VIRTQ_USED_F_NO_NOTIFY`.
 const SUPPRESS: u32 = 1;
 
-/// Vhost-user protocol feature `MQ`; without it DPDK does not say how many rings it has.
+/// Vhost-user protocol feature `MQ`; without it DPDK does not report how many rings it has.
 const PROTOCOL_MQ: u64 = 1;
 
 /// Properties of a NIC.
@@ -38,7 +38,7 @@ pub(crate) struct Kind {
     pub(crate) longest: usize,
 }
 
-/// One ring, from the driver's side (virtio 1.3, section 2.7).
+/// The driver's side of one ring (virtio 1.3, section 2.7).
 struct Ring {
     /// Offsets in the memory, in words.
     available: usize,
@@ -103,7 +103,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The number of free transmit buffers.
+    /// Returns the number of free transmit buffers.
     pub(crate) fn room(&mut self) -> usize {
         let words = self.ram.words();
         while let Some((buffer, _)) = self.transmit.take_used(words) {
@@ -121,7 +121,7 @@ impl Driver {
         let words = self.ram.words();
         let at = self.transmit.buffer(buffer);
         let [a, b, c, d, e, f] = to;
-        // The frame begins at the fourth word; its source at the middle of the fifth.
+        // The frame begins at the fourth word, and its source address in the middle of the fifth.
         let source = load(words, at + 4) & 0xffff_0000;
         store(words, at + 3, u32::from_le_bytes([a, b, c, d]));
         store(
@@ -180,7 +180,7 @@ impl Driver {
 }
 
 impl Ring {
-    /// A ring at `at` whose buffers are at `buffers`, all in bytes.
+    /// Makes a ring at `at` whose buffers are at `buffers`, all in bytes.
     fn new(at: usize, buffers: usize, step: usize) -> Result<Self> {
         let event = || {
             let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -201,7 +201,7 @@ impl Ring {
         })
     }
 
-    /// Guest-physical addresses of descriptors, used and available ring.
+    /// Returns the guest-physical addresses of descriptors, used and available ring.
     fn places(&self) -> [u64; 3] {
         let descriptors = self.available * 4 - 16 * usize::from(RING);
         [descriptors, self.used * 4, self.available * 4].map(|at| at as u64)
@@ -220,7 +220,7 @@ impl Ring {
         }
     }
 
-    /// Offset of a buffer, in words.
+    /// Returns the offset of a buffer, in words.
     fn buffer(&self, number: u16) -> usize {
         self.buffers + self.step * usize::from(number)
     }
@@ -246,12 +246,12 @@ impl Ring {
         place.store(shown, Ordering::Release);
         fence(Ordering::SeqCst);
         if load(words, self.used) & SUPPRESS == 0 {
-            // If the eventfd's counter is full, the switch wakes nevertheless.
+            // A write to a full eventfd fails, but the switch wakes nevertheless.
             let _full = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
         }
     }
 
-    /// The next used buffer, and the number of bytes written into it.
+    /// Returns the next used buffer, and the number of bytes written into it.
     fn take_used(&mut self, words: &[AtomicU32]) -> Option<(u16, u32)> {
         let index = words.get(self.used)?.load(Ordering::Acquire) >> 16;
         if index == u32::from(self.next_used) {
@@ -279,7 +279,7 @@ fn store(words: &[AtomicU32], at: usize, value: u32) {
     }
 }
 
-/// The low 32 bits.
+/// Returns the low 32 bits.
 fn low(value: u64) -> u32 {
     u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }

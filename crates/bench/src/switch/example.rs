@@ -30,7 +30,7 @@ fn residents(known: u64, spoken_to: u64) -> Cell {
     Cell::Residents { known, spoken_to }
 }
 
-/// A report with something of everything.
+/// Returns a report with at least one entry of each kind.
 pub(super) fn report() -> Report {
     let sample = |switch, frames_per_s, cycles_per_frame, busy_share| Sample {
         round: 1,

@@ -1,8 +1,8 @@
 //! Vicinity's switch with few and with many FDB entries, and one NIC that sends to them.
 //!
-//! The switch learns at most 1,024 addresses of a guest, so many addresses need many ports. Both tables
-//! are measured with the same ports and the same order of destinations; only the number of
-//! addresses behind each port differs, and with it the part of the table that the look-ups read.
+//! The switch learns at most 1,024 addresses of a guest, so many addresses need many ports. Both sizes of the table
+//! are measured with the same ports and the same order of destinations; only the number of addresses behind each port
+//! differs, and with it the part of the table that the look-ups read.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,12 +30,12 @@ const RUN: usize = 32;
 /// Longest time until the switch has learned all addresses.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// FDB entries with `each` addresses at each receiver, including the sender's.
+/// Returns the number of FDB entries with `each` addresses at each receiver, including the sender's address.
 pub(super) fn count(each: usize) -> u64 {
     (1 + RECEIVERS * each) as u64
 }
 
-/// Starts a switch and has it learn `each` addresses at each receiver.
+/// Starts a switch, and waits until it has learned `each` addresses at each receiver.
 pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<LoadSetup> {
     let shape = SwitchOptions {
         ports: u16::try_from(RECEIVERS + 1).unwrap_or(u16::MAX),
@@ -66,7 +66,7 @@ fn address(port: usize, number: usize) -> [u8; 6] {
     [0x06, 0, a, b, c, d]
 }
 
-/// All destinations, in the order in which frames are sent to them. Both flows have the same number of
+/// Returns all destinations, in the order in which frames are sent to them. Both flows have the same number of
 /// destinations; with few addresses they repeat.
 fn destinations(each: usize) -> Vec<[u8; 6]> {
     let mut to = Vec::with_capacity(RECEIVERS * MANY.next_multiple_of(RUN));
@@ -97,7 +97,8 @@ fn learn(drivers: &mut [Driver], each: usize) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the switch has taken the frames that a NIC sent, and empties the receiver meanwhile.
+/// Waits until the switch has taken the frames that a NIC sent, and takes received frames from the receiver during the
+/// wait.
 fn wait_until_taken(driver: &mut Driver, mut receiver: Option<&mut Driver>) -> Result<()> {
     driver.publish();
     interrupt::poll("frames to be taken", LIMIT, || {

@@ -27,7 +27,7 @@ impl Frames {
         }
     }
 
-    /// The NIC that sends and receives these frames.
+    /// Returns the properties of a NIC that sends and receives these frames.
     pub(crate) fn kind(self) -> Kind {
         Kind {
             features: self.features(),
@@ -35,13 +35,14 @@ impl Frames {
         }
     }
 
-    /// The network header (virtio 1.3, 5.1.6).
+    /// Returns the network header (virtio 1.3, 5.1.6).
     pub(crate) fn header(self) -> [u8; 12] {
         let [low, high] = self.segment.to_le_bytes();
         if self.segment == 0 {
             [0; 12]
         } else {
-            // Needs a checksum, TCP over IPv4, headers of 54 bytes; checksum at 34 + 16.
+            // The header says that the frame needs a checksum, contains TCP over IPv4, has headers of 54 bytes, and
+            // has the checksum at 34 + 16.
             [1, 1, 54, 0, low, high, 34, 0, 16, 0, 0, 0]
         }
     }

@@ -21,16 +21,16 @@ const LOOK: u32 = 1 << 16;
 /// Frames from one NIC to others.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    /// Which NIC sends.
+    /// The number of the NIC that sends.
     pub(crate) from: usize,
-    /// The destinations, in turn.
+    /// The destinations; the NIC sends to them in turn.
     pub(crate) to: Vec<[u8; 6]>,
 }
 
 /// The offered load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OfferedLoad {
-    /// A frame whenever a buffer is free.
+    /// The generator sends a frame whenever a buffer is free.
     Saturate,
     /// Frames a second, all flows together.
     Rate(f64),
@@ -39,9 +39,10 @@ pub(crate) enum OfferedLoad {
 /// How long frames are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until<'a> {
-    /// For this time. Latencies are recorded.
+    /// The generator sends for this time, and records latencies.
     After(Duration),
-    /// Until the flag is set. Latencies are not recorded: the caller counts the received frames instead.
+    /// The generator sends until the flag is set. It records no latencies; the caller counts the received frames
+    /// instead.
     Stopped(&'a AtomicBool),
 }
 
@@ -64,7 +65,7 @@ impl Observed {
         self.received as f64 / self.seconds
     }
 
-    /// The latency in nanoseconds that a share of the frames did not exceed.
+    /// Returns the latency in nanoseconds that this share of the frames did not exceed.
     pub(crate) fn latency_ns(&self, share: f64) -> Option<f64> {
         let last = self.latencies.len().checked_sub(1)?;
         let place = (last as f64 * share).round();
@@ -189,7 +190,7 @@ impl Stream<'_> {
         driver.publish();
     }
 
-    /// The number of frames that are due and not sent yet, at most [`TURN`].
+    /// Returns the number of frames that are due and not sent yet, at most [`TURN`].
     fn due(&self, start: u64, now: u64) -> usize {
         if self.gap <= 0.0 {
             return TURN;

@@ -1,5 +1,5 @@
 //! The cost of an idle switch: wake-ups and CPU time of all its threads while two idle VMs are
-//! connected, and the same and its memory with 64 ports whose drivers sleep.
+//! connected, and the same figures and the switch's memory with 64 ports whose drivers sleep.
 
 use std::fs;
 use std::path::Path;
@@ -22,10 +22,10 @@ use super::vicinity::Vicinity;
 use crate::memory;
 use crate::threads::Totals;
 
-/// Longest boot: an emulated guest on a busy machine.
+/// Longest time that a boot may take: that of an emulated guest on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
 
-/// A guest's kernel looks for IPv6 routers and neighbours for some seconds after its boot.
+/// Pause after the boot, because a guest's kernel sends frames to find IPv6 routers and neighbours for some seconds.
 const SETTLE: Duration = Duration::from_secs(15);
 
 const WINDOW: Duration = Duration::from_secs(10);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_process_that_works_and_sleeps_is_seen() {
-        // One process without children: the totals of children are lost when they end.
+        // The test watches one process without children, because the totals of children are lost when they end.
         let mut command = Command::new("cat");
         let mut child = command
             .stdin(Stdio::piped())

@@ -12,7 +12,7 @@ use super::device_under_test::SwitchKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cell {
-    /// 64 B frames at this share (percent) of what the slower of the switches can move.
+    /// 64 B frames at this share (percent) of the maximum rate of the slower switch.
     Latency(u8),
     /// 100,000 frames of 64 B a second; the receivers enable calls.
     Light,
@@ -63,7 +63,7 @@ pub struct LoadFigures {
     pub frames_per_s: f64,
     /// Nanoseconds from the time at which a frame was due until it was received: the median.
     pub p50_ns: f64,
-    /// The same, 99th percentile.
+    /// The 99th percentile of the same latency.
     pub p99_ns: f64,
     /// CPU time of all threads of the switch, as a share of a core.
     pub core_share: f64,
@@ -82,7 +82,7 @@ pub struct LoadSummary {
     pub figures: LoadFigures,
 }
 
-/// The medians of each cell and switch, in the order in which they were first measured.
+/// Returns the medians of each cell and switch, in the order in which they were first measured.
 pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
     let mut found: Vec<LoadSummary> = Vec::new();
     for sample in samples {
@@ -107,7 +107,7 @@ pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
     found
 }
 
-/// One figure of all rounds of a cell.
+/// Returns one figure of all rounds of a cell.
 pub(super) fn figures(
     samples: &[LoadSample],
     cell: Cell,

@@ -1,4 +1,4 @@
-//! A switch with the benchmark's own generator, which is measured repeatedly.
+//! Sets up a switch with the benchmark's own generator, and measures it repeatedly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::cpus::GENERATOR_CPU;
 use crate::threads::Totals;
 use vm_harness::affinity::pin;
 
-/// Pause for a switch that brings its ports up in the background.
+/// Pause after the connection, for a switch that brings its ports up in the background.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Time under load before the measurement.

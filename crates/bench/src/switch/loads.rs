@@ -1,4 +1,4 @@
-//! Measurements with the benchmark's own generator: latency, light load, 64 KB frames, large FDBs.
+//! Measures latency, light load, 64 KB frames and large FDBs with the benchmark's own generator.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const LIGHT: f64 = 100_000.0;
 /// Runs from which the maximum rate is determined.
 const MAXIMUM_RUNS: u32 = 3;
 
-/// The sample of a run.
+/// Makes the sample of a run.
 fn sample(
     round: u32,
     cell: Cell,
@@ -55,7 +55,7 @@ fn both_ways() -> [Flow; 2] {
     })
 }
 
-/// Vicinity and Open vSwitch with one pair of ports.
+/// Starts Vicinity and Open vSwitch with one pair of ports.
 fn setups(options: &Options, folder: &Path, frames: Frames, name: &str) -> Result<[LoadSetup; 2]> {
     let shape = SwitchOptions {
         ports: 2,

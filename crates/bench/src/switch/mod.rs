@@ -1,7 +1,7 @@
-//! `vicinity bench switch`: the data path measured natively, against OVS-DPDK.
+//! `vicinity bench switch`: measures the data path natively, against OVS-DPDK.
 //!
 //! Theory of operation. A run has parts ([`Part`]); each starts the switches that it measures and
-//! ends them. Generator and switch have a CPU each: 0 and 1.
+//! ends them. The generator has CPU 0 and the switch has CPU 1.
 //!
 //! ```text
 //!     testpmd_setup: testpmd_generator ◀─ vhost-user ─▶ device under test: vicinity, ovs,
@@ -23,15 +23,15 @@
 //! drives its own NICs (`driver`) at a given rate, with a stamp in each frame (`load_setup`).
 //!
 //! A round measures each load with each switch, one right after the other, and the order is reversed in
-//! every other round. Other programs of the machine change the figures, but those of a pair alike.
-//! Therefore the result is the median over the rounds of the ratio of a pair
-//! (`report`, `table`), beside the `targets`. Last, the cost of an idle switch is measured with two idle VMs,
-//! and with 64 ports (`idle`).
+//! every other round. Other programs of the machine change the figures, but they change both figures of a pair by
+//! about the same factor. Therefore the result is the median over the rounds of the ratio of a pair (`report`,
+//! `table`), beside the `targets`. Last, the cost of an idle switch is measured with two idle VMs, and with 64 ports
+//! (`idle`).
 //!
 //! Everything that a run starts or reserves has a guard that ends or frees it: programs
 //! (`process`), hugepages (`hugepages`), the session's `priority`, the run's folder.
-//! Signals arrive as errors, so the guards also run then. The report names what is left nevertheless
-//! (`leftovers`).
+//! Signals arrive as errors, so the guards also run after a signal. The report names everything that is left
+//! nevertheless (`leftovers`).
 
 pub(crate) mod device_under_test;
 mod driver;
@@ -82,8 +82,8 @@ use crate::{cpus, leftovers, output, requirements};
 const PAIRS_SIZES: [u16; 2] = [64, 1500];
 const PAIRS: [u16; 2] = [2, 4];
 
-/// Measures the switch against OVS-DPDK and others, writes the report and returns it. All parts
-/// take about 80 s a round, plus two minutes.
+/// Measures the switch against OVS-DPDK and others, writes the report and returns it. All parts together take about 80
+/// s a round, plus two minutes.
 ///
 /// # Errors
 /// A program is missing or fails, the machine is too small, or a signal arrived. All programs that

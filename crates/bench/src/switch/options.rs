@@ -1,4 +1,4 @@
-//! What a run of the benchmark measures.
+//! The options of a run of the benchmark.
 
 use std::path::{Path, PathBuf};
 
@@ -19,14 +19,14 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
-    /// Folder of the guest images, kept from run to run.
+    /// Folder of the guest images, which later runs use again.
     pub cache: PathBuf,
     /// File of the report as JSON; its folder is made.
     pub output: PathBuf,
 }
 
 impl Options {
-    /// The default benchmark, with its files below `target`.
+    /// Returns the default benchmark, with its files below `target`.
     #[must_use]
     pub fn new(vicinity: &Path, target: &Path) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Open vSwitch with DPDK as a device under test: a private instance with its own
-//! database and sockets, beside any Open vSwitch that the machine runs.
+//! Runs Open vSwitch with DPDK as a device under test. The instance is private: its database and sockets are separate
+//! from those of an Open vSwitch that the machine runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,7 +95,7 @@ impl Switch for Ovs {
     }
 }
 
-/// A program of Open vSwitch, see [`keep`].
+/// Returns a command for a program of Open vSwitch, see [`keep`].
 fn tool(program: &str, folder: &Path) -> Command {
     let mut command = host::command(program);
     keep(&mut command, folder);
@@ -139,7 +139,7 @@ fn configure(folder: &Path, gso: bool) -> Result<()> {
         ("userspace-tso-enable", gso.to_string()),
     ];
     let settings = settings.map(|(key, value)| format!("other_config:{key}=\"{value}\""));
-    // The daemon does not listen yet.
+    // An error means that the daemon does not listen yet.
     let words = ["--no-wait", "--", "init", "--", "set", "Open_vSwitch", "."];
     let mut words = words.map(str::to_owned).to_vec();
     words.extend(settings);
@@ -149,8 +149,8 @@ fn configure(folder: &Path, gso: bool) -> Result<()> {
 fn start_daemon(folder: &Path) -> Result<Process> {
     let socket = folder.join("daemon.ctl");
     // The daemon is not pinned as a whole: its masks put the forwarding thread on the switch's CPU.
-    // It runs in a network namespace of its own, which ends with it: it makes taps for its bridge and its
-    // datapath, and leaves them behind.
+    // The daemon makes taps for its bridge and its datapath and does not remove them. Therefore it runs in a network
+    // namespace of its own, which the kernel removes with the taps when the daemon ends.
     let mut command = first(folder, "unshare");
     command.args(["--net", "--", DAEMON]);
     keep(&mut command, folder);

@@ -8,15 +8,15 @@ use std::str::FromStr;
 pub enum Part {
     /// The maximum rate of frames of each length, with one pair of ports.
     Frames,
-    /// The same with more pairs of ports.
+    /// The maximum rate with more pairs of ports.
     Pairs,
     /// Latency at shares of the maximum rate, and the CPU time of a light load.
     Latency,
     /// Frames of 64 KB that need segmentation.
     Gso,
-    /// Few and many FDB entries.
+    /// The rate with few and with many FDB entries.
     Residents,
-    /// An idle switch.
+    /// The cost of an idle switch.
     Idle,
 }
 

@@ -62,14 +62,14 @@ pub struct Report {
     pub idle: Option<Idle>,
     /// The cost of an idle switch with many ports, if it was measured.
     pub idle_ports: Option<IdlePorts>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
     /// What the run could not remove. Empty on a clean run.
     pub leftovers: Vec<String>,
 }
 
 impl Report {
-    /// The median of [`Sample::disturbed`].
+    /// Returns the median of [`Sample::disturbed`].
     #[must_use]
     pub fn disturbed(&self) -> f64 {
         let frames = self.samples.iter().map(|sample| sample.disturbed);
@@ -78,7 +78,7 @@ impl Report {
         median(&all.collect::<Vec<_>>())
     }
 
-    /// Minimum, median and maximum of [`Sample::line_ns`].
+    /// Returns the minimum, median and maximum of [`Sample::line_ns`].
     #[must_use]
     pub fn line_ns(&self) -> [f64; 3] {
         let all: Vec<f64> = self.samples.iter().map(|sample| sample.line_ns).collect();
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round_not_across() {
-        // The machine got slower from round to round; in each pair Vicinity is twice as fast.
+        // The machine becomes slower from round to round, but in each pair Vicinity is twice as fast.
         let samples = [
             sample(1, SwitchKind::Vicinity, 20.0, 100.0),
             sample(1, SwitchKind::OvsDpdk, 10.0, 300.0),

@@ -18,10 +18,10 @@ pub struct Sample {
     pub switch: SwitchKind,
     /// Its figures.
     pub figures: Figures,
-    /// Frames the generator could not send because a ring was full.
+    /// Frames that the generator could not send because a ring was full.
     pub unsent: u64,
-    /// Nanoseconds for one cache line from the generator's CPU to the switch's and back, just
-    /// before this sample and its partner.
+    /// Nanoseconds that a cache line took from the generator's CPU to the switch's and back, measured just before this
+    /// sample and its partner.
     pub line_ns: f64,
     /// Time that threads of switch and generator waited for a CPU, as a share of the window.
     /// Near 0 on an idle machine.

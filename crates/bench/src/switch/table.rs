@@ -8,10 +8,10 @@ use super::report::{Comparison, Report};
 use super::sample::Figures;
 use report::target::Target;
 
-/// Below this busy share the switch waited for the generator.
+/// If the switch's busy share is below this value, the switch waited for the generator.
 const LIMITED: f64 = 0.9;
 
-/// Above this share of waiting for a CPU the run was disturbed.
+/// If threads waited for a CPU for more than this share of the time, other programs disturbed the run.
 const DISTURBED: f64 = 0.02;
 
 impl fmt::Display for Report {

@@ -8,10 +8,10 @@ use super::idle::{Idle, IdlePorts};
 use super::load_sample::{Cell, LoadSample, figures};
 use super::report::{Comparison, Report};
 
-/// 2.2 times fewer cycles than OVS-DPDK.
+/// The target is 2.2 times fewer cycles a frame than OVS-DPDK.
 const LEAD: f64 = 0.4545;
 
-/// The targets that these measurements can check.
+/// Returns the targets that these measurements can check.
 pub(super) fn targets(report: &Report) -> Vec<Target> {
     let one_pair = report.comparisons.iter().filter(|found| found.pairs == 1);
     let mut targets: Vec<Target> = one_pair.flat_map(frames).collect();

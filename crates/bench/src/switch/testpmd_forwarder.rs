@@ -1,5 +1,5 @@
-//! DPDK's `dpdk-testpmd` as a device under test: its vhost ports are joined in pairs, mode `io`.
-//! It switches nothing; it shows the cost of DPDK's copies alone.
+//! Runs DPDK's `dpdk-testpmd` as a device under test, in the mode `io`, which forwards frames between the two vhost
+//! ports of a pair. It is no switch; it shows the cost of DPDK's copies alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! The generator: DPDK's `dpdk-testpmd` with pairs of virtio-user ports, which act as the guests.
-//! Frames circulate: out of one port of a pair, through the switch, into the other and back.
+//! Runs the generator: DPDK's `dpdk-testpmd` with pairs of virtio-user ports, which act as the guests. Frames
+//! circulate: they leave one port of a pair, pass the switch, enter the other port, and return.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::process::{Process, first_on};
 /// Path of the program in Debian's `dpdk-dev`.
 pub(super) const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
 
-/// Hugepages for its packet buffers, in MB. They are also the memory that the switch maps.
+/// Hugepages for its packet buffers, in MB. The switch maps this memory.
 pub(super) const MEMORY: u64 = 256;
 
 /// A generator whose ports are connected to a switch.
@@ -45,7 +45,7 @@ struct PortStats {
 impl TestpmdGenerator {
     /// Connects a generator to the sockets. No frame is sent yet.
     pub(super) fn start(folder: &Path, sockets: &Sockets) -> Result<Self> {
-        // stdbuf: the answers must not wait in a buffer.
+        // Without stdbuf, testpmd's output would wait in a buffer.
         let mut command = first_on(GENERATOR_CPU, folder, "stdbuf");
         command.arg("-oL").args(words(sockets));
         let mut process = Process::start("dpdk-testpmd", folder, command)?;
@@ -72,8 +72,8 @@ impl TestpmdGenerator {
     /// each port, and from then on sends back what it receives. Frames that are still under way from
     /// an earlier measurement are dropped.
     ///
-    /// The generator uses 512 descriptors of a ring and reclaims them when 32 are left, so even a switch that
-    /// sleeps takes all 448: every switch gets the same load.
+    /// The generator uses 512 descriptors of a ring and reclaims them when 32 are left, so testpmd can send all 448
+    /// frames even to a switch that sleeps. Therefore every switch gets the same load.
     pub(super) fn send(&mut self, size: u16) -> Result<()> {
         self.process.tell("set fwd mac")?;
         self.process.tell(&format!("set txpkts {size}"))?;
@@ -109,7 +109,7 @@ impl TestpmdGenerator {
     }
 }
 
-/// The command line. It is the same for every switch, except for the side that listens.
+/// Returns the command line. It is the same for every switch, except for the side that listens.
 fn words(sockets: &Sockets) -> Vec<String> {
     let listen = match sockets {
         Sockets::SwitchListens(_) => "",
@@ -127,7 +127,7 @@ fn words(sockets: &Sockets) -> Vec<String> {
     let ports: Vec<_> = numbered()
         .map(|(number, socket)| port(number, socket))
         .collect();
-    // The other port of the pair.
+    // The peer is the other port of the pair.
     let peers: Vec<_> = numbered()
         .map(|(number, _)| format!("--eth-peer={number},{}", mac(number ^ 1)))
         .collect();

@@ -1,4 +1,4 @@
-//! A switch with a generator, which is measured repeatedly.
+//! Sets up a switch with a generator, and measures it repeatedly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ impl TestpmdSetup {
         })
     }
 
-    /// Time that threads of both have waited for a CPU.
+    /// Returns the time that threads of both have waited for a CPU.
     fn waited(&self) -> Result<Duration> {
         let ids = [self.generator.id(), self.running.id()];
         ids.iter().map(|&id| Ok(Totals::of(id)?.waited)).sum()

@@ -1,4 +1,4 @@
-//! Vicinity's switch as the device under test: `vicinity serve` with ports that listen.
+//! Runs Vicinity's switch as the device under test: `vicinity serve` with ports that listen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl Vicinity {
 }
 
 impl Vicinity {
-    /// The status of its only network.
+    /// Returns the status of the daemon's only network.
     fn worker(&self) -> Result<String> {
         let mut command = host::command(&self.program);
         command.args(["network", "list", "--json"]);
@@ -76,12 +76,12 @@ impl Switch for Vicinity {
     }
 
     fn pause(&self, _rest: bool) -> Result<()> {
-        // An idle switch sleeps by itself.
+        // An idle switch of Vicinity sleeps, so it needs no stop.
         Ok(())
     }
 }
 
-/// The value of `Nice=` in a unit.
+/// Returns the value of `Nice=` in a unit.
 fn nice(unit: &str) -> Result<i32> {
     let value = unit.lines().find_map(|line| line.strip_prefix("Nice="));
     let value = value.and_then(|value| value.parse().ok());

@@ -1,4 +1,4 @@
-//! Two hosts with a daemon each, and a link between them.
+//! Sets up two hosts with a daemon each, and a link between them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const HOSTS: [Host; 2] = [
 /// Name of the interface of each host.
 const INTERFACE: &str = "mx";
 
-/// Its MTU, so that TCP's frames are as long as jumbo frames.
+/// MTU of the interfaces. It makes TCP's frames as long as jumbo frames.
 const MTU: &str = "9000";
 
 /// The endpoint that answers on the second host.
@@ -53,7 +53,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const SECONDS: &str = "1";
 
 impl Host {
-    /// A command of this host, in the network namespace of the benchmark.
+    /// Returns a command of this host, in the network namespace of the benchmark.
     fn command(self, program: &Path) -> Command {
         let mut command = host::command("taskset");
         command.args(["-c", &self.cpu.to_string()]).arg(program);
@@ -74,7 +74,7 @@ impl Namespace {
         Ok(Self { name, host })
     }
 
-    /// A command of the host inside its namespace.
+    /// Returns a command of the host inside its namespace.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = self.host.command(Path::new("ip"));
         command.args(["netns", "exec", &self.name]).args(words);
@@ -214,7 +214,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Measures bytes a second of messages.
+    /// Measures how many bytes a second messages carry.
     pub(super) fn messages(&self, length: u32) -> Result<f64> {
         let [first, second] = HOSTS;
         let mut command = first.command(&self.vicinity);
@@ -234,7 +234,7 @@ impl Hosts {
         }
     }
 
-    /// Measures bytes a second of TCP.
+    /// Measures how many bytes a second a TCP stream carries.
     pub(super) fn tcp(&self) -> Result<f64> {
         let [first, second] = &self.namespaces;
         let address = second.host.address;

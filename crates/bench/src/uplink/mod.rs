@@ -1,9 +1,9 @@
-//! `vicinity bench uplink`: messages between two hosts, beside TCP through the same link.
+//! `vicinity bench uplink`: measures messages between two hosts, and TCP through the same link.
 //!
 //! Theory of operation. The hosts are two network namespaces, each with a daemon and a CPU of its own, and a link
 //! between them (`hosts`) whose rate a token bucket limits. A round sets each rate and measures
-//! messages of 512 KB in one direction, and a TCP stream; each is first in every other round. Messages can use the
-//! rate except for headers: 32 bytes of each frame of 4128.
+//! messages of 512 KB in one direction, and a TCP stream; the order of the two changes from round to round. Messages
+//! can use the rate except for headers: 32 bytes of each frame of 4128.
 
 mod hosts;
 mod report;

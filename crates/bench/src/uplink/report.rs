@@ -9,7 +9,7 @@ use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
 
-/// The rate with a target, in Mbit/s, and the promised part of it.
+/// The rate with a target, in Mbit/s, and the target as a share of this rate.
 const PROMISED: (u32, f64) = (10_000, 0.95);
 
 /// One measurement of messages and of TCP.
@@ -34,7 +34,7 @@ pub struct Cell {
     pub messages: f64,
     /// The part of the rate that TCP reaches.
     pub tcp: f64,
-    /// Messages against TCP: the median of the rounds' ratios.
+    /// Ratio of messages to TCP: the median of the rounds' ratios.
     pub ratio: f64,
 }
 
@@ -51,11 +51,11 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// One entry for each rate.
     pub cells: Vec<Cell>,
-    /// What is promised, and what was measured.
+    /// The targets, and the measured values.
     pub targets: Vec<Target>,
 }
 
-/// The part of a link's rate that `bytes` a second are.
+/// Returns the part of a link's rate that `bytes` a second use.
 fn part(rate: u32, bytes: f64) -> f64 {
     bytes * 8.0 / (f64::from(rate) * 1e6)
 }

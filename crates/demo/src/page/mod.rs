@@ -84,7 +84,7 @@ fn card(result: &DemoResult, metric: &Metric, summary: &Summary) -> String {
     )
 }
 
-/// The outcome in a few words.
+/// Formats the ratio and the verdict of a metric in a few words.
 fn chip(summary: &Summary, other: &str) -> String {
     let (Some(ratio), Some(verdict)) = (summary.ratio, summary.verdict()) else {
         return String::new();

@@ -1,5 +1,5 @@
-//! A plot of one metric: a row for each channel, a dot for each round, a bar at the median.
-//! A thin line joins the two dots of a round, so that the difference within a round is visible.
+//! Draws a plot of one metric, which has a row for each channel, a dot for each round and a bar at the median. A thin
+//! line joins the two dots of a round and shows the difference within the round.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) struct Row<'a> {
     pub(super) values: &'a [f64],
 }
 
-/// The plot as an SVG element. Colours come from the page's style.
+/// Draws the plot as an SVG element. Colours come from the page's style.
 pub(super) fn plot(rows: &[Row<'_>; 2], unit: &str, digits: usize) -> String {
     let all = rows.iter().flat_map(|row| row.values.iter().copied());
     let (step, end) = scale(all.fold(0.0, f64::max));
@@ -98,12 +98,13 @@ fn ticks(svg: &mut String, step: f64, end: f64, x: &impl Fn(f64) -> f64) {
     }
 }
 
-/// Writing into a string cannot fail.
+/// Appends to the plot. Writing into a string cannot fail.
 fn push(svg: &mut String, text: std::fmt::Arguments<'_>) {
     let _always_ok = svg.write_fmt(text);
 }
 
-/// Step and end of an axis from zero that holds `max`, in round numbers, with 3 to 6 steps.
+/// Returns the step and the end of an axis from zero to at least `max`. Both are round numbers, and the axis has 3 to
+/// 6 steps.
 fn scale(max: f64) -> (f64, f64) {
     if max <= 0.0 || !max.is_finite() {
         return (1.0, 1.0);

@@ -1,4 +1,4 @@
-//! What the studies say in passing: CPU-bound jobs beside a stream.
+//! Experiments on statements that the papers make only in their text: streams beside a CPU-bound job.
 
 use super::experiment::{Experiment, Figure, Need, claim, ratio};
 use report::inference::Region::Below;

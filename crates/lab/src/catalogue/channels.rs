@@ -1,5 +1,5 @@
-//! Paper 000, section 4.1: channels, mixes of traffic. Its "native" is our `bridge`, its shared
-//! memory channel our `switch`.
+//! Experiments of paper 000, section 4.1: channels, and mixes of traffic. The paper's "native" corresponds to the
+//! channel `bridge`, and its shared memory channel to `switch`.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio};
 use crate::claim::Statistic::{FirstStep, LeastStep};

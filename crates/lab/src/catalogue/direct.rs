@@ -1,5 +1,5 @@
-//! Paper 002 (MMNet), section 4: the direct channel. Its MMNet is our `direct`, its netfront our
-//! `bridge`; `switch` stands where it compares with XenLoop.
+//! Experiments of paper 002 (MMNet), section 4: the direct channel. The paper's MMNet corresponds to the channel
+//! `direct`, its netfront to `bridge`, and XenLoop, with which the paper compares, to `switch`.
 
 use super::experiment::{Experiment, Figure, Need, claim, ratio, value};
 use crate::claim::Claim;
@@ -34,12 +34,13 @@ const EMPTY: Figure = Figure {
     ..Figure::EMPTY
 };
 
-/// More arrives over the direct channel, all sizes together.
+/// Claims that the cells `of` have a higher throughput than the cells `to`, over all sizes together.
 const fn more(text: &'static str, paper: &'static str, of: Selector, to: Selector) -> Claim {
     claim(text, paper, ratio("mbit_s", of, to), Above(1.0))
 }
 
-/// Less CPU time for each gigabyte of a bulk TCP stream.
+/// Claims that a bulk TCP stream over the direct channel uses less CPU time for each gigabyte than one of the cells
+/// `to`.
 const fn cheaper(text: &'static str, to: Selector) -> Claim {
     claim(
         text,
@@ -49,7 +50,8 @@ const fn cheaper(text: &'static str, to: Selector) -> Claim {
     )
 }
 
-/// Fewer instructions of the guests for each kilobyte of a bulk TCP stream.
+/// Claims that the guests execute fewer instructions for each kilobyte of a bulk TCP stream over the direct channel
+/// than in the cells `to`.
 const fn fewer(text: &'static str, to: Selector) -> Claim {
     claim(
         text,

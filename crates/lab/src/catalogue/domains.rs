@@ -1,4 +1,5 @@
-//! Paper 001, sections 4.2 to 4.4: where the time goes beside idle VMs, and starting VMs on demand.
+//! Experiments of paper 001, sections 4.2 to 4.4: which threads use the CPU time beside idle VMs, and starting VMs on
+//! demand.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
 use crate::claim::Statistic::Gap;

@@ -1,4 +1,4 @@
-//! The rows of the catalogue.
+//! The types of the catalogue's rows.
 
 use report::inference::Region;
 
@@ -15,7 +15,7 @@ pub struct Experiment {
     pub source: &'static str,
     /// Title.
     pub title: &'static str,
-    /// Name of the sweep whose samples it uses; empty if there is none yet.
+    /// Name of the sweep whose samples the experiment uses; empty if there is none yet.
     pub sweep: &'static str,
     /// Requirements on the host.
     pub needs: &'static [Need],
@@ -43,17 +43,17 @@ impl Experiment {
 pub enum Need {
     /// Number of CPUs that the run may use.
     Cpus(usize),
-    /// A second host; emulated by a network namespace behind a shaped link.
+    /// A second host. A network namespace behind a shaped link emulates it.
     SecondHost,
-    /// Number of CPUs for virtual CPUs and backend; with fewer they share.
+    /// Number of CPUs on which virtual CPUs and backend run apart. On a host with fewer CPUs they share them.
     Spread(usize),
     /// CPU weights and caps by cgroup.
     Groups,
-    /// The tools and headers that the direct channel's module is built with.
+    /// The tools and headers with which the harness builds the direct channel's module.
     Module,
-    /// Measurement of energy; CPU time is the substitute.
+    /// Measurement of energy. The experiments use CPU time as a substitute.
     Energy,
-    /// A part that does not exist on any host yet; the text says why.
+    /// A part that no host has yet; the text gives the reason.
     Absent(&'static str),
 }
 
@@ -99,7 +99,8 @@ pub struct Curve {
     pub points: &'static [(&'static str, f64)],
 }
 
-/// Two VMs on CPUs of their own, and more CPUs for the backend, as in the paper.
+/// Two CPUs are required; with three, each of two VMs has a CPU of its own and the backend has the third, as in the
+/// paper.
 pub(super) const APART: &[Need] = &[Need::Cpus(2), Need::Spread(3)];
 
 pub(super) const fn claim(

@@ -1,4 +1,4 @@
-//! Paper 003: computing and sending in one VM, and a space that sends instead.
+//! Experiments of paper 003: computing and sending in one VM, and a space that sends instead of the VM.
 
 use super::experiment::{Experiment, Figure, Need, claim, difference, ratio, trend};
 use crate::claim::Statistic::Gap;

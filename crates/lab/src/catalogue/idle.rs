@@ -1,4 +1,5 @@
-//! Paper 001, section 4: what idle VMs cost, and starting VMs on demand. Its Dom0 is our backend.
+//! Experiments of paper 001, section 4: the cost of idle VMs, and starting VMs on demand. The paper's Dom0 corresponds
+//! to the thread set `backend`.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, value};
 use crate::sample::Selector;

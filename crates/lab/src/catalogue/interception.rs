@@ -1,4 +1,5 @@
-//! Paper 000, section 4.2: what it costs remote traffic that each frame's receiver is looked up.
+//! Experiments of paper 000, section 4.2: the cost, for traffic to a remote host, of looking up the receiver of each
+//! frame.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio, value};
 use crate::claim::Claim;
@@ -30,12 +31,12 @@ const EMPTY: Figure = Figure {
     ..Figure::EMPTY
 };
 
-/// A stream loses less than one percent.
+/// Claims that a stream of the cells `of` has more than 99 % of the throughput of the cells `to`.
 const fn keeps(text: &'static str, paper: &'static str, of: Selector, to: Selector) -> Claim {
     claim(text, paper, ratio("mbit_s", of, to), Above(0.99))
 }
 
-/// Looks-ups take less than one percent of the time.
+/// Claims that look-ups take less than one percent of the time.
 const fn is_cheap(text: &'static str, paper: &'static str, of: Selector) -> Claim {
     claim(text, paper, value("lookup_pct", of), Below(1.0))
 }

@@ -1,6 +1,6 @@
 //! Metrics of samples: keys, titles and units.
 
-/// Thread sets: the prefixes of their metrics' keys.
+/// Names of the thread sets, which are the prefixes of their metrics' keys.
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
 /// Keys, titles and units of metrics: `KEY`, `vm1_KEY`, `backend_KEY`.
@@ -79,7 +79,7 @@ const METRICS: [(&str, &str, &str); 60] = [
     ("write_ms", "a job's file written", "ms"),
 ];
 
-/// Title and unit of a metric.
+/// Returns the title and unit of a metric.
 #[must_use]
 pub fn metric(key: &str) -> (String, &'static str) {
     let (part, rest) = key.split_once('_').unwrap_or_default();

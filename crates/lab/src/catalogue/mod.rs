@@ -1,4 +1,4 @@
-//! Every experiment of the papers' measurements, as data.
+//! Describes every experiment of the papers' measurements as data.
 //!
 //! A row ([`Experiment`]) holds the paper's figures ([`Figure`]), its claims
 //! ([`Claim`](super::claim::Claim)) and the requirements on the host ([`Need`]). Rows that use the same cells share a
@@ -29,7 +29,7 @@ pub use metric::{SETS, metric};
 pub use stream_sweeps::INSTRUCTIONS;
 pub use sweep::{Factor, Scale, Sweep};
 
-/// Every experiment, in the order of the papers.
+/// Returns every experiment, in the order of the papers.
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
     channels::ROWS
         .iter()
@@ -45,7 +45,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
         .chain(hybrid::ROWS)
 }
 
-/// The experiment called `id`, in any case.
+/// Returns the experiment called `id`, in upper or lower case.
 ///
 /// # Errors
 /// There is no such experiment; the error names the nearest.
@@ -63,15 +63,15 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     })
 }
 
-/// Every sweep, in the order in which they are run: the A/A run first, and last the sweep that has VMs
-/// of its own.
+/// Returns every sweep, in the order in which a run measures them. The A/A run is first; the sweep for which the
+/// testbed boots its VMs again is last.
 pub fn sweeps() -> impl Iterator<Item = &'static Sweep> {
     let shared = stream_sweeps::SWEEPS.iter().chain(web_sweeps::SWEEPS);
     let shared = shared.chain(space_sweeps::SWEEPS);
     shared.chain([&stream_sweeps::COUNTED])
 }
 
-/// The sweep of this name.
+/// Returns the sweep of this name.
 #[must_use]
 pub fn sweep(name: &str) -> Option<&'static Sweep> {
     sweeps().find(|sweep| sweep.name == name)

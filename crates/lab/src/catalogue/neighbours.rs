@@ -1,4 +1,4 @@
-//! Paper 001, section 5: neighbours.
+//! Experiments of paper 001, section 5: VMs that serve side by side.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio};
 use crate::claim::Statistic::{Decline, Metrics};
@@ -13,7 +13,7 @@ const ROW: Experiment = Experiment {
 const BY_PAIR: &[&str] = &["pair"];
 const TWO_SMALL: Selector = &[("pair", "1+1")];
 
-/// Figure 15, of which each metric has a plot.
+/// Figure 15 of the paper, with one plot for each metric.
 const FAIRNESS: Figure = Figure {
     source: "Fig. 15",
     x: "load",

@@ -1,4 +1,4 @@
-//! Paper 000, section 4.3: UDP between neighbours on shared and separate cores.
+//! Experiments of paper 000, section 4.3: UDP between VMs of one host on shared and separate cores.
 
 use super::experiment::{APART, Experiment, Figure, Need, claim, difference, ratio, value};
 use crate::claim::Statistic::{Correlation, Crossover, Shift};

@@ -56,8 +56,8 @@ pub(super) static SWEEPS: &[Sweep] = &[
     },
 ];
 
-/// `stream` and `job` alone, `both`, with a `protected` backend, and with the `space` instead of the VM's
-/// own server; of the latter also each alone.
+/// The VM's server alone (`stream`), the job alone (`job`), `both`, both with a `protected` backend, and both with the
+/// `space` instead of the VM's own server. With the space, each is also measured alone.
 const MODES: [&str; 7] = [
     "stream",
     "job",

@@ -2,7 +2,7 @@
 
 use super::sweep::{Factor, Sweep, fixed};
 
-/// The sweep with VMs of its own, whose instructions are counted.
+/// The sweep for which the testbed boots its VMs again, to count their instructions.
 pub const INSTRUCTIONS: &str = "direct-instructions";
 
 const CHANNEL: Factor = fixed("channel", &["bridge", "switch"]);
@@ -18,7 +18,7 @@ const TRAFFIC: [&str; 7] = [
     "all pairs",
     "a VM dies",
 ];
-/// The same, with numbers of pairs between one and as many as fit.
+/// The levels of [`TRAFFIC`], with more numbers of pairs between one and the most that fit on the host.
 const CROWDS: [&str; 9] = [
     "tcp 64",
     "tcp 32K",
@@ -307,7 +307,8 @@ const PAIRS_TRAFFIC: [&str; 6] = [
 ];
 const GATHER: [&str; 4] = ["native", "0", "200", "1000"];
 const MIXES: [&str; 6] = ["5:0", "4:1", "3:2", "2:3", "1:4", "0:5"];
-/// Look-ups of each frame, among a handful of residents or so many.
+/// Number of look-ups for each frame. `1@100000` is one look-up among 100,000 FDB entries; the other levels have a
+/// handful of entries.
 const LOOK_UPS: Factor = Factor {
     name: "look-ups",
     ci: &["native", "1", "10", "100", "1@100000"],
@@ -315,7 +316,8 @@ const LOOK_UPS: Factor = Factor {
     full: &CHAINS,
 };
 const CHAINS: [&str; 6] = ["native", "1", "10", "100", "1@10000", "1@100000"];
-/// iperf3 and sockperf send at least 16 bytes. A message of 4 bytes yields the same frame: 60 bytes.
+/// iperf3 and sockperf send at least 16 bytes. A message of 4 bytes would be sent in a frame of the same length, 60
+/// bytes.
 const LOOKUP_SIZES: Factor = Factor {
     name: "size",
     ci: &["16", "1K"],

@@ -1,4 +1,4 @@
-//! Paper 000, section 4.4 and what follows from it: TCP, and stability.
+//! Experiments of paper 000, section 4.4, and on its consequences: TCP, and stability.
 
 use super::experiment::{
     APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value,

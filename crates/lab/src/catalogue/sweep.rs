@@ -6,11 +6,11 @@
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Some minutes: shows that everything works, and large effects.
+    /// Takes some minutes, and shows that everything works, and large effects.
     Ci,
-    /// About an hour and a half.
+    /// Takes about an hour and a half.
     Default,
-    /// A night.
+    /// Takes a night.
     Full,
 }
 
@@ -40,7 +40,7 @@ pub struct Sweep {
     pub metrics: &'static [&'static str],
     /// The thread sets whose scheduler statistics are in its samples.
     pub sets: &'static [&'static str],
-    /// Relative time of a cell, 1 for a stream; the run divides its time by this.
+    /// Relative time of a cell, 1 for a stream. The run divides its time among sweeps in proportion to this.
     pub cost: f64,
 }
 
@@ -48,7 +48,7 @@ pub struct Sweep {
 const OF_SETS: [&str; 5] = ["use_pct", "wait_pct", "block_pct", "exec_s", "us_exec"];
 
 impl Factor {
-    /// The levels at a scale, in order.
+    /// Returns the levels at a scale, in order.
     #[must_use]
     pub const fn levels(&self, scale: Scale) -> &'static [&'static str] {
         match scale {
@@ -72,14 +72,14 @@ impl Sweep {
         self.metrics.contains(&key) || self.sets.iter().any(of_set)
     }
 
-    /// The factor of this name.
+    /// Returns the factor of this name.
     #[must_use]
     pub fn factor(&self, name: &str) -> Option<&'static Factor> {
         self.factors.iter().find(|factor| factor.name == name)
     }
 }
 
-/// A factor with the same levels at every scale.
+/// Returns a factor with the same levels at every scale.
 pub(super) const fn fixed(name: &'static str, levels: &'static [&'static str]) -> Factor {
     Factor {
         name,

@@ -25,7 +25,7 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
             let found = sweep.factors.iter().find(|f| f.name == factor);
             let found = found
                 .unwrap_or_else(|| panic!("{}: {} has no factor {factor}", row.id, sweep.name));
-            // The smallest scale may leave out cells of some claims.
+            // The scale `ci` may leave out cells of some claims.
             for scale in [Scale::Default, Scale::Full] {
                 if let Some(level) = level {
                     assert!(
@@ -52,7 +52,8 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
             along.iter().for_each(|factor| known(factor, None));
         }
         for figure in row.figures {
-            // A cell of several runs has the figures of each run; a cell over time has those of each 100 ms.
+            // These factors are no levels of a cell: the sample of one cell has the figures of each run, or of each
+            // 100 ms.
             if !["run", "ms"].contains(&figure.x) {
                 known(figure.x, None);
             }
@@ -105,7 +106,7 @@ fn every_figure_of_the_papers_has_a_plot() {
             "paper 002, Fig. {number}"
         );
     }
-    // Fig. 4 is of energy, Fig. 5 a drawing.
+    // Fig. 4 shows energy, which is not measured, and Fig. 5 is a drawing.
     for number in [1, 2, 3, 6, 7, 8, 9, 10, 11] {
         assert!(
             sources('N').contains(&format!("Fig. {number}")),

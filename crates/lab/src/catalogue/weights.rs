@@ -1,4 +1,4 @@
-//! Paper 001, section 6: CPU weights backend:VM1:VM2.
+//! Experiments of paper 001, section 6: CPU weights, in the order backend:VM1:VM2.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend};
 use crate::sample::Selector;

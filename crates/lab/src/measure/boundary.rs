@@ -1,5 +1,4 @@
-//! Channels under disturbances: how much a stream's rate varies, and how long it takes to
-//! recover.
+//! Measures channels under disturbances: how much a stream's rate varies, and how long the stream takes to recover.
 
 use std::time::Duration;
 
@@ -72,7 +71,7 @@ fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
     }
     .start(client)?;
     interrupt::sleep(Duration::from_millis(1500))?;
-    // A burst of datagrams to a port without a listener.
+    // The burst sends datagrams to a port without a listener.
     let burst = format!(
         "timeout 0.3 bash -c 'while :; do printf %1024s x >/dev/udp/{}/9; done'; true",
         flow.target
@@ -81,7 +80,7 @@ fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
     Ok(steadiness(&stream.wait()?))
 }
 
-/// Measures streams of `count` pairs at the same time: VM 1 to 2, 3 to 4, ….
+/// Measures streams of `count` pairs at the same time: from VM 1 to VM 2, from VM 3 to VM 4, and so on.
 fn pairs(testbed: &Testbed, network: u8, count: usize, pace: Pace) -> Result<Values> {
     let targets: Vec<String> = (1..=count)
         .map(|pair| channel::address(network, u8::try_from(2 * pair).unwrap_or(0)))
@@ -120,7 +119,7 @@ fn death(testbed: &Testbed, channel: &str, flow: Flow<'_>) -> Result<Values> {
     interrupt::sleep(Duration::from_millis(1600))?;
     victim.stop();
     let flown = stream.wait()?;
-    // The longest sequence of intervals below half of the median.
+    // The stream stops during the longest sequence of intervals with less than half of the median rate.
     let low = median(&flown.pieces) / 2.0;
     let (mut longest, mut row) = (0_u32, 0);
     for piece in &flown.pieces {

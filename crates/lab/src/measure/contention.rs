@@ -1,5 +1,5 @@
-//! Streams between neighbours with less CPU time than they need (a CPU-bound job beside them, a
-//! cap on them), and with more: a sender with two virtual CPUs.
+//! Measures streams between VMs of one host that have less CPU time than they need (because of a CPU-bound job or a
+//! cap), or more (a sender with two virtual CPUs).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl<'vm> Burner<'vm> {
 
 impl Drop for Burner<'_> {
     fn drop(&mut self) {
-        // If the VM has ended, so has the job.
+        // An error means that the VM has ended, and the job with it.
         let _gone = self.0.take().map(Job::kill);
     }
 }
@@ -79,8 +79,8 @@ pub(super) fn two_cpus(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result
     watched(&testbed.wide_sets()?, wide, &flow, pace)
 }
 
-/// Measures a TCP stream whose sender has a CPU cap: on its virtual CPUs alone, or on all of its QEMU, which
-/// also carries the bridge's frames.
+/// Measures a TCP stream whose sender has a CPU cap: either on the threads of its virtual CPUs alone, or on all
+/// threads of its QEMU, which also carries the bridge's frames.
 pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let percent: f64 = cell.level("cap").parse().unwrap_or(100.0);
@@ -128,7 +128,7 @@ pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Val
     Ok(metrics)
 }
 
-/// Seconds for which the cap throttled a thread's group.
+/// Returns the seconds for which the cap throttled a thread's group.
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes")]
 fn throttled_s(thread: Option<u32>) -> Option<f64> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;

@@ -1,4 +1,4 @@
-//! The dip in a server's throughput while something starts beside it, from an open loop's timeline.
+//! Computes the dip in a server's throughput while VMs start beside it, from an open loop's timeline.
 //!
 //! The measure is the backlog of the server: requests that were due minus those that it answered.
 //! Before the start the backlog has a usual level, with some jitter; the dip is the part above this level.
@@ -8,14 +8,14 @@ use std::time::Duration;
 use crate::http::{Report, SLOT};
 use crate::sample::{Values, values};
 
-/// Slots of the timeline in a point of the curve over time: one slot has only one or two requests.
+/// Slots of the timeline that a point of the curve over time sums up, because one slot has only one or two requests.
 const TOGETHER: u8 = 10;
 
 /// Milliseconds between two points.
 const STEP: usize = 100;
 
-/// The requests that a server lost because a VM was started `began` after the beginning of the measurement, and
-/// its throughput over time as a share of `rate`, in requests a second.
+/// Returns the number of requests that a server lost because a VM was started `began` after the beginning of the
+/// measurement, and the server's throughput over time as a share of `rate`, which is in requests a second.
 pub(super) fn dip(report: &Report, rate: f64, began: Duration) -> Values {
     let began = (began.as_secs_f64() / SLOT.as_secs_f64()).round();
     let due = rate * SLOT.as_secs_f64();
@@ -46,8 +46,8 @@ pub(super) fn dip(report: &Report, rate: f64, began: Duration) -> Values {
 mod tests {
     use super::*;
 
-    /// 100 requests a second for two seconds, one in each slot, less those of `gap`; from `late` on
-    /// two in each until all are answered.
+    /// Makes a report of 100 requests a second for two seconds. The server answers one request in each slot, none in
+    /// the slots of `gap`, and from the slot `late` on two in each slot until it has answered all that wait.
     fn report(gap: std::ops::Range<usize>, late: usize) -> Report {
         let mut waiting = 0;
         let slot = |place: usize| {
@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_dip_has_an_area_and_an_end() {
-        // 30 requests are not answered for 300 ms; 100 ms later it catches up, one a slot.
+        // The server answers no request for 300 ms, so 30 requests wait. 100 ms later it begins to reduce the backlog
+        // by one request a slot.
         let found = dip(&report(60..90, 100), 100.0, Duration::from_millis(500));
         assert!((found["lost"] - 30.0).abs() < 1e-6, "{found:?}");
         assert!((found["recovery_ms"] - 790.0).abs() < 1e-6, "{found:?}");
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn jitter_from_before_is_no_dip() {
-        // Five requests are late from the beginning, like the usual queue.
+        // Five requests wait from the beginning, so they belong to the usual backlog.
         let found = dip(&report(0..5, 200), 100.0, Duration::from_millis(500));
         assert!(found["lost"].abs() < 1e-9 && found["recovery_ms"].abs() < 1e-9);
     }

@@ -1,4 +1,5 @@
-//! Streams and requests between neighbours on separate cores, over each channel, including the direct one.
+//! Measures streams and requests between VMs of one host on separate cores, over each channel, including the direct
+//! one.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use vm_harness::direct::counters;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-/// A cell's flow to VM 2, whose address on the channel is `target`.
+/// Returns a cell's flow to VM 2, whose address on the channel is `target`.
 fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {
     Flow {
         target,
@@ -45,7 +46,7 @@ pub(super) fn stream(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
         metrics.extend(values(&[("bells", bells)]));
     }
     let figure = |key: &str| metrics.get(key).copied().unwrap_or(f64::NAN);
-    // Gigabytes that arrive in each second.
+    // The number of gigabytes that arrive in each second.
     let rate = figure("mbit_s") / 8000.0;
     let backend = figure("backend_use_pct") / 100.0;
     let all = backend + (figure("vm1_use_pct") + figure("vm2_use_pct")) / 100.0;
@@ -83,7 +84,7 @@ pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Re
     let each_second = (after - before) as f64 / (ended - began).as_secs_f64();
     Ok(values(&[
         ("mbit_s", mbit_s),
-        // 1024 bytes.
+        // A kilobyte has 1024 bytes here.
         ("instructions_kb", each_second / (mbit_s * 125e3 / 1024.0)),
     ]))
 }

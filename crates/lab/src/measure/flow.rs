@@ -1,4 +1,4 @@
-//! Streams by iperf3, requests by sockperf.
+//! Runs streams with iperf3, and requests with sockperf.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -58,8 +58,8 @@ impl Flow<'_> {
         })
     }
 
-    /// Starts a flow and waits for its end. Each question whether it has ended costs the guest CPU time, so
-    /// the first question comes when the flow should have ended.
+    /// Starts a flow and waits for its end. Each request whether the flow has ended costs the guest CPU time, so the
+    /// harness sends the first one when the flow should have ended.
     pub(super) fn run(&self, client: &Vm) -> Result<Flown> {
         let started = self.start(client)?;
         vm_harness::interrupt::sleep(Duration::from_secs((self.seconds + WARM_UP).into()))?;
@@ -102,7 +102,7 @@ fn parse(text: &str) -> Option<Flown> {
     })
 }
 
-/// Percent of the sent datagrams that did not arrive. iperf3's own figure also counts losses of the
+/// Returns the percentage of the sent datagrams that did not arrive. iperf3's own figure also counts losses of the
 /// warm-up, and may exceed 100 %.
 fn lost(number: &dyn Fn(&str) -> Option<f64>) -> f64 {
     let sent = number("/end/sum_sent/bits_per_second");

@@ -1,4 +1,4 @@
-//! The length of a cell's measurement, and the number of VMs.
+//! Determines the length of a cell's measurement, and the number of VMs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::catalogue::Scale;
 pub struct Pace {
     /// Seconds of a measurement.
     pub seconds: u32,
-    /// Runs of an experiment that compares runs.
+    /// Number of runs in an experiment that compares runs.
     pub runs: u32,
     /// MiB of the smallest disk that is created.
     pub disk: u64,
@@ -22,21 +22,21 @@ pub struct Pace {
 /// Seconds of warm-up before a measurement.
 pub(super) const WARM_UP: u32 = 1;
 
-/// Memory of a VM, MiB: the guest's memory, and QEMU.
+/// Memory of a VM, MiB: that of the guest and that of QEMU.
 const VM_MIB: u64 = 512 + 256;
 
 /// Virtual CPUs for each CPU that still make progress if all of them are busy.
 const CROWD: usize = 8;
 
-/// The number of VMs that fit into three quarters of the memory and onto the CPUs: an even number from 6, which
-/// some experiments need, to 40, the most that a channel is made for.
+/// Returns the number of VMs that fit into three quarters of the memory and onto the CPUs: an even number, at least 6,
+/// which some experiments need, and at most 40, for which the channels are made.
 fn fitting(available_mib: u64, cpus: usize) -> usize {
     let by_memory = usize::try_from(available_mib / 4 * 3 / VM_MIB).unwrap_or(usize::MAX);
     by_memory.min(cpus.saturating_mul(CROWD)).clamp(6, 40) / 2 * 2
 }
 
 impl Pace {
-    /// The pace of a scale; at the largest, as many VMs run as fit on this host.
+    /// Returns the pace of a scale; at the largest, as many VMs run as fit on this host.
     #[must_use]
     pub fn of(scale: Scale) -> Self {
         match scale {
@@ -61,8 +61,8 @@ impl Pace {
         }
     }
 
-    /// Time before, and length of, the measurement of threads. It begins a moment after the warm-up, because the command
-    /// needs time to start.
+    /// Returns the time before the measurement of threads, and its length. The measurement begins shortly after the
+    /// warm-up, because the command in the guest needs time to start.
     pub(super) const fn watched(&self) -> (Duration, Duration) {
         let before = Duration::from_millis(WARM_UP as u64 * 1000 + 200);
         (before, Duration::from_secs(self.seconds as u64))

@@ -1,10 +1,10 @@
-//! Profiles of a guest's kernel, by the kernel itself.
+//! Profiles a guest's kernel with the kernel's own profiler.
 //!
-//! A guest that is booted with `profile=4` counts, at each tick of its timer, the place where its kernel
-//! was interrupted: one counter for 16 bytes of kernel text, in `/proc/profile` (the kernel's
-//! `kernel/profile.c`). This needs neither KVM nor performance counters. Code that runs with
-//! interrupts disabled is counted at the place that enables them; code outside the kernel's text,
-//! mainly drivers as modules, is in the last counter.
+//! A guest that is booted with `profile=4` counts, at each tick of its timer, the place where its kernel was
+//! interrupted. There is one counter for each 16 bytes of kernel text, in `/proc/profile` (the kernel's
+//! `kernel/profile.c`). This needs neither KVM nor performance counters. Code that runs with interrupts disabled is
+//! counted at the place that enables them; code outside the kernel's text, mainly drivers as modules, is in the last
+//! counter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const NAMED: usize = 12;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures a TCP stream over the switch, and the sender's profile meanwhile.
+/// Measures a TCP stream over the switch, and profiles the sender during the stream.
 pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let _pinned = testbed.pin("separate")?;
@@ -50,7 +50,7 @@ pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
     Ok(found)
 }
 
-/// Offsets of the kernel's functions from the beginning of its text, in order.
+/// Returns the offsets of the kernel's functions from the beginning of its text, in order.
 fn symbols(vm: &Vm) -> Result<Vec<(u64, String)>> {
     let text = vm.check("grep -v '\\[' /proc/kallsyms | grep -i ' [tw] '", LIMIT)?;
     parse_symbols(&text).ok_or_else(|| Error::unreadable("the guest's /proc/kallsyms", &text))
@@ -72,9 +72,9 @@ fn parse_symbols(text: &str) -> Option<Vec<(u64, String)>> {
     Some(symbols)
 }
 
-/// Ticks by function. `counters` is the output of `od`: the first number is the number of bytes of kernel text for each
-/// counter, the others are the counters; `od` leaves out repeated rows, which are
-/// rows of zeroes.
+/// Returns the number of ticks by function. `counters` is the output of `od`: the first number is the number of bytes
+/// of kernel text for each counter, the others are the counters; `od` leaves out repeated rows, which are rows of
+/// zeroes.
 fn functions(counters: &str, symbols: &[(u64, String)]) -> Option<BTreeMap<String, u64>> {
     let mut hits: Vec<(u64, u64)> = Vec::new();
     let mut total = 0;
@@ -119,8 +119,8 @@ const COPY: [&str; 7] = [
     "skb_copy",
 ];
 
-/// Beginnings of the names of functions that are called for each message, whatever its length:
-/// the system call, its socket, its memory.
+/// Beginnings of the names of functions that are called for each message, whatever its length: those of the system
+/// call, the socket and the memory of the message.
 const MESSAGE: [&str; 17] = [
     "__alloc",
     "alloc",
@@ -151,7 +151,7 @@ const IDLE: [&str; 6] = [
     "do_idle",
 ];
 
-/// Percent of the ticks of a busy kernel, by kind of work.
+/// Returns the percentages of a busy kernel's ticks, by kind of work.
 #[expect(clippy::cast_precision_loss, reason = "ticks of a timer")]
 fn shares(functions: &BTreeMap<String, u64>) -> Values {
     let begins = |name: &str, list: &[&str]| list.iter().any(|begin| name.starts_with(begin));
@@ -198,7 +198,7 @@ ffffffff81000060 W __kmalloc
     fn ticks_are_given_to_the_functions_around_them() {
         let symbols = parse_symbols(KALLSYMS).unwrap();
         assert_eq!(symbols.len(), 4, "what is below the text is left out");
-        // Steps of 16 bytes: counters 0 and 1 are _stext, 2 and 3 the idle loop, and so on.
+        // A counter is for 16 bytes: counters 0 and 1 belong to `_stext`, 2 and 3 to the idle loop, and so on.
         let od =
             "0000000 16 0 0 5\n0000016 7 30 0 10\n0000032 0 0 0 0\n*\n0000064 0 0 0 8\n0000080\n";
         let functions = functions(od, &symbols).unwrap();

@@ -1,11 +1,11 @@
-//! Computing and sending in one VM: a server of files and a CPU-bound job, both in the VM, or the job in the
-//! VM and its space sending (paper 003).
+//! Measures computing and sending in one VM (paper 003). A CPU-bound job runs in the VM; either a server in the VM or
+//! the VM's space sends files.
 //!
 //! Clients on the second host fetch one file repeatedly, as fast as they are served. Meanwhile the VM
 //! runs jobs, one after the other: each reads its input, computes, and writes a file of bounded size
 //! into the server's folder, in place of an earlier one. The completion time is the mean of the jobs that begin in
-//! the measured time. All of them run to their end, and the clients continue as long: the last job has the
-//! stream beside it like the first, and the measured stream has jobs beside it.
+//! the measured time. All of these jobs run to their end, and the clients continue until then. So the last job has the
+//! stream beside it like the first, and the measured stream always has jobs beside it.
 //!
 //! The paper's jobs take half a minute, so the cost of writing the file is negligible. Writing a file into a space
 //! takes some milliseconds under TCG (each request to the folder is a round trip to the host), so a job here computes
@@ -34,12 +34,12 @@ const CLIENTS: usize = 8;
 /// The backend's weight if it is protected from the guest.
 const PROTECTED: f64 = 8.0;
 
-/// Slots of the timeline in an interval of 100 ms.
+/// Number of slots of the timeline in an interval of 100 ms.
 const TOGETHER: usize = 10;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Time for the last jobs to complete: the longest takes ten seconds alone.
+/// Longest time for the last jobs to complete. The longest job takes ten seconds if it runs alone.
 const LAST_JOB: Duration = Duration::from_secs(120);
 
 /// Command that mounts VM 1's space.
@@ -51,12 +51,12 @@ const PREPARE: &str = "mkdir -p /run/out
 test -e /space/200 || cp /srv/200 /space/
 test -e /run/source || seq 100000 1249999 >/run/source";
 
-/// Slots of the space, so many that jobs never wait for one: ten for a compressor's file, ten for the file that it
-/// writes, one for the clients' file.
+/// Slots of the space. There are so many that jobs never wait for a slot: ten for the last file of the compressor, ten
+/// for the file that it writes, and one for the clients' file.
 const SLOTS: &str = "slots=32";
 
-/// Begins jobs for so many microseconds, into a folder; prints how many, and in how many microseconds they were
-/// done.
+/// Begins jobs for the given number of microseconds; they write into the given folder. Prints the number of jobs, and
+/// the number of microseconds in which they were done.
 const JOBS: &str = r#"begin=${EPOCHREALTIME/./} count=0
 while now=${EPOCHREALTIME/./}; [ $((now - begin)) -lt "$0" ]; do
     job >"$1/job.new" && mv "$1/job.new" "$1/job" || exit 1
@@ -86,13 +86,13 @@ impl Mode {
     }
 }
 
-/// The job's command. A compressor reads text; a transcoder computes for each pixel, and its output has the same size
-/// for every input.
+/// Returns the job's command. A compressor reads text; a transcoder computes for each pixel, and its output has the
+/// same size for every input.
 fn job(level: &str) -> Result<String> {
     if level == "compress" {
         return Ok("gzip -c /run/source".to_owned());
     }
-    // Steps in the ratio of the pixels of 16:9 pictures with so many lines.
+    // The numbers of steps are in the ratio of the numbers of pixels of 16:9 pictures with these numbers of lines.
     let steps = match level {
         "transcode 360" => 2_000_000,
         "transcode 720" => 8_000_000,
@@ -180,7 +180,7 @@ fn protect(testbed: &Testbed, journal: &mut Journal) -> Result<()> {
     Groups::make(journal, &Hierarchy::find()?, &groups).map(drop)
 }
 
-/// Seconds of a job.
+/// Returns the seconds of a job.
 #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes")]
 fn completion(text: &str) -> Option<f64> {
     let (count, micros) = text.trim().split_once(' ')?;
@@ -188,7 +188,7 @@ fn completion(text: &str) -> Option<f64> {
     (count > 0).then(|| micros as f64 / 1e6 / count as f64)
 }
 
-/// Throughput, its variation and its cost, if guest and backend used `cpu` percent of a CPU.
+/// Returns the throughput, its variation and its cost, if guest and backend used `cpu` percent of a CPU.
 fn figures(report: &Report, cpu: f64) -> Result<Values> {
     if report.answers == 0 {
         let why = report.error.as_deref().unwrap_or("no request was sent");
@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_piece_of_the_stream_is_100_ms() {
-        // 2 answers of 100 kB each 10 ms, and none in the second half: 160 Mbit/s, and 0.
+        // There are 2 responses of 100 kB in each 10 ms of the first half, which are 160 Mbit/s, and none in the
+        // second half.
         let timeline = [[2; 50], [0; 50]].concat();
         let report = Report {
             req_s: 100.0,
@@ -243,7 +244,7 @@ mod tests {
         near("mbit_p10", 0.0);
         near("ms400_mbit_s", 160.0);
         near("ms500_mbit_s", 0.0);
-        // Half a CPU for 10 MB/s.
+        // Half a CPU sends 10 MB/s, so a GB takes 50 CPU-seconds.
         near("cpu_s_gb", 50.0);
         assert!(figures(&Report::default(), 50.0).is_err());
     }

@@ -1,4 +1,4 @@
-//! The memory that a VM's space takes, by the rate of the VM's jobs (paper 003, Fig. 8).
+//! Measures the memory that a VM's space takes, by the rate of the VM's jobs (paper 003, Fig. 8).
 //!
 //! Each job writes a file into the space, and removes it a second later, as if it had been sent. Meanwhile the lab asks
 //! the daemon for the size of the space, and once more after a time without jobs. Another VM,
@@ -15,7 +15,7 @@ use report::inference::mean;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-/// Seconds of jobs before the measurement: the controller decides every five seconds.
+/// Seconds of jobs before the measurement, because the controller decides only every five seconds.
 const SETTLE: u32 = 6;
 
 /// Time without jobs, after which the space has returned its memory.
@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_secs(4);
 /// Rate of the other VM's jobs, 1/s.
 const BESIDE: &str = "4";
 
-/// Interval of the questions to the daemon.
+/// Interval of the requests to the daemon.
 const LOOK: Duration = Duration::from_millis(250);
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -32,7 +32,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Slots of the space without the controller: more than the jobs use.
 const FIXED: &str = "slots=48";
 
-/// Jobs at a rate for so many seconds; prints the mean milliseconds in which one's file was written.
+/// Runs jobs at the given rate for the given number of seconds. Prints the mean number of milliseconds in which a job
+/// wrote its file.
 const JOBS: &str = r#"rm -f /space/piece*
 begin=${EPOCHREALTIME/./} count=0 spent=0
 while [ $count -lt $(($0 * $1)) ]; do
@@ -47,7 +48,7 @@ done
 wait
 echo $((spent / count))"#;
 
-/// The size of the space.
+/// The size of the space at one time.
 struct Look {
     at: Duration,
     slots: f64,

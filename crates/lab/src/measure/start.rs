@@ -18,7 +18,8 @@ use vm_harness::interrupt;
 use vm_harness::scope::RunFolder;
 use vm_harness::vm::{Spec, Vm};
 
-/// Time from the beginning of the measurement to the start, which shows the server without one.
+/// Time from the beginning of the measurement to the start of the VMs. It shows the server's throughput without a
+/// start.
 const BEFORE: Duration = Duration::from_millis(500);
 
 /// Measures VM 1 near its maximum while other VMs start on the same switch.
@@ -31,7 +32,7 @@ pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
         path: format!("/{file}"),
         rate: Some(rate),
         warm_up: f64::from(WARM_UP),
-        // Long enough for most of a start.
+        // The measurement is long enough for most of a start.
         seconds: f64::from(pace.seconds) + 6.0,
         workers: 64,
     };
@@ -104,7 +105,7 @@ pub(super) fn create(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     if !template.exists() {
         fill(&template, size)?;
     }
-    // On the disk, not in /run: a copy in memory would be a different experiment.
+    // The copy is on the disk and not in /run, because a copy in memory would be a different experiment.
     let owner = RunFolder::new()?;
     let copy = folder.join(owner.path().file_name().unwrap_or_default());
     let began = Instant::now();

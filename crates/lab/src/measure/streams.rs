@@ -1,4 +1,4 @@
-//! Streams and requests between VMs, and with the second host.
+//! Measures streams and requests between VMs, and with the second host.
 
 use super::flow::Flow;
 use super::pace::Pace;
@@ -17,10 +17,10 @@ use vm_harness::workload::RoundTrip;
 /// Bytes of a message if the experiment does not vary them.
 const MESSAGE: u32 = 1024;
 
-/// Streams of the mix.
+/// Number of streams of the mix.
 const STREAMS: u32 = 5;
 
-/// Runs a flow and measures sets of threads meanwhile.
+/// Runs a flow, and measures sets of threads during the flow.
 pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) -> Result<Values> {
     let (flown, mut metrics) = watch(sets, pace.watched(), || flow.run(client))?;
     metrics.extend(values(&[
@@ -44,7 +44,7 @@ pub(super) fn noise(testbed: &mut Testbed, pace: Pace) -> Result<Values> {
     watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
-/// Measures five UDP streams, some to the second host and some to the neighbour.
+/// Measures five UDP streams, some to the second host and some to the other VM.
 pub(super) fn mix(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let network = testbed.network(cell.level("channel"))?;
@@ -136,8 +136,8 @@ pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(metrics)
 }
 
-/// Nanoseconds of a look-up among this number of FDB entries, measured on the table alone beside
-/// the stream: a look-up's share of the stream is too small to be measured.
+/// Returns the nanoseconds of a look-up among this number of FDB entries. It is measured on the table alone, apart
+/// from the stream, because a look-up's share of the stream is too small to be measured.
 fn time_lookups(testbed: &Testbed, residents: u32) -> Result<f64> {
     let mut command = host::command(&testbed.place.vicinity);
     command.args(["lab", "lookups", &format!("--residents={residents}")]);
@@ -146,7 +146,7 @@ fn time_lookups(testbed: &Testbed, residents: u32) -> Result<f64> {
     time.map_err(|_| Error::unreadable("the time of a look-up", &text))
 }
 
-/// Measures a stream between neighbours, TCP or UDP by the sweep's name.
+/// Measures a stream between two VMs of this host: TCP or UDP, as the sweep's name says.
 pub(super) fn neighbours(
     testbed: &mut Testbed,
     sweep: &str,
@@ -171,7 +171,7 @@ pub(super) fn neighbours(
     watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
-/// Measures a UDP stream between neighbours on one CPU, then requests, over a switch with interrupt moderation
+/// Measures a UDP stream between two VMs on one CPU, then requests, over a switch with interrupt moderation
 /// (`gather-us`), or over the bridge.
 pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;

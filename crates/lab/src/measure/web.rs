@@ -1,8 +1,8 @@
-//! Web servers in VMs, loaded from the second host.
+//! Measures web servers in VMs, loaded from the second host.
 //!
 //! Loads are shares of the maximum rate of each server alone, which is measured first (the solo rate).
-//! The clients reach the VMs over the switch: the baseline's backend is QEMU itself, which cannot get a
-//! weight of its own.
+//! The clients reach the VMs over the switch: over the bridge the backend is QEMU itself, which cannot get a weight of
+//! its own.
 
 use super::pace::{Pace, WARM_UP};
 use crate::http::{Load, Report};
@@ -18,7 +18,7 @@ const CHANNEL: &str = "switch";
 /// Requests under way in a measurement of a server's maximum rate.
 const SATURATING: usize = 8;
 
-/// Requests that may wait in an open loop.
+/// Maximum number of requests under way in an open loop.
 const WAITING: usize = 64;
 
 /// A file of a VM's server, and the rate of requests for it.
@@ -46,7 +46,7 @@ impl Ask<'_> {
     }
 }
 
-/// The port of a server in every VM.
+/// Returns the port of a server in every VM.
 pub(super) fn port(server: &str) -> u16 {
     if server == "nginx" { 8081 } else { 8080 }
 }
@@ -91,7 +91,7 @@ fn watched(
     watch(&sets, pace.watched(), || ask(testbed, asks, pace))
 }
 
-/// The maximum rate of a server alone, measured once in a run.
+/// Returns the maximum rate of a server alone, which is measured once in a run.
 pub(super) fn solo(testbed: &mut Testbed, server: &str, file: &str, pace: Pace) -> Result<f64> {
     solo_at(testbed, server, file, pace, "")
 }
@@ -187,7 +187,7 @@ pub(super) fn idle_rate(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Resul
     Ok(metrics)
 }
 
-/// Percent as a share.
+/// Parses a level in percent as a share.
 fn share(percent: &str) -> f64 {
     percent.parse::<f64>().unwrap_or(50.0) / 100.0
 }
@@ -288,7 +288,7 @@ pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
     for thread in guests.iter().flatten().chain(&threads) {
         pin(&mut journal, *thread, &[0])?;
     }
-    // The maximum rate of each on the shared CPU, before any weight is set.
+    // These are the maximum rates of both servers on the shared CPU, before any weight is set.
     let server = cell.level("server");
     let most = [
         solo_at(testbed, server, one, pace, ONE_CPU)?,
@@ -321,8 +321,9 @@ pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
 /// Placement of all threads on the first CPU.
 const ONE_CPU: &str = "one CPU";
 
-/// The paper's loads on two servers, as shares of each one's rate alone: 360 of 720 requests a
-/// second of 10 kB, 82 of 165 of 70 kB; of unlike ones 800 of 1070 and 150 of 165.
+/// Returns the paper's loads on two servers, as shares of each server's solo rate. The paper loads two servers of the
+/// same file with 360 of 720 requests a second for 10 kB, or 82 of 165 for 70 kB; servers of different files with 800
+/// of 1070 and 150 of 165.
 fn paper_shares(one: &str, two: &str) -> [f64; 2] {
     match one == two {
         true => [0.5, 0.5],

@@ -4,18 +4,18 @@ use super::series::{Point, Series};
 
 /// Maps values to places between 0 and 1.
 pub(super) enum Axis {
-    /// From a round number to a round number.
+    /// A linear axis from a round number to a round number.
     Linear { low: f64, high: f64, step: f64 },
-    /// From a power of ten to a power of ten, as exponents.
+    /// A logarithmic axis from a power of ten to a power of ten; the fields are exponents.
     Logarithmic { low: i32, high: i32 },
 }
 
-/// If the largest value is more than this many times the smallest, the axis is logarithmic: on a linear one the small
-/// values would lie on the baseline.
+/// If the largest value is more than this many times the smallest, the axis is logarithmic, because on a linear axis
+/// the small values would lie on the baseline.
 const WIDE: f64 = 30.0;
 
 impl Axis {
-    /// The axis for these curves.
+    /// Returns the axis for these curves.
     pub(super) fn of(series: &[Series]) -> Self {
         let points = || series.iter().flat_map(|one| one.points.iter().flatten());
         let values = points().flat_map(|point| [point.low, point.high, point.mean]);
@@ -27,7 +27,7 @@ impl Axis {
         let least = points()
             .map(|point: &Point| point.mean)
             .fold(f64::INFINITY, f64::min);
-        // A value of zero has no place on a logarithmic axis.
+        // A logarithmic axis cannot show zero.
         if least > 0.0 && least.is_finite() && high / least > WIDE {
             return Self::logarithmic(least, high);
         }
@@ -51,7 +51,7 @@ impl Axis {
         }
     }
 
-    /// The place of a value, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = match *self {
             Self::Linear { low, high, .. } => (value - low) / (high - low),
@@ -62,7 +62,7 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    /// The values with a tick.
+    /// Returns the values at which the axis has a tick.
     pub(super) fn ticks(&self) -> Vec<f64> {
         match *self {
             Self::Linear { low, high, step } => (0..=12)
@@ -76,7 +76,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 5 times a power of ten.
+/// Returns the next number that is 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     let times = [1.0, 2.0, 5.0, 10.0]
@@ -117,7 +117,7 @@ mod tests {
         let axis = Axis::of(&curve(&[15.0, 900.0]));
         assert_eq!(axis.ticks(), [10.0, 100.0, 1000.0]);
         assert!(axis.place(20.0) - axis.place(15.0) > 0.05);
-        // Zero and less are on linear axes only.
+        // Only linear axes show values of zero and less.
         for values in [[0.0, 900.0], [-1.0, 900.0]] {
             assert!(matches!(Axis::of(&curve(&values)), Axis::Linear { .. }));
         }

@@ -1,4 +1,4 @@
-//! A plot as inline SVG: curves over named levels, with 95 % intervals.
+//! Draws a plot as inline SVG: curves over named levels, with 95 % intervals.
 
 use report::html::escape;
 
@@ -12,20 +12,20 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 
-/// Largest number of levels whose points and names are distinguishable; the figures of more levels are a line.
+/// Largest number of levels whose points and names are distinguishable. With more levels the plot shows only a line.
 const MARKED: usize = 24;
 
-/// With more levels, every tenth is named.
+/// With more than [`MARKED`] levels, only every tenth has its name on the axis.
 const TENTH: usize = 10;
 
-/// Letters of names that fit below the axis; longer names have a smaller font, and every other one is lower.
+/// Number of letters that fit below the axis. If the names are longer, they have a smaller font, and every second name
+/// is in a lower row.
 const LETTERS: usize = 48;
 
-/// Colours that the style sheet has.
+/// Number of colours in the style sheet.
 pub(super) const COLOURS: usize = 8;
 
-/// Draws curves over a factor's `levels`. A curve's colour follows from its number unless `colours` has
-/// another one.
+/// Draws curves over a factor's `levels`. A curve's colour follows from its number unless `colours` gives another one.
 pub(super) fn draw(
     levels: &[String],
     series: &[Series],
@@ -79,7 +79,7 @@ pub(super) fn draw(
     svg + "</svg>" + &legend(series, colour)
 }
 
-/// The title of a factor's levels, with their unit.
+/// Returns the title of a factor's levels, with their unit.
 fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
     let of_files = levels.iter().any(|level| level.contains('@'));
     match factor {
@@ -99,7 +99,7 @@ fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
     }
 }
 
-/// Whether the levels have an order, so that their points are joined; levels such as channels are only names.
+/// Whether the levels have an order, so that their points are joined; levels such as channels have no order.
 fn have_order(factor: &str, levels: &[String]) -> bool {
     let names = ["channel", "traffic", "job", "pair", "mode"];
     !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))
@@ -108,7 +108,7 @@ fn have_order(factor: &str, levels: &[String]) -> bool {
 fn curve(sheet: &Sheet, (number, colour): (usize, usize), count: usize, series: &Series) -> String {
     let dashes = colour >= COLOURS;
     let colour = colour % COLOURS;
-    // Curves are set apart a little, so that intervals do not hide each other.
+    // The curves are shifted sideways a little, so that their intervals do not hide each other.
     #[expect(clippy::cast_precision_loss, reason = "a few curves")]
     let apart =
         (number as f64 - (count as f64 - 1.0) / 2.0) * (24.0 / count.max(1) as f64).min(6.0);
@@ -163,10 +163,10 @@ fn legend(series: &[Series], colour: impl Fn(usize) -> usize) -> String {
     format!("<p class=\"legend\">{}</p>", names.collect::<String>())
 }
 
-/// Where things are on the sheet.
+/// The places of levels and values in the plot.
 struct Sheet {
     levels: usize,
-    /// Levels have an order: their points are joined.
+    /// Whether the levels have an order, so that a line joins their points.
     joined: bool,
     axis: Axis,
 }
@@ -183,7 +183,7 @@ impl Sheet {
     }
 }
 
-/// A number on an axis.
+/// Formats a number for an axis.
 fn number(value: f64) -> String {
     let (digits, unit) = match value.abs() {
         x if x >= 1e6 => (format!("{:.1}", value / 1e6), "M"),
@@ -197,7 +197,7 @@ fn number(value: f64) -> String {
         + unit
 }
 
-/// A number with three significant digits or so.
+/// Formats a number with about three significant digits.
 pub(super) fn exact(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => if value.is_nan() { "-" } else { "∞" }.to_owned(),

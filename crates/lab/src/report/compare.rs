@@ -24,7 +24,7 @@ pub struct Difference {
     pub sweep: String,
     /// The cell.
     pub cell: String,
-    /// What was measured, with its unit.
+    /// The title of the metric, with its unit.
     pub metric: String,
     /// The mean in the first run.
     pub a: f64,

@@ -7,8 +7,8 @@ use crate::catalogue::{self, Factor, Figure, Scale, Sweep};
 use crate::sample::{Cell, Sample};
 use report::inference;
 
-/// The measured curves: one for each combination of the figure's factors and each metric, without levels and curves
-/// that the run left out.
+/// Returns the measured curves: one for each combination of the figure's factors and each metric, without the levels
+/// and curves that the run did not measure.
 pub(super) fn ours(
     figure: &Figure,
     sweep: &Sweep,
@@ -59,7 +59,7 @@ pub(super) fn ours(
     measured(levels, series)
 }
 
-/// The curves with figures, over the levels with figures.
+/// Returns the curves that have figures, over the levels that have figures.
 fn measured(mut levels: Vec<String>, mut series: Vec<Series>) -> (Vec<String>, Vec<Series>) {
     let has = |place: usize| {
         let mut points = series.iter().filter_map(|one| one.points.get(place));
@@ -79,7 +79,7 @@ fn keep<T>(list: &mut Vec<T>, kept: &[bool]) {
     list.retain(|_| kept.next().copied().unwrap_or(false));
 }
 
-/// The distinguishing name of a metric in a figure: the thread set, if the metrics differ only in that.
+/// Returns the distinguishing name of a metric in a figure: the thread set, if the metrics differ only in that.
 fn short(metric: &str, all: &[&str]) -> String {
     let parts = |key: &str| {
         let (set, rest) = key.split_once('_')?;
@@ -94,7 +94,8 @@ fn short(metric: &str, all: &[&str]) -> String {
     }
 }
 
-/// The steps that the samples have figures of, where a cell is several runs, or a course over time.
+/// Returns the steps for which the samples have figures. A step is a run or a point in time, if the samples of a cell
+/// have figures of several runs or over time.
 fn steps(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
     let of_sweep = samples.iter().filter(|sample| sample.sweep == sweep.name);
     let keys = of_sweep.flat_map(|sample| sample.values.keys());
@@ -111,12 +112,12 @@ fn steps(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
     numbers.iter().map(u32::to_string).collect()
 }
 
-/// The key of a metric at one step.
+/// Returns the key of a metric at one step.
 fn of_step(figure: &Figure, metric: &str, step: &str) -> String {
     format!("{}{step}_{metric}", figure.x)
 }
 
-/// The paper's curves.
+/// Returns the paper's curves.
 pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
     let mut levels: Vec<String> = Vec::new();
     for (level, _) in figure.paper.iter().flat_map(|curve| curve.points) {
@@ -147,7 +148,7 @@ pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
 
 /// Colours for the paper's curves: those of the measured curves with the same names.
 pub(super) fn colours(theirs: &[Series], ours: &[Series]) -> Vec<usize> {
-    // Text in brackets is a remark.
+    // Text in brackets is a remark and not part of the name.
     let plain = |name: &str| name.split(" (").next().unwrap_or(name).to_lowercase();
     let same = |one: &Series| {
         let mut names = ours.iter().map(|other| plain(&other.name));
@@ -159,7 +160,7 @@ pub(super) fn colours(theirs: &[Series], ours: &[Series]) -> Vec<usize> {
     colours.map(|colour| colour.unwrap_or(0)).collect()
 }
 
-/// Every combination of the levels of the factors that make a curve.
+/// Returns every combination of the levels of the factors that make a curve.
 fn combinations(
     figure: &Figure,
     sweep: &Sweep,
@@ -182,7 +183,8 @@ fn combinations(
     found
 }
 
-/// If several web servers were measured, each has its curves, unless the figure selects one.
+/// Returns the factor of the web servers if several were measured and the figure selects none. Each server then has
+/// its own curves.
 fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Factor> {
     let factor = sweep.factor("server")?;
     let said = figure.series.contains(&factor.name)
@@ -190,7 +192,7 @@ fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Fact
     (!said && factor.levels(scale).len() > 1).then_some(factor)
 }
 
-/// The name of a level in a legend.
+/// Returns the name of a level in a legend.
 fn label(factor: &str, level: &str) -> String {
     match factor {
         "idle" => format!("{level} idle"),
@@ -214,7 +216,7 @@ fn lookups(level: &str) -> String {
     }
 }
 
-/// Mean over blocks, with its bootstrapped interval.
+/// Returns the mean over blocks, with its bootstrapped interval.
 fn point(metric: &str, at: &[(&str, &str)], sweep: &str, samples: &[Sample]) -> Option<Point> {
     let matching = samples
         .iter()
@@ -232,7 +234,7 @@ fn point(metric: &str, at: &[(&str, &str)], sweep: &str, samples: &[Sample]) -> 
     summary(&figures)
 }
 
-/// Mean and interval of figures; `None` if there are none.
+/// Returns the mean and interval of figures; `None` if there are none.
 pub(super) fn summary(figures: &[f64]) -> Option<Point> {
     if figures.is_empty() {
         return None;

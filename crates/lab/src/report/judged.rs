@@ -40,7 +40,7 @@ impl Report {
         })
     }
 
-    /// The result of the A/A run, in words.
+    /// Returns the result of the A/A run, in words.
     pub(super) fn noise(&self) -> String {
         let found = verdict::noise(&self.samples, self.manifest.scale);
         if found.blocks == 0 {

@@ -1,4 +1,4 @@
-//! A run's report: `report.html`, `report.md`, `cells.csv`, beside the raw samples.
+//! Writes a run's report beside the raw samples: `report.html`, `report.md`, `cells.csv`.
 
 mod axis;
 mod chart;
@@ -51,7 +51,7 @@ pub fn write(output: &Path) -> Result<String> {
 /// Compares two runs, cell by cell.
 ///
 /// # Errors
-/// One of them is no run.
+/// One of the folders has no run.
 pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     manifest::load(a)?;
     manifest::load(b)?;

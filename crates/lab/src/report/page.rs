@@ -1,4 +1,4 @@
-//! The report as one HTML page that loads nothing from elsewhere.
+//! Writes the report as one HTML page that needs no other file and no network.
 
 use super::chart;
 use super::figure;
@@ -10,7 +10,7 @@ use crate::catalogue::{self, Experiment, Figure};
 use crate::probe::Ability;
 use crate::verdict::Verdict;
 
-/// Styles of the report beside the common ones.
+/// Styles of the report, in addition to the common ones.
 const STYLE: &str = include_str!("study.css");
 
 pub(super) fn page(report: &Report) -> String {
@@ -182,7 +182,7 @@ fn experiment(report: &Report, row: &'static Experiment, ability: &Ability) -> S
     )
 }
 
-/// Text in place of a plot, if the paper gives no numbers.
+/// Returns the text in place of a plot, if the paper gives no numbers.
 fn without_numbers(source: &str) -> &'static str {
     match source.starts_with("Fig") || source.starts_with("Table") {
         true => {
@@ -192,7 +192,7 @@ fn without_numbers(source: &str) -> &'static str {
     }
 }
 
-/// The paper of an experiment.
+/// Returns the paper of an experiment.
 fn paper(id: &str) -> &'static str {
     match id.as_bytes().first() {
         Some(b'X') => "000",
@@ -202,7 +202,7 @@ fn paper(id: &str) -> &'static str {
     }
 }
 
-/// The measured plot, and the paper's beside it.
+/// Draws the measured plot, and the paper's plot beside it.
 fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
     let Some(sweep) = catalogue::sweep(row.sweep) else {
         return String::new();
@@ -220,7 +220,7 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         false => "<p class=\"none\">not measured in this run</p>".to_owned(),
     };
     let (their_levels, series) = figure::theirs(figure);
-    // Some of the paper's plots are over another factor.
+    // Some of the paper's plots have another factor on the horizontal axis.
     let same = their_levels.iter().any(|level| levels.contains(level));
     let x = if same { figure.x } else { "" };
     let theirs = match series.is_empty() {

@@ -1,4 +1,4 @@
-//! A report of made-up samples.
+//! Tests the report with artificial samples.
 
 use super::*;
 use crate::catalogue::{self, Experiment, Scale};
@@ -9,7 +9,7 @@ use crate::sample::Sample;
 use crate::verdict;
 use vm_harness::machine::Machine;
 
-/// A run that measured every cell of every sweep.
+/// Returns a run that measured every cell of every sweep.
 fn example() -> Report {
     let manifest = Manifest {
         machine: Machine::look().unwrap(),

@@ -1,4 +1,4 @@
-//! The report as Markdown and CSV.
+//! Writes the report as Markdown and CSV.
 
 use super::chart::exact;
 use super::figure::{by_cell, summary};
@@ -6,7 +6,7 @@ use super::judged::Report;
 use crate::sample::{Sample, rounded};
 use crate::verdict::{Finding, Verdict};
 
-/// The number of claims with each verdict, in one line.
+/// Returns the number of claims with each verdict, in one line.
 pub(super) fn tally(findings: &[Finding]) -> String {
     let all = [
         Verdict::Reproduced,
@@ -24,7 +24,7 @@ pub(super) fn tally(findings: &[Finding]) -> String {
         .join(", ")
 }
 
-/// The measured figure of a finding, with its interval.
+/// Formats the measured figure of a finding, with its interval.
 pub(super) fn figure(finding: &Finding) -> String {
     if finding.blocks == 0 {
         return "-".to_owned();
@@ -39,7 +39,7 @@ pub(super) fn figure(finding: &Finding) -> String {
     figure.trim_end().to_owned()
 }
 
-/// A p-value; a small one is shown as `<0.001`, never as zero.
+/// Formats a p-value; a small one is shown as `<0.001`, never as zero.
 pub(super) fn p(p: f64) -> String {
     match p {
         ..0.001 => "<0.001".to_owned(),
@@ -117,7 +117,7 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
-/// Every cell's mean and interval.
+/// Returns every cell's mean and interval.
 pub(super) fn csv(samples: &[Sample]) -> String {
     let mut text = "sweep,cell,metric,blocks,mean,low,high\n".to_owned();
     for ((sweep, cell, metric), figures) in by_cell(samples) {

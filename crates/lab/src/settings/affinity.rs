@@ -1,4 +1,4 @@
-//! CPUs of threads.
+//! Sets the CPUs of threads.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -7,13 +7,13 @@ use super::undo::{Undo, pid, set};
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 
-/// Highest CPU number looked at.
+/// Number of CPUs that are read back.
 const CPUS: usize = CpuSet::MAX_CPU;
 
 /// Pins a thread to these CPUs, and reads the setting back.
 ///
 /// # Errors
-/// The thread has ended, or the kernel refuses or keeps another set.
+/// The thread has ended, the kernel refuses the set, or the kernel sets other CPUs.
 pub fn pin(journal: &mut Journal, thread: u32, cpus: &[usize]) -> Result<()> {
     let what = || format!("pin thread {thread} to CPUs {cpus:?}");
     let pid = Some(pid(thread).context(what)?);

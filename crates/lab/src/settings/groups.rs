@@ -1,7 +1,7 @@
-//! CPU weights and caps by cgroup, version 1 (`cpu.shares`, `cpu.cfs_quota_us`) and 2
+//! Sets CPU weights and caps by cgroup, version 1 (`cpu.shares`, `cpu.cfs_quota_us`) and 2
 //! (`cpu.weight`, `cpu.max`).
 //!
-//! Weights act among siblings only, so every thread set gets a group below one common parent.
+//! The kernel compares weights among sibling groups only, so every thread set gets a group below one common parent.
 //! In version 2 the sets' groups are threaded, so that threads of one process may be in several groups;
 //! such a group accepts only threads of processes that are in its parent (cgroups v2, "Threads").
 
@@ -35,7 +35,7 @@ pub enum Version {
 pub struct Group<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its weight among the others; 1 is the default.
+    /// Its weight relative to the other sets; 1 is the default.
     pub share: f64,
     /// Maximum number of CPUs that it may use.
     pub cap: Option<f64>,
@@ -57,7 +57,7 @@ impl Version {
     /// Both versions.
     pub const ALL: [Self; 2] = [Self::One, Self::Two];
 
-    /// `v1` or `v2`.
+    /// Returns `v1` or `v2`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,10 +68,10 @@ impl Version {
 }
 
 impl Hierarchy {
-    /// The hierarchy of this host: at most one version has the cpu controller.
+    /// Returns the hierarchy of this host. At most one version has the cpu controller.
     ///
     /// # Errors
-    /// None has it, or it cannot be written.
+    /// No hierarchy has the cpu controller, or the hierarchy cannot be written.
     pub fn find() -> Result<Self> {
         let usable = Version::ALL
             .into_iter()
@@ -79,10 +79,10 @@ impl Hierarchy {
         usable.map_or_else(|| Self::of(Version::Two), Ok)
     }
 
-    /// The hierarchy of a version.
+    /// Returns the hierarchy of a version.
     ///
     /// # Errors
-    /// The hierarchy cannot be used; the error says why.
+    /// The hierarchy cannot be used; the error gives the reason.
     pub fn of(version: Version) -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts")
             .context(|| "read /proc/self/mounts".to_owned())?;
@@ -131,7 +131,7 @@ impl Hierarchy {
         self.version
     }
 
-    /// File and value for a share: 1 is the default of every group.
+    /// Returns the file and value for a share: 1 is the default of every group.
     fn share(&self, share: f64) -> (&'static str, String) {
         match self.version {
             Version::One => ("cpu.shares", format!("{:.0}", share * 1024.0)),
@@ -139,7 +139,7 @@ impl Hierarchy {
         }
     }
 
-    /// File and value for a cap in CPUs.
+    /// Returns the file and value for a cap in CPUs.
     fn cap(&self, cap: f64) -> (&'static str, String) {
         let quota = cap * PERIOD;
         match self.version {
@@ -229,7 +229,7 @@ impl Groups {
     }
 }
 
-/// The processes that threads belong to.
+/// Returns the processes that threads belong to.
 fn processes(threads: &[u32]) -> BTreeSet<u32> {
     let of = |thread: &u32| {
         let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn groups_hold_the_threads_and_go_again() {
         let Ok(hierarchy) = Hierarchy::find() else {
-            return; // no cpu controller here: `vicinity lab list` says so
+            return; // this host has no cpu controller; `vicinity lab list` reports that
         };
         let mut sleep = host::command("sleep");
         sleep.arg("60");
@@ -329,7 +329,7 @@ mod tests {
         let mut journal = Journal::begin().unwrap();
         let sets = [Group {
             name: "refused",
-            // Below the minimum of either version: the kernel rounds the value up or refuses it.
+            // The weight is below the minimum of either version, so the kernel rounds the value up or refuses it.
             share: 0.0,
             cap: None,
             threads: &[],

@@ -1,4 +1,4 @@
-//! The journal of settings: how to undo each is on disk before the setting is made.
+//! The journal of settings. It records on disk how to undo each setting, before the setting is made.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -52,7 +52,7 @@ impl Journal {
     /// Writes a file of the kernel and reads it back.
     ///
     /// # Errors
-    /// The kernel refuses, or keeps another value.
+    /// The kernel refuses the value, or sets another one.
     pub fn write(&mut self, path: &Path, value: &str) -> Result<()> {
         let old = read(path)?;
         self.note(Undo::Write {
@@ -101,7 +101,7 @@ fn restore_in(folder: &Path) -> Result<Vec<String>> {
     for name in ours {
         let path = folder.join(&name);
         let text = fs::read_to_string(&path).context(|| format!("read {}", path.display()))?;
-        // The last line may be incomplete: its setting was never made.
+        // The last line may be incomplete. In this case the run never made its setting.
         let mut undo: Vec<Undo> = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())

@@ -7,8 +7,8 @@ use serde_json::Value;
 use vm_harness::error::{Error, Result};
 use vm_harness::host;
 
-/// The setting of a switch; dropping the value resets it. A daemon that ends with the run needs no
-/// journal: after a crash it does not run any more.
+/// The setting of a switch; dropping the value resets it. This setting needs no journal, because the daemon ends with
+/// the run, also after a crash.
 #[derive(Debug)]
 pub struct Lookups {
     vicinity: PathBuf,

@@ -1,8 +1,8 @@
-//! Settings of the host that an experiment changes: CPUs of threads, CPU weights and caps; and the number of look-ups
-//! for each frame in a switch of the run.
+//! Changes settings for an experiment: on the host the CPUs of threads, CPU weights and caps; in a switch of the run
+//! the number of look-ups for each frame.
 //!
-//! Every setting is read back. The [`Journal`], which records a setting of the host *before* it is made, undoes it:
-//! when the journal is dropped, or in the next run after a crash.
+//! Every setting is read back. The [`Journal`] records a setting of the host *before* it is made, and undoes the
+//! setting when the journal is dropped, or in the next run after a crash.
 
 mod affinity;
 mod groups;

@@ -73,7 +73,7 @@ fn remove_group(path: &Path) -> Result<()> {
     fs::remove_dir(path).context(|| format!("remove the cgroup {}", path.display()))
 }
 
-/// Restores the CPUs of a thread, unless it has ended or another thread has its number.
+/// Restores the CPUs of a thread, unless it has ended or another thread has its id.
 fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     if host::start_time(thread) != Some(started) {
         return Ok(());
@@ -84,7 +84,7 @@ fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     }
 }
 
-/// The id for the system call. It is never `None`, which would mean the calling thread.
+/// Returns the id for the system call. It is never `None`, which would mean the calling thread.
 pub(super) fn pid(thread: u32) -> std::result::Result<Pid, Errno> {
     let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
     pid.ok_or(Errno::SRCH)

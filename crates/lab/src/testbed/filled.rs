@@ -1,4 +1,4 @@
-//! Switches that reach the second host, and those whose FDB is filled.
+//! Starts switches that reach the second host, switches whose FDB is filled, and switches with interrupt moderation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use vm_harness::{host, interrupt};
 /// How often frames are sent again if some were lost.
 const FILLS: u32 = 8;
 
-/// Values of `gather-us`, each with a switch of its own.
+/// Values of `gather-us`. The testbed has a switch for each.
 const GATHER: [&str; 3] = ["0", "200", "1000"];
 
-/// Numbers of FDB entries, each with a switch of its own; the other switches have a handful of entries.
+/// Numbers of FDB entries. The testbed has a switch for each; the other switches have a handful of entries.
 const RESIDENTS: [u32; 2] = [10_000, 100_000];
 
-/// A switch whose FDB is filled, for VM 1 only.
+/// A switch whose FDB is filled. Only VM 1 has a port on it.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub(super) residents: u32,
@@ -49,7 +49,7 @@ pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Resu
     RESIDENTS.into_iter().zip(first..).map(make).collect()
 }
 
-/// A switch with a value of `gather-us`, for VM 1 and 2.
+/// A switch with a value of `gather-us`. VM 1 and VM 2 have ports on it.
 #[derive(Debug)]
 pub(super) struct Gathering {
     pub(super) micros: &'static str,
@@ -107,7 +107,8 @@ impl Filled {
             let count = list.pointer("/0/worker/residents").and_then(Value::as_u64);
             count.ok_or_else(|| Error::unreadable("`vicinity network list --json`", &text))
         };
-        // All but a few: the VMs' own addresses are in the FDB, and a full FDB learns none.
+        // 100 addresses fewer are enough, because the VMs' own addresses are in the FDB too, and a full FDB learns no
+        // more.
         let wanted = u64::from(self.residents).saturating_sub(100);
         for _ in 0..FILLS {
             if known()? >= wanted {

@@ -1,4 +1,4 @@
-//! The direct channel between VM 1, VM 2 and the VM that dies.
+//! The direct channel between VM 1, VM 2 and the VM that an experiment kills.
 
 use vm_harness::channel::{Channel, Setting};
 use vm_harness::direct::Direct;
@@ -8,7 +8,7 @@ use vm_harness::vm::Vm;
 /// Name of the channel.
 pub(super) const CHANNEL: &str = "direct";
 
-/// The channel, which is opened for the first cell that needs it.
+/// The channel. The first cell that needs the channel opens it.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) direct: Direct,
@@ -20,7 +20,7 @@ pub(super) struct Joined {
 enum State {
     Closed,
     Open,
-    /// The reason why the channel cannot be opened; the testbed tries once.
+    /// The reason why the channel cannot be opened. The testbed tries to open it only once.
     Failed(String),
 }
 

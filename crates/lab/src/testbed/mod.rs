@@ -1,7 +1,7 @@
-//! The testbed of the experiments: VMs that are all joined by every channel, and a second host.
+//! The testbed of the experiments: VMs, channels that each join all of them, and a second host.
 //!
 //! The testbed boots once for all sweeps. It pauses a VM that an experiment does not use: the virtual CPUs
-//! do not run and the VM takes no frames; only its memory is used. This is the lab's "no VM".
+//! do not run and the VM takes no frames; only its memory is used. A paused VM stands for "no VM" in the experiments.
 
 mod filled;
 mod joined;
@@ -30,13 +30,13 @@ use filled::{Filled, Gathering, reachable};
 use joined::Joined;
 use spaced::Spaced;
 
-/// Longest boot: emulated guests on a busy machine.
+/// Longest time that a boot may take: that of emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
 
 /// Kernel argument of the guests: the kernel counts, at each tick, the place where it was interrupted.
 const KERNEL_ARGUMENT: &str = "profile=4";
 
-/// VMs that only the experiments boot that need them; their numbers follow the others'.
+/// Names of the VMs that an experiment boots if it needs them. Their numbers follow those of the other VMs.
 const LATER: [&str; 4] = ["victim", "wide", "new1", "new2"];
 
 /// Paths of the program and of folders.
@@ -83,7 +83,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Boots `count` VMs. Those whose instructions are counted, where QEMU emulates them, are slower.
+    /// Boots `count` VMs. With `instructions`, their instructions are counted if QEMU emulates them, which slows them
+    /// down.
     ///
     /// # Errors
     /// A VM, a channel or the second host does not start.
@@ -180,8 +181,8 @@ impl Testbed {
         Vm::boot(&self.image, spec)
     }
 
-    /// Boots another VM, on all channels, that may be killed. The VM joins the direct channel if `channel` names
-    /// that.
+    /// Boots another VM on all channels, which the caller may kill. The VM joins the direct channel if `channel` is
+    /// its name.
     ///
     /// # Errors
     /// The VM does not boot.
@@ -205,7 +206,7 @@ impl Testbed {
         Ok((vm, u8::try_from(number).unwrap_or(u8::MAX)))
     }
 
-    /// Lets only VM 2 run, and boots a VM with two virtual CPUs on all channels.
+    /// Pauses all VMs but VM 2, and boots a VM with two virtual CPUs on all channels.
     ///
     /// # Errors
     /// The VM does not boot, or QEMU refuses.
@@ -220,18 +221,18 @@ impl Testbed {
         Ok(())
     }
 
-    /// The VM with two virtual CPUs.
+    /// Returns the VM with two virtual CPUs.
     ///
     /// # Errors
-    /// There is none; see [`Testbed::widen`].
+    /// There is no such VM; see [`Testbed::widen`].
     pub fn wide(&self) -> Result<&Vm> {
         let missing = || Error::Host("no VM has two virtual CPUs".to_owned());
         self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
     }
 
-    /// The network whose switch has this number of FDB entries (1 stands for a handful: the VMs and the second
-    /// host), and its folder. In the larger tables nearly all addresses are behind the uplink: frames from these
-    /// addresses are sent to the switch if it has not learned them, or has aged them.
+    /// Returns the network whose switch has this number of FDB entries (1 stands for a handful: the VMs and the second
+    /// host), and its folder. In the larger tables nearly all addresses are behind the uplink: the testbed sends
+    /// frames from these addresses to the switch if it has not learned them, or if they have aged out.
     ///
     /// # Errors
     /// There is no such switch, or it does not learn the addresses.
@@ -246,7 +247,7 @@ impl Testbed {
         Ok((one.network, one.switch.folder()))
     }
 
-    /// The network whose switch has this value of `gather-us`.
+    /// Returns the network whose switch has this value of `gather-us`.
     ///
     /// # Errors
     /// There is no such switch.
@@ -256,13 +257,13 @@ impl Testbed {
         found.map(|one| one.network).ok_or_else(none)
     }
 
-    /// The address at which clients fetch files of VM 1's space.
+    /// Returns the address at which clients fetch files of VM 1's space.
     #[must_use]
     pub fn space(&self) -> SocketAddr {
         self.spaced.at
     }
 
-    /// The daemon's status of VM 1's space.
+    /// Returns the daemon's status of VM 1's space.
     ///
     /// # Errors
     /// The daemon has ended.
@@ -278,17 +279,17 @@ impl Testbed {
         self.spaced.ask(&["set", "vm1", slots]).map(drop)
     }
 
-    /// VM number `number`, from one.
+    /// Returns VM number `number`, from one.
     ///
     /// # Errors
-    /// There are fewer.
+    /// There are fewer VMs.
     pub fn vm(&self, number: usize) -> Result<&Vm> {
         let missing = || Error::Host(format!("this run has no VM {number}"));
         self.vms.get(number.wrapping_sub(1)).ok_or_else(missing)
     }
 
-    /// The network between VM 1 and 2 that a channel carries. The direct channel is opened on the
-    /// first call for it; VM 1 and 2 must run.
+    /// Returns the number of the network between VM 1 and VM 2 that a channel carries. The first call for the direct
+    /// channel opens it; VM 1 and 2 must run.
     ///
     /// # Errors
     /// There is no such channel, or it cannot be opened.
@@ -302,7 +303,7 @@ impl Testbed {
         }
     }
 
-    /// The number of the network that the bridge or the switch carries.
+    /// Returns the number of the network that the bridge or the switch carries.
     ///
     /// # Errors
     /// There is no such channel.
@@ -317,7 +318,7 @@ impl Testbed {
             .ok_or_else(|| Error::Host(format!("no channel is called {channel}")))
     }
 
-    /// One line for each channel.
+    /// Returns one line for each channel.
     #[must_use]
     pub fn channels(&self) -> Vec<String> {
         let direct: &dyn Channel = &self.direct.direct;
@@ -326,7 +327,7 @@ impl Testbed {
             .collect()
     }
 
-    /// Lets exactly the first `count` VMs run.
+    /// Pauses all VMs but the first `count`, which run.
     ///
     /// # Errors
     /// QEMU refuses.
@@ -355,8 +356,8 @@ impl Testbed {
         all.all(|vm| vm.is_running().unwrap_or(false))
     }
 
-    /// The name of a VM that does not answer. A killed VM may take a moment to end, and must not take part in a
-    /// measurement meanwhile.
+    /// Returns the name of a VM that does not answer. A killed VM may take a moment to end, and must not take part in
+    /// a measurement before its end.
     #[must_use]
     pub fn silent(&self) -> Option<&str> {
         let answers = |vm: &Vm| {
@@ -369,7 +370,7 @@ impl Testbed {
         silent.map(Vm::name)
     }
 
-    /// The threads of a VM's virtual CPUs.
+    /// Returns the threads of a VM's virtual CPUs.
     #[must_use]
     pub fn guest(&self, number: usize) -> &[u32] {
         self.guests
@@ -378,7 +379,7 @@ impl Testbed {
     }
 }
 
-/// The standard guest with two web servers and the programs of the jobs.
+/// Returns the standard guest with two web servers and the programs of the jobs.
 #[must_use]
 pub(super) fn recipe() -> Recipe {
     Recipe::default()
@@ -400,14 +401,14 @@ fn cpus_of(vm: &Vm) -> Result<Vec<u32>> {
     Ok(ids.filter_map(|id| u32::try_from(id).ok()).collect())
 }
 
-/// Starts every server in a guest: streams, requests, web.
+/// Starts every server in a guest: those of streams and requests, and the web servers.
 pub(super) fn serve(vm: &Vm) -> Result<()> {
     workload::serve(vm)?;
     vm.check(include_str!("servers.sh"), Duration::from_secs(60))
         .map(drop)
 }
 
-/// Folder of a guest image, for the manifest.
+/// Returns the name of a guest image's folder, for the manifest.
 #[must_use]
 pub fn image_name(image: &Image) -> String {
     let folder = image.kernel.parent().and_then(Path::file_name);

@@ -1,7 +1,7 @@
-# Servers of a lab guest: Apache httpd on port 8080, nginx on 8081, files named by kB; more of
-# iperf3's, beside the first on 5201.
+# Starts the servers of a guest: Apache httpd on port 8080, nginx on 8081, and three servers of iperf3
+# beside the first, which listens on port 5201. The files of the web servers are named by their size in kB.
 set -e
-# The agent's own leaves nothing readable for a server that is not root.
+# The guest agent's umask would make the files unreadable for httpd, which does not run as root.
 umask 022
 mkdir -p /srv /run/nginx /var/log/nginx /var/lib/nginx
 for kb in 1 10 30 50 70 100 200; do

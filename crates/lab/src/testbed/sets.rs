@@ -11,7 +11,8 @@ use vm_harness::switch::Switch;
 use vm_harness::vm::Vm;
 
 impl Testbed {
-    /// The backend: every thread of QEMU that is no virtual CPU, and the threads of Vicinity and of vhost.
+    /// Returns the set `backend`: every thread of QEMU that is no virtual CPU, and the threads of Vicinity and of
+    /// vhost.
     #[must_use]
     pub fn backend(&self) -> Vec<u32> {
         let proc = Proc::default();
@@ -39,7 +40,7 @@ impl Testbed {
         threads
     }
 
-    /// The sets to measure while the first `busy` of `running` VMs work.
+    /// Returns the sets to measure while the first `busy` of `running` VMs work.
     #[must_use]
     pub fn sets(&self, busy: usize, running: usize) -> Vec<Set> {
         let join = |from: usize, to: usize| {
@@ -77,7 +78,7 @@ impl Testbed {
         sets
     }
 
-    /// The sets to measure while the VM with two virtual CPUs sends to VM 2.
+    /// Returns the sets to measure while the VM with two virtual CPUs sends to VM 2.
     ///
     /// # Errors
     /// There is no such VM.
@@ -96,7 +97,7 @@ impl Testbed {
         ])
     }
 
-    /// Every thread of a VM's QEMU, including its virtual CPUs.
+    /// Returns every thread of a VM's QEMU, including its virtual CPUs.
     ///
     /// # Errors
     /// There is no such VM.
@@ -104,7 +105,7 @@ impl Testbed {
         Ok(Proc::default().threads(self.vm(number)?.id()))
     }
 
-    /// Pins the virtual CPUs of VM 1 and 2: to CPU 0 both, or to CPU 0 and 1.
+    /// Pins the virtual CPUs of VM 1 and VM 2: either both to CPU 0, or one to CPU 0 and the other to CPU 1.
     ///
     /// # Errors
     /// The kernel refuses.

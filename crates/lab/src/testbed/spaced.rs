@@ -1,4 +1,4 @@
-//! VM 1's space, and its daemon; VM 2 has a space that competes for slots. Clients on the second
+//! Starts the daemon of VM 1's space. VM 2 has a space that competes for slots. Clients on the second
 //! host reach VM 1's space through the same link as the VMs' own servers on the switch.
 
 use std::fs::{self, File};
@@ -15,17 +15,17 @@ use vm_harness::host::{self, Tied};
 use vm_harness::interrupt;
 use vm_harness::scope::RunFolder;
 
-/// Last byte of the host's address on the network that the second host is on.
+/// Last byte of the host's address on the second host's network.
 const NUMBER: u8 = 251;
 
 /// Port at which clients fetch files of the space.
 const PORT: u16 = 8090;
 
-/// The VM, and the competing one.
+/// The VM with the measured space, and the VM with the competing one.
 const VM: &str = "vm1";
 const RIVAL: &str = "vm2";
 
-/// Slots for both. The highest of the measured rates of jobs needs more than half of them.
+/// Slots for both spaces together. The highest of the measured rates of jobs needs more than half of them.
 const BUDGET: u32 = 64;
 
 /// Longest time until the daemon has started.
@@ -34,7 +34,7 @@ const START: Duration = Duration::from_secs(20);
 /// A daemon with a space.
 #[derive(Debug)]
 pub(super) struct Spaced {
-    // Dropped in this order: the process first, then its folder.
+    // Fields are dropped in this order: the process first, then its folder.
     process: Option<Tied>,
     run: RunFolder,
     vicinity: std::path::PathBuf,
@@ -87,7 +87,7 @@ impl Spaced {
         })
     }
 
-    /// QEMU's options for a VM; none for a VM without a space.
+    /// Returns QEMU's options for a VM; none for a VM without a space.
     pub(super) fn qemu_args(&self, vm: &str) -> Result<Vec<String>> {
         if ![VM, RIVAL].contains(&vm) {
             return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl Spaced {
             .map_err(|_| Error::unreadable("`vicinity space qemu-args`", &text))
     }
 
-    /// The daemon's status of the space.
+    /// Returns the daemon's status of the space.
     pub(super) fn show(&self) -> Result<Value> {
         let text = self.ask(&["show", VM])?;
         serde_json::from_str(&text).map_err(|_| Error::unreadable("`vicinity space show`", &text))

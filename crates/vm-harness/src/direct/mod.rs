@@ -1,8 +1,8 @@
 //! The direct channel between VMs: `vicinity direct serve` on the host, which plugs the devices for
 //! views and windows into running VMs, and the kernel module in each guest.
 //!
-//! A VM that will join is booted with [`Channel::qemu_args`]. Nothing else is different in this VM until
-//! [`Channel::join`], so measurements before that are not affected by the channel.
+//! A VM that will join is booted with [`Channel::qemu_args`]. These options are the only difference until
+//! [`Channel::join`], so the channel does not affect measurements before that call.
 
 mod module;
 
@@ -26,16 +26,16 @@ pub use module::missing;
 /// Path of the module in a guest.
 const MODULE: &str = "/run/vicinity_direct.ko";
 
-/// Bytes of the module in one command to a guest: a word of a command line has at most 128 KiB.
+/// Bytes of the module in one command to a guest: Linux limits an argument of a command to 128 KiB.
 const PIECE: usize = 48 * 1024;
 
-/// Longest time until the host serves, and until a guest gets a device or a peer.
+/// Longest time until `vicinity direct serve` has started, and until a guest has a device or a peer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A group of VMs that may read each other's memory.
 #[derive(Debug)]
 pub struct Direct {
-    // Dropped in this order: the process first, then its folder.
+    // Fields are dropped in this order: the process first, then its folder.
     serving: Option<Tied>,
     run: RunFolder,
     vicinity: PathBuf,
@@ -98,7 +98,7 @@ impl Direct {
     /// Loads the module in the VM of this number and gives its device an address. The channel must be open.
     ///
     /// # Errors
-    /// The guest does not load the module, or gets no device.
+    /// The guest does not load the module, or no device appears in the guest.
     pub fn load(&self, vm: &Vm, network: u8, number: u8) -> Result<()> {
         vm.check(&format!("rm -f {MODULE}"), LIMIT)?;
         for piece in self.module.chunks(PIECE) {
@@ -173,7 +173,7 @@ impl Channel for Direct {
     }
 }
 
-/// The numbers of packets that a guest has sent, and of doorbells that it has rung.
+/// Returns the numbers of packets that a guest has sent, and of doorbells that it has rung.
 ///
 /// # Errors
 /// The guest has no such device.

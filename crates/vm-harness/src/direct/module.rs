@@ -9,13 +9,13 @@ use crate::error::{Context, Error, Result};
 use crate::host;
 use crate::scope::RunFolder;
 
-/// Its sources, as they are in `guest/direct`: name and text.
+/// The names and texts of its sources, which are in `guest/direct`.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/direct_sources.rs"));
 
 /// Tools that the build needs, beside the kernel's headers.
 const TOOLS: [&str; 3] = ["make", "gcc", "strip"];
 
-/// The reason why the module cannot be built on this host for a guest of the host's release, if there is one.
+/// Returns the reason why the module cannot be built on this host for a guest of the host's release, if there is one.
 #[must_use]
 pub fn missing() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -67,7 +67,7 @@ pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
     make.arg("--directory").arg(folder.path());
     make.arg(format!("RELEASE={release}"));
     host::run(make)?;
-    // Beside its final place, under a name that no other process uses.
+    // The build writes next to the final place, under a name that no other process uses.
     let unique = folder.path().file_name().unwrap_or_default();
     let part = cache.join(unique).with_extension("ko");
     let mut strip = host::command("strip");
@@ -78,7 +78,7 @@ pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The key of a build: a hash of all that goes into it.
+/// Returns the key of a build: a hash of all its inputs.
 fn key(release: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(release);

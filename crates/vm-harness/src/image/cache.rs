@@ -22,7 +22,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

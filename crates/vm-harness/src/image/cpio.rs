@@ -9,12 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// File type bits of a regular file with the given permissions.
+/// Returns the file type bits of a regular file with the given permissions.
 pub(crate) const fn file(permissions: u32) -> u32 {
     0o100_000 | permissions
 }
 
-/// File type bits of a folder with the given permissions.
+/// Returns the file type bits of a folder with the given permissions.
 pub(crate) const fn folder(permissions: u32) -> u32 {
     0o040_000 | permissions
 }

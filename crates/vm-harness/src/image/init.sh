@@ -1,5 +1,5 @@
 #!/bin/bash
-# The first process of a lab guest. Kernel command line:
+# The first process of a guest. It reads from the kernel command line:
 #   lab.host=NAME             host name
 #   lab.nic=MAC,ADDRESS/BITS  address of the NIC with this MAC (may be repeated)
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -40,7 +40,7 @@ for nic in "${nics[@]}"; do
     done
 done
 
-# The agent's port is found by its name; there is no udev here to link it.
+# The image has no udev to link the agent's port, so this loop finds the port by its name.
 for port in /sys/class/virtio-ports/*; do
     if [ "$(<"$port/name")" = org.qemu.guest_agent.0 ]; then
         qemu-ga --method=virtio-serial --path="/dev/${port##*/}" --statedir=/run \

@@ -1,4 +1,4 @@
-//! From a recipe to an image: the key of the inputs, the unpacked packages, the files.
+//! Makes an image from a recipe: computes the key of the inputs, unpacks the packages, and writes the files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,8 @@ use super::tree;
 use crate::error::{Context, Error, Result};
 use crate::host;
 
-/// Version of the builder. Raise this number when the builder makes another image of the same inputs.
+/// Version of the builder. Raise this number when a change of the builder makes a different image from the same
+/// inputs.
 const FORMAT: u32 = 1;
 
 /// Everything an image depends on.
@@ -99,7 +100,7 @@ impl Inputs {
         )
     }
 
-    /// The modules' files, each after those it depends on, as paths below the root.
+    /// Returns the modules' files as paths below the root, each after the modules it depends on.
     fn module_files(&self, root: &Path, release: &str) -> Result<Vec<PathBuf>> {
         let inside = |tool: &str| {
             let mut command = host::command("chroot");
@@ -157,7 +158,7 @@ pub(super) fn bootstrap(
     host::run(command).map(drop)
 }
 
-/// The code name of the host's Debian release.
+/// Returns the code name of the host's Debian release.
 pub(super) fn codename() -> Result<String> {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let mut lines = text.lines();
@@ -166,7 +167,7 @@ pub(super) fn codename() -> Result<String> {
     name.ok_or_else(|| Error::Host("guest images are built on Debian only; this host's /etc/os-release has no VERSION_CODENAME".to_owned()))
 }
 
-/// The host's apt proxies, which `mmdebstrap` does not read by itself.
+/// Returns the host's apt proxies, which `mmdebstrap` does not read by itself.
 fn proxies() -> Vec<String> {
     let mut dump = host::command("apt-config");
     dump.args(["dump", "Acquire"]);
@@ -186,7 +187,7 @@ fn kernel_release(root: &Path) -> Result<String> {
         .ok_or_else(|| Error::Host("the kernel's package has no kernel in /boot".to_owned()))
 }
 
-/// Names and versions of the package files apt fetched.
+/// Names and versions of the package files that apt fetched.
 fn unpacked_versions(root: &Path) -> Result<BTreeMap<String, String>> {
     let folder = root.join("var/cache/apt/archives");
     let entries = fs::read_dir(&folder).context(|| format!("read {}", folder.display()))?;
@@ -202,7 +203,7 @@ fn unpacked_versions(root: &Path) -> Result<BTreeMap<String, String>> {
 }
 
 /// Resolves the symbolic links in a path of the guest (`/lib` may link to `usr/lib`), relative to
-/// the root: the kernel can make a folder only by its real name.
+/// the root: the kernel creates the initramfs's folders only from real names.
 fn real_path(root: &Path, inside: &str) -> Result<PathBuf> {
     let path = root.join(inside.trim_start_matches('/'));
     let real = |path: &Path| fs::canonicalize(path).context(|| format!("find {}", path.display()));

@@ -1,4 +1,4 @@
-//! A built image, and what it was made of.
+//! A built image, and the inputs it was made from.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// A built image: what QEMU needs to boot a guest.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// The kernel, as Debian's package has it.
+    /// The unchanged kernel of Debian's package.
     pub kernel: PathBuf,
     /// The initramfs.
     pub initrd: PathBuf,
-    /// What is in it.
+    /// Its contents.
     pub manifest: Manifest,
 }
 
-/// What an image was made of.
+/// The kernel release and the packages of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Release of the guest's kernel, as `uname -r` prints it.

@@ -1,13 +1,13 @@
 //! Guest images: Debian's own kernel and a small initramfs of Debian packages.
 //!
 //! [`Recipe::build`] runs `mmdebstrap` to unpack the packages (no maintainer script runs) from
-//! the archive the host's apt uses, keeps what a test guest needs, adds `/init` and writes
+//! the archive the host's apt uses, removes what a test guest does not need, adds `/init` and writes
 //! the tree as an uncompressed cpio, which boots fastest. The kernel is the unchanged file of its
-//! package. The image is kept in a cache folder that is named by a hash of all inputs;
+//! package. The image is stored in a cache folder whose name is a hash of all inputs;
 //! the builder renames it into place when it is complete, so an incomplete image is never used.
 //!
-//! Packages are unpacked, not configured: no users but the base ones, no alternatives, no
-//! service is started. A package that needs more has to be set up by the command that uses it.
+//! Packages are unpacked and not configured: the image has only the base users and no alternatives, and the guest
+//! starts no service of a package. The command that uses a package does what configuration it needs.
 
 mod cache;
 mod cpio;

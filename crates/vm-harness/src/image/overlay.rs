@@ -10,7 +10,7 @@ use crate::error::{Context, Result};
 use crate::host;
 
 impl Image {
-    /// The same image with a program of this host as `/usr/local/bin/vicinity`, without its debugging
+    /// Returns the same image with a program of this host as `/usr/local/bin/vicinity`, without its debugging
     /// information. Guests have the Debian release of the host, so they have the program's libraries. The files are
     /// made in `folder`.
     ///
@@ -25,7 +25,7 @@ impl Image {
         self.with_file(&bare, Path::new("usr/local/bin/vicinity"), folder)
     }
 
-    /// The same image with a file of this host, at this path below the guest's root. The new
+    /// Returns the same image with a file of this host, at this path below the guest's root. The new
     /// initramfs is made in `folder`.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Image {
     }
 }
 
-/// Appends an archive with one file: the kernel unpacks several archives one after the other.
+/// Appends an archive with one file: the kernel unpacks concatenated archives one after the other.
 fn append(base: &Path, file: &Path, inside: &Path, to: &Path) -> std::io::Result<()> {
     let mut out = File::create(to)?;
     std::io::copy(&mut File::open(base)?, &mut out)?;

@@ -1,6 +1,6 @@
-//! What goes into an image.
+//! The contents of an image: packages, modules and a kernel.
 
-/// Packages of every guest.
+/// Packages that every guest has.
 const PACKAGES: [&str; 17] = [
     "base-files",
     "base-passwd",
@@ -24,7 +24,7 @@ const PACKAGES: [&str; 17] = [
 
 const MODULES: [&str; 3] = ["virtio_pci", "virtio_net", "virtio_console"];
 
-/// What goes into an image. [`Recipe::default`] is the standard guest.
+/// The contents of an image. [`Recipe::default`] is the standard guest.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// The package of the kernel.
@@ -58,7 +58,7 @@ impl Recipe {
         self
     }
 
-    /// Adds a kernel module of the kernel's package, loaded at boot after those it depends on.
+    /// Adds a kernel module of the kernel's package, which the guest loads at boot after the modules it depends on.
     #[must_use]
     pub fn module(mut self, name: &str) -> Self {
         self.modules.push(name.to_owned());

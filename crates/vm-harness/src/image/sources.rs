@@ -18,7 +18,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// The entries of `/etc/apt` for the release `codename`.
+    /// Reads the entries of `/etc/apt` for the release `codename`.
     pub(crate) fn of_host(codename: &str) -> Result<Self> {
         Self::read(Path::new("/etc/apt"), codename)
     }
@@ -77,7 +77,7 @@ impl Sources {
     }
 }
 
-/// The release itself, its updates or its security updates; not its backports.
+/// Whether a suite is the release itself, its updates or its security updates, and not its backports.
 fn is_suite(word: &str, codename: &str) -> bool {
     let rest = word.strip_prefix(codename);
     rest.is_some_and(|rest| ["", "-updates", "-security", "/updates"].contains(&rest))

@@ -1,4 +1,4 @@
-//! From an unpacked tree to an initramfs.
+//! Makes an initramfs from an unpacked tree.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -48,7 +48,7 @@ pub(super) fn write(root: &Path, modules: &[PathBuf], to: &Path) -> std::io::Res
                 .map(Path::to_owned),
         );
     }
-    // In byte order a folder comes before its contents, as the kernel needs.
+    // In byte order a folder comes before its contents. The kernel requires this order.
     paths.sort();
     paths.dedup();
     let mut writer = cpio::Writer::new(BufWriter::new(File::create(to)?));

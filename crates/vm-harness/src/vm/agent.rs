@@ -1,7 +1,7 @@
 //! Commands inside a guest, through QEMU's guest agent.
 //!
-//! The agent runs beside the networks under test, on a virtio-serial port: running a command
-//! neither needs nor disturbs them.
+//! The agent uses a virtio-serial port and not the networks under test, so running a command neither needs nor
+//! disturbs them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use super::jsonline::JsonLine;
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
 
-/// Interval at which the host asks whether a command has ended. Each question costs the guest some
-/// CPU time, which would disturb a measurement.
+/// Interval at which the host asks whether a command has ended. Each request costs the guest some CPU time, which
+/// would disturb a measurement.
 const ASK: Duration = Duration::from_millis(100);
 
 /// Longest time until the agent answers, also in an emulated guest under load.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How a command ended and what it printed.
+/// Exit status and output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Exit status; 128 + N if signal N ended the command, as in a shell.
@@ -44,8 +44,7 @@ impl Agent {
         Ok(Self { line })
     }
 
-    /// Whether the agent answers within `limit`. Until the guest has started the agent, QEMU buffers
-    /// the question.
+    /// Whether the agent answers within `limit`. Until the guest has started the agent, QEMU buffers the request.
     pub(super) fn sync(&mut self, id: u32, limit: Duration) -> Result<bool> {
         self.line
             .send(&json!({"execute": "guest-sync", "arguments": {"id": id}}))?;
@@ -75,7 +74,7 @@ impl Agent {
         pid.ok_or_else(|| Error::unreadable("the guest agent", &answer.to_string()))
     }
 
-    /// The output of a command, once the command has ended.
+    /// Returns the output of a command, once the command has ended.
     pub(super) fn ended(&mut self, pid: i64) -> Result<Option<Output>> {
         let answer = self.call("guest-exec-status", &json!({"pid": pid}))?;
         if answer.get("exited").and_then(Value::as_bool) != Some(true) {
@@ -103,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// Waits between two questions.
+    /// Waits between two requests to the agent.
     pub(super) fn pause() -> Result<()> {
         interrupt::sleep(ASK)
     }

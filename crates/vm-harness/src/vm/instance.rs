@@ -1,4 +1,4 @@
-//! One virtual machine: boot it, run commands in it, stop it.
+//! Boots a virtual machine, runs commands in it and stops it.
 //!
 //! A [`Vm`] owns its QEMU process: dropping it kills and reaps QEMU and removes its sockets.
 //! Guest RAM is a shared memory file, so that a vhost-user back-end can map it.
@@ -24,7 +24,7 @@ use super::spec::Spec;
 pub struct Vm {
     spec: Spec,
     accel: Accel,
-    // Dropped in this order: QEMU first, then the folder its sockets are in.
+    // Fields are dropped in this order: QEMU first, then the folder of its sockets.
     qemu: Mutex<Tied>,
     agent: Mutex<Option<Agent>>,
     pub(super) run: RunFolder,
@@ -78,7 +78,7 @@ impl Vm {
         let mut connected = None;
         let mut asked = 0;
         loop {
-            // Not inside the `if let`: that would hold the lock while `failure` takes it.
+            // This call is not inside an `if let`, which would keep the lock locked while `failure` locks it again.
             let ended = lock(&self.qemu).ended()?;
             if let Some(status) = ended {
                 return Err(self.failure(&format!("QEMU ended ({status})")));
@@ -94,7 +94,7 @@ impl Vm {
                 }
                 Some(agent) => {
                     asked += 1;
-                    // An error here means that QEMU ended; the next turn reads its status.
+                    // An error here means that QEMU ended; the next iteration reads its exit status.
                     match agent.sync(asked, Duration::from_secs(1)) {
                         Ok(true) => break,
                         Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -156,7 +156,7 @@ impl Vm {
         Qmp::connect(&self.run.path().join("qmp"))
     }
 
-    /// CPU time of all threads of QEMU, user and system.
+    /// Returns the CPU time of all threads of QEMU, user and system.
     ///
     /// # Errors
     /// QEMU has ended.
@@ -172,31 +172,31 @@ impl Vm {
         Ok(lock(&self.qemu).ended()?.is_none())
     }
 
-    /// QEMU's process id.
+    /// Returns QEMU's process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         lock(&self.qemu).id()
     }
 
-    /// The VM's name.
+    /// Returns the VM's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The specification that the VM was booted with.
+    /// Returns the specification that the VM was booted with.
     #[must_use]
     pub const fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// The accelerator that runs the guest's instructions.
+    /// Returns the accelerator that runs the guest's instructions.
     #[must_use]
     pub const fn accel(&self) -> Accel {
         self.accel
     }
 
-    /// The UNIX socket of the serial console, where a root shell waits.
+    /// Returns the UNIX socket of the serial console, where a root shell waits.
     #[must_use]
     pub fn console(&self) -> std::path::PathBuf {
         self.run.path().join("console")
@@ -236,7 +236,8 @@ impl Vm {
 }
 
 impl Job<'_> {
-    /// The output, if the command has ended. Returns it once: the agent then forgets the command.
+    /// Returns the output if the command has ended. Only one call returns it, because the agent then discards the
+    /// command's record.
     ///
     /// # Errors
     /// The VM ended.

@@ -13,7 +13,7 @@ use crate::interrupt;
 /// Longest time that one read waits before the caller checks for a signal.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Longest line accepted, in bytes. The agent's answers carry a command's whole output.
+/// Longest line accepted, in bytes. A response of the agent contains the whole output of a command.
 const MAX_LINE: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl JsonLine {
     fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.pending.iter().position(|byte| *byte == b'\n')?;
         let mut line: Vec<u8> = self.pending.drain(..=end).collect();
-        // The agent starts its answer to `guest-sync-delimited` with this byte.
+        // The agent starts its response to `guest-sync-delimited` with this byte.
         line.retain(|byte| *byte != 0xff);
         Some(line)
     }

@@ -1,8 +1,8 @@
-//! Live migration: from one QEMU of this host to another.
+//! Migrates a running VM from one QEMU of this host to another.
 //!
 //! [`Vm::incoming`] starts the destination with the specification of the source, except for links
 //! and logs. After the migration, [`Vm::wait_ready`] on the destination connects to the guest, and
-//! the source is paused; drop it.
+//! the source is paused; the caller drops it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub struct Moved {
     pub total: Duration,
     /// Bytes of memory sent.
     pub bytes: u64,
-    /// Passes over the memory: more than one, because the guest dirtied pages meanwhile.
+    /// Passes over the memory. There are several, because the guest dirties pages during a pass.
     pub passes: u64,
 }
 
@@ -75,7 +75,7 @@ fn uri(socket: &Path) -> String {
 }
 
 impl Migration<'_> {
-    /// QEMU's answer to `query-migrate`.
+    /// Returns QEMU's response to `query-migrate`.
     ///
     /// # Errors
     /// QEMU has ended.
@@ -131,7 +131,7 @@ impl Migration<'_> {
         read().ok_or_else(|| Error::unreadable("QEMU's migration state", &state.to_string()))
     }
 
-    /// Cancels the migration: the guest stays at the source.
+    /// Cancels the migration: the guest continues at the source.
     ///
     /// # Errors
     /// The migration ended before, or QEMU has ended.

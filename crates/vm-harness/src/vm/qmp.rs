@@ -1,4 +1,4 @@
-//! QEMU's monitor (QMP): sends a command and receives its answer.
+//! Sends commands to QEMU's monitor (QMP) and receives their responses.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,8 +27,8 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Runs a monitor command, for instance `execute("device_add", &json!({"driver": …}))`, and
-    /// returns its answer. Events that arrive meanwhile are dropped.
+    /// Runs a monitor command, for instance `execute("device_add", &json!({"driver": …}))`, and returns its response.
+    /// Events that arrive before the response are discarded.
     ///
     /// # Errors
     /// QEMU refuses (its message is in the error), has ended, or does not answer for 20 s.

@@ -14,9 +14,9 @@ pub enum Link {
     Tap {
         /// The tap's name.
         tap: String,
-        /// The namespace's name, as `ip netns` knows it.
+        /// The namespace's name for `ip netns`.
         namespace: String,
-        /// Let the kernel's vhost-net move the frames instead of QEMU.
+        /// Whether the kernel's vhost-net moves the frames instead of QEMU.
         vhost: bool,
     },
     /// A vhost-user back-end.
@@ -35,14 +35,14 @@ pub struct Nic {
     pub link: Link,
     /// MAC address, `52:54:00:…`.
     pub mac: String,
-    /// The guest's address on it with prefix length, `10.0.0.1/24`, or none.
+    /// The guest's address on the NIC with prefix length, `10.0.0.1/24`, or none.
     pub address: Option<String>,
     /// More properties of QEMU's `virtio-net-pci`, for instance `mrg_rxbuf=off`.
     pub properties: Vec<String>,
 }
 
 /// QEMU's options for one CPU in a machine that could have two. Under TCG, QEMU makes a guest's compare-and-swap atomic
-/// only in such a machine; VMs that copy large messages together need that (see `window::locks`).
+/// only in such a machine; VMs of which both copy parts of a large message need that (see `window::locks`).
 pub const WITH_ROOM: [&str; 2] = ["-smp", "1,maxcpus=2"];
 
 /// The specification of a VM. Fields may be changed before [`super::Vm::boot`].
@@ -64,12 +64,12 @@ pub struct Spec {
     pub kernel_args: Vec<String>,
     /// More QEMU arguments.
     pub qemu_args: Vec<String>,
-    /// Folder of the console's log and QEMU's log.
+    /// Folder for the logs of the console and of QEMU.
     pub logs: PathBuf,
 }
 
 impl Spec {
-    /// A VM with 512 MiB, one virtual CPU and no NIC, whose logs go to `logs`.
+    /// Returns a VM with 512 MiB, one virtual CPU and no NIC, whose logs go to `logs`.
     #[must_use]
     pub fn new(name: &str, logs: &Path) -> Self {
         Self {
@@ -91,19 +91,19 @@ impl Spec {
         self
     }
 
-    /// The log file of the guest's serial console.
+    /// Returns the log file of the guest's serial console.
     #[must_use]
     pub fn console_log(&self) -> PathBuf {
         self.logs.join(format!("{}.console.log", self.name))
     }
 
-    /// The log file of QEMU's own messages.
+    /// Returns the log file of QEMU's own messages.
     #[must_use]
     pub fn qemu_log(&self) -> PathBuf {
         self.logs.join(format!("{}.qemu.log", self.name))
     }
 
-    /// QEMU's command line; its sockets are made in `run`.
+    /// Returns QEMU's command line; its sockets are made in `run`.
     pub(super) fn command(&self, image: &Image, accel: Accel, run: &Path) -> Command {
         let mut qemu = self.program();
         let memory = self.memory_mib;
@@ -156,14 +156,15 @@ impl Spec {
         qemu
     }
 
-    /// Whether further options define the VM's memory. A second memory back-end would not only be
-    /// useless: QEMU under TCG loses writes when it migrates another one than the first (docs/migration.md).
+    /// Whether `qemu_args` define the VM's memory. A second memory back-end would be useless, and harmful too: if a
+    /// VM's memory is not its first memory back-end, QEMU under TCG loses writes during a migration
+    /// (docs/migration.md).
     fn brings_memory(&self) -> bool {
         let mut arguments = self.qemu_args.iter();
         arguments.any(|argument| argument.starts_with("memory-backend-"))
     }
 
-    /// QEMU, started inside the network namespace of the taps if there is one.
+    /// Returns a command that starts QEMU, inside the network namespace of the taps if there is one.
     fn program(&self) -> Command {
         let mut namespaces = self.nics.iter().filter_map(|nic| match &nic.link {
             Link::Tap { namespace, .. } => Some(namespace),
@@ -179,10 +180,10 @@ impl Spec {
         }
     }
 
-    /// The kernel command line. The kernel's test of its timer compares ticks of an emulated clock with the processor's
-    /// own. On a busy host an emulated guest may fail this test and panic; under KVM the kernel skips the test.
-    /// For the same reason an emulated guest may mark its time-stamp counter, which is the host's, as unstable, and then
-    /// spend most of its time reading an emulated timer.
+    /// Returns the kernel command line. The kernel's test of its timer compares ticks of an emulated clock with the
+    /// processor's own. On a busy host an emulated guest may fail this test and panic; under KVM the kernel skips the
+    /// test. For the same reason an emulated guest may mark its time-stamp counter, which is the host's, as unstable,
+    /// and then spend most of its time reading an emulated timer.
     fn kernel_line(&self, accel: Accel) -> String {
         let mut line = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check lab.host={}",
