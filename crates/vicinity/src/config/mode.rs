@@ -1,8 +1,8 @@
-//! Which side of a port listens.
+//! Which end of a port's socket listens.
 
 use serde::{Deserialize, Serialize};
 
-/// Who listens on a port's socket.
+/// The process that listens on a port's socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {

@@ -1,4 +1,4 @@
-//! Where spaces push to.
+//! The stores that spaces push files to.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use super::diagnostic::Mistake;
 use super::file;
 use super::values::absolute;
 
-/// Where keys are good unless said otherwise: stores of one's own take this.
+/// Default region for signatures. Self-hosted stores accept this one.
 const REGION: &str = "us-east-1";
 
-/// Where a space pushes to.
+/// The store that a space pushes to, and how the space authenticates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Push {
     /// A valid [`Target`].
@@ -24,7 +24,7 @@ pub(crate) struct Push {
     pub(crate) trust: Option<PathBuf>,
 }
 
-/// What a store knows a space by: what is in a file.
+/// The credential that a space presents to the store. A file contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Credential {
     /// It is shown the file's token.
@@ -33,7 +33,8 @@ pub(crate) enum Credential {
     Keys { file: PathBuf, region: String },
 }
 
-/// A space is fetched from or pushes: what a store has is gone from the folder.
+/// Checks the `push` keys of a space. A space that pushes has no clients, because a file leaves the
+/// folder once the store has it.
 pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
     let trust = &space.push_trust;
     let Some(to) = &space.push else {

@@ -31,7 +31,7 @@ pub(crate) enum RuntimeDirError {
          --runtime-dir", path.display()
     )]
     Folder {
-        /// Which.
+        /// The folder.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -43,7 +43,7 @@ pub(crate) enum RuntimeDirError {
          with --runtime-dir", path.display()
     )]
     Foreign {
-        /// Which.
+        /// The folder.
         path: PathBuf,
     },
     /// Another daemon has the runtime folder.

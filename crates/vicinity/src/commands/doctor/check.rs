@@ -1,39 +1,39 @@
-//! A check, and how checks are shown.
+//! The result of a check, and the output of results.
 
 use serde::Serialize;
 
 /// The outcome of one check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
-    /// What was looked at.
+    /// The checked item.
     pub(super) name: &'static str,
     pub(super) verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub(super) found: String,
-    /// What to do; absent when all is well.
+    /// What to do; `None` if the check found no problem.
     pub(super) remedy: Option<String>,
-    /// What it is for.
+    /// The purpose that the checked item serves.
     pub(super) purpose: Purpose,
 }
 
-/// How good it is.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
     Ok,
-    /// It works, with a limit.
+    /// The purpose works with a limitation.
     Warn,
-    /// It does not work without.
+    /// The purpose does not work without the checked item.
     Missing,
 }
 
-/// What something is for.
+/// A purpose for which an item is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Purpose {
     /// Serving VMs.
     Serve,
-    /// The VMs that are served now.
+    /// The VMs that the daemon serves now.
     Running,
     /// `vicinity demo`.
     Demo,
@@ -81,14 +81,14 @@ impl Check {
     }
 }
 
-/// VMs can be served here.
+/// Returns whether this machine can serve VMs.
 pub(crate) fn can_serve(checks: &[Check]) -> bool {
     checks
         .iter()
         .all(|check| check.purpose != Purpose::Serve || check.verdict != Verdict::Missing)
 }
 
-/// The checks for people: one line each, remedies below, grouped by purpose.
+/// Returns the checks as text: grouped by purpose, one line each, with the remedies below.
 pub(crate) fn as_text(checks: &[Check]) -> String {
     let mut text = String::new();
     for (purpose, title) in [
