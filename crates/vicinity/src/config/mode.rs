@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The process that listens on a port's socket.
+/// Who listens on a port's socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {

@@ -13,7 +13,7 @@ use super::values::absolute;
 /// Default region for signatures. Self-hosted stores accept this one.
 const REGION: &str = "us-east-1";
 
-/// The store that a space pushes to, and how the space authenticates.
+/// Where a space pushes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Push {
     /// A valid [`Target`].
@@ -24,7 +24,7 @@ pub(crate) struct Push {
     pub(crate) trust: Option<PathBuf>,
 }
 
-/// The credential that a space presents to the store. A file contains it.
+/// What a store knows a space by: what is in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Credential {
     /// It is shown the file's token.

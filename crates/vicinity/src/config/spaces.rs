@@ -58,8 +58,8 @@ pub(crate) struct Space {
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// What the controller guarantees a VM if the budget suffices: the VM gets this share of the slots that it
-/// requests within this time, counted from when the VM began to produce their contents.
+/// What a VM is promised, if there is room for it: this share of the slots that it asks for, it has within
+/// this time from when it began to work on what is to be in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Objective {
     /// Milliseconds.

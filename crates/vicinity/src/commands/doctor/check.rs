@@ -5,35 +5,35 @@ use serde::Serialize;
 /// The outcome of one check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
-    /// The checked item.
+    /// What was looked at.
     pub(super) name: &'static str,
     pub(super) verdict: Verdict,
-    /// The finding.
+    /// What was found.
     pub(super) found: String,
-    /// What to do; `None` if the check found no problem.
+    /// What to do; absent when all is well.
     pub(super) remedy: Option<String>,
-    /// The purpose that the checked item serves.
+    /// What it is for.
     pub(super) purpose: Purpose,
 }
 
-/// The verdict of a check.
+/// How good it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
     Ok,
-    /// The purpose works with a limitation.
+    /// It works, with a limit.
     Warn,
-    /// The purpose does not work without the checked item.
+    /// It does not work without.
     Missing,
 }
 
-/// A purpose for which an item is needed.
+/// What something is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Purpose {
     /// Serving VMs.
     Serve,
-    /// The VMs that the daemon serves now.
+    /// The VMs that are served now.
     Running,
     /// `vicinity demo`.
     Demo,

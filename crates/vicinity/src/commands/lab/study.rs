@@ -18,23 +18,23 @@ use crate::commands::output::as_json;
 /// Default folder for the results of a run.
 pub(crate) const FOLDER: &str = "target/study";
 
-/// The experiments that this host can run.
+/// What this host can run.
 #[derive(Debug, Serialize)]
 struct Abilities {
     experiments: Vec<Experiment>,
-    /// The features of each version of control groups.
+    /// What each version of control groups can do.
     control_groups: String,
 }
 
-/// Whether this host can run an experiment.
+/// Whether it can run an experiment.
 #[derive(Debug, Serialize)]
 struct Experiment {
     id: &'static str,
     title: &'static str,
-    /// The paper, and the place in it.
+    /// The paper, and where in it.
     source: &'static str,
     ability: &'static str,
-    /// Substitutes for what the experiment needs, or what is missing; empty if neither applies.
+    /// What stands in for something, or what is missing; empty where nothing is.
     reason: String,
 }
 
