@@ -26,10 +26,10 @@ use super::Daemon;
 /// `FileDescriptorStoreMax=`.
 const MOST: usize = 64;
 
-/// Where descriptors are on their way to the daemon's 3 and following.
+/// First temporary number of the descriptors that become 3 and following in the daemon.
 const ASIDE: i32 = 300;
 
-/// A descriptor that is kept.
+/// A stored descriptor.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) name: String,
@@ -40,11 +40,11 @@ pub(crate) struct Stored {
 #[derive(Debug, Default)]
 struct State {
     main: Option<u32>,
-    /// The latest first.
+    /// The stored descriptors, the latest first.
     store: Vec<Stored>,
 }
 
-/// A manager of one service.
+/// A service manager with one service.
 pub(crate) struct Manager {
     notify: PathBuf,
     control: UnixListener,
@@ -53,7 +53,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Of a daemon with `<folder>/run` as its runtime folder.
+    /// Returns the manager of a daemon with `<folder>/run` as its runtime folder.
     pub(crate) fn new(folder: &Path) -> Self {
         let notify = folder.join("notify");
         let socket = UnixDatagram::bind(&notify).unwrap();
@@ -75,7 +75,7 @@ impl Manager {
         }
     }
 
-    /// Start the daemon with all that is kept, and wait until it answers.
+    /// Starts the daemon with all stored descriptors, and waits until it answers.
     pub(crate) fn start(&self, config: Option<&str>, log: &str) -> Daemon {
         let mut state = self.state.lock().unwrap();
         state.store.retain(lives);
@@ -104,7 +104,8 @@ impl Manager {
         command.env("NOTIFY_SOCKET", &self.notify);
         let log_file = std::fs::File::create(self.folder.join("log")).unwrap();
         command.stderr(log_file);
-        // It is to be heard from its first word on, so nothing is heard until it is known.
+        // The manager must accept the daemon's messages from the first one on, so it receives none
+        // until it knows the daemon's process id.
         let file = self.folder.join("vicinity.toml");
         if let Some(config) = config {
             std::fs::write(&file, config).unwrap();
@@ -120,19 +121,19 @@ impl Manager {
         Daemon::of(child, &self.folder)
     }
 
-    /// What the daemon has logged since it was started the last time.
+    /// Returns what the daemon has logged since its last start.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap()
     }
 
-    /// Store a descriptor, as another version of the daemon might have.
+    /// Stores a descriptor, as another version of the daemon might have done.
     pub(crate) fn store(&self, name: &str, fd: OwnedFd) {
         let (name, poll) = (name.to_owned(), true);
         let mut state = self.state.lock().unwrap();
         state.store.insert(0, Stored { name, fd, poll });
     }
 
-    /// The names of what is kept, in order.
+    /// Returns the names of the stored descriptors, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let mut names: Vec<_> = state.store.iter().map(|one| one.name.clone()).collect();
@@ -141,7 +142,7 @@ impl Manager {
     }
 }
 
-/// Take one message.
+/// Receives and handles one message.
 fn hear(socket: &UnixDatagram, state: &Mutex<State>) {
     let mut bytes = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253), ScmCredentials(1))];
