@@ -118,7 +118,7 @@ impl Lifecycle {
         })
     }
 
-    /// Both send some frames to each other and do not wait for their delivery.
+    /// Makes both send some frames to each other, without waiting for their delivery.
     fn talk(&mut self, nics: &mut [Nic; 2]) {
         let [a, b] = self.macs;
         for (nic, addresses) in nics.iter_mut().zip([[b, a], [a, b]]) {

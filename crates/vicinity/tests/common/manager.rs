@@ -1,13 +1,13 @@
-//! A service manager as far as descriptors go: what systemd does with `FDSTORE=1` and `FDSTOREREMOVE=1`, and
-//! how it passes on what it has, after systemd 252 to 257 (`src/core/service.c`):
+//! The part of a service manager that stores descriptors. It handles `FDSTORE=1` and `FDSTOREREMOVE=1`, and
+//! passes stored descriptors to the daemon, as systemd 252 to 257 do (`src/core/service.c`):
 //!
-//! - `service_process_fdset`, `service_notify_message`: only the main process is heard (`NotifyAccess=main`);
-//!   a descriptor has the name of its message, or `stored`.
-//! - `service_add_fd_store`: a file that is there already is not stored twice, whatever its name; what is
-//!   beyond `FileDescriptorStoreMax=` is dropped; the latest comes first.
-//! - `on_fd_store_io`: what hangs up or fails is dropped, unless it came with `FDPOLL=0`; what cannot be
-//!   polled stays.
-//! - `service_collect_fds`: sockets of socket units come first, then what is stored.
+//! - `service_process_fdset`, `service_notify_message`: the manager accepts only messages of the main process
+//!   (`NotifyAccess=main`); a descriptor gets the name in its message, or `stored`.
+//! - `service_add_fd_store`: the manager does not store a file twice, whatever its name; it closes descriptors
+//!   beyond `FileDescriptorStoreMax=`; the latest descriptor comes first.
+//! - `on_fd_store_io`: the manager closes a descriptor that hangs up or fails, unless the descriptor came with
+//!   `FDPOLL=0`; it keeps descriptors that cannot be polled.
+//! - `service_collect_fds`: sockets of socket units come first, then the stored descriptors.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;

@@ -44,7 +44,7 @@ fn holdings(rig: &Rig) -> Holdings {
     Holdings::settled(rig.daemon(), NETWORK)
 }
 
-/// The VM that is reset, switched off and killed. After a reset, its kernel boots again and
+/// Returns the VM that is reset, switched off and killed. After a reset, its kernel boots again and
 /// configures its address by itself.
 fn guest(rig: &Rig) -> Spec {
     let address = ip(3);

@@ -53,8 +53,8 @@ const CONSUMED: u64 = 132;
 /// Bytes of a member's RAM.
 const RAM: u64 = 512 << 20;
 
-/// The sender sends more to `b` than its program takes, so the sender has to wait. If the device took as many
-/// packets as a poll can take, sockets would drop two thirds of them.
+/// Asserts that UDP makes its sender wait. `a` sends more to `b` than its program takes, so the sender has to
+/// wait. If the device took as many packets as a poll can take, sockets would drop two thirds of them.
 fn udp_holds_its_sender_back(a: &Vm) {
     let end = guest::iperf(a, &ip(2), "--udp --bitrate 0 --length 16K --bytes 64M");
     let lost = end["sum"]["lost_percent"].as_f64().unwrap();
@@ -82,8 +82,8 @@ fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     sending.unwrap().kill().unwrap();
 }
 
-/// A present member takes no packets, or almost none. Its peer gets its pages back in time, and packets that
-/// were not taken are not lost.
+/// Asserts that a sender sends packets again that a present member does not take. The member takes none, or
+/// almost none. Its peer gets its pages back in time, and packets that were not taken are not lost.
 fn what_is_not_taken_is_sent_again(window: &File, a: &Vm, b: &Vm) {
     let take = "socat -u UDP-RECV:7001 CREATE:/tmp/lines";
     sh(

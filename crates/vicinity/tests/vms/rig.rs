@@ -44,7 +44,7 @@ impl Rig {
         Self::start(Some(config), &UNSHARED, Some(take_machine()))
     }
 
-    /// The same, in an existing network namespace.
+    /// Starts a daemon in an existing network namespace.
     pub(crate) fn within(namespace: &str, config: &str) -> Self {
         Self::start(Some(config), &inside_of(namespace), Some(take_machine()))
     }
@@ -54,7 +54,7 @@ impl Rig {
         Self::start(Some(config), &UNSHARED, None)
     }
 
-    /// The same, in an existing network namespace.
+    /// Returns another host beside this one, in an existing network namespace.
     pub(crate) fn beside_within(&self, namespace: &str, config: &str) -> Self {
         Self::start(Some(config), &inside_of(namespace), None)
     }

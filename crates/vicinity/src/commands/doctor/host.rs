@@ -115,8 +115,9 @@ fn hugepages() -> Check {
     huge_pages(reserved, &shared)
 }
 
-/// Shared memory is shmem, to which the setting for anonymous memory does not apply. With pages of 4 KiB, a VM's
-/// processor walks both page tables with up to 24 loads where huge pages need 15, and has 512 times as many entries.
+/// Checks that VMs' memory gets huge pages. This shared memory is shmem, to which the setting for anonymous
+/// memory does not apply. With pages of 4 KiB, a VM's processor walks both page tables with up to 24 loads
+/// where huge pages need 15, and has 512 times as many entries.
 fn huge_pages(reserved: u64, shared: &str) -> Check {
     let name = "huge pages";
     // `always within_size advise [never] deny force`
