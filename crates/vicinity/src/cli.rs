@@ -59,7 +59,7 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// The exit codes, on one line.
+/// Returns the exit codes on one line.
 fn exit_codes() -> String {
     let codes = EXIT_CODES.map(|(code, meaning)| format!("{code} {meaning}"));
     format!("Exit codes: {}.", codes.join(", "))
@@ -308,7 +308,7 @@ impl Cli {
     }
 }
 
-/// A size as QEMU takes it.
+/// Checks a size in QEMU's format.
 fn memory(text: &str) -> Result<String, String> {
     qemu_args::bytes(text).map(|_| text.to_owned())
 }

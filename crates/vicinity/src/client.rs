@@ -17,7 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Keys;
 use crate::runtime_paths::CONTROL_SOCKET;
 
-/// Time in which the daemon answers; a longer wait is an error.
+/// Longest time that the client waits for an answer of the daemon. After this time, the request
+/// fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -92,7 +93,7 @@ impl ApiRequest {
 
     /// Returns a request with these keys as its body.
     pub(crate) fn json(method: Method, path: &str, keys: &Keys) -> Self {
-        // Keys come from JSON, so they go there.
+        // The keys come from JSON, so converting them to JSON cannot fail.
         let body = serde_json::to_vec(keys).unwrap_or_default();
         Self::new(method, path, "application/json", body.into())
     }
@@ -155,11 +156,12 @@ pub(crate) enum StreamEnd {
     Daemon,
     /// SIGINT, SIGTERM or the time limit ended it.
     Interrupted,
-    /// The receiver has enough.
+    /// The receiver needs no more data.
     Receiver,
 }
 
-/// Gets a path whose answer is a stream, until the stream ends, `take` has enough, the time is up, or a signal comes.
+/// Gets a path whose answer is a stream. Returns when the stream ends, `take` needs no more data, the time
+/// limit expires, or a signal comes.
 pub(crate) fn stream(
     runtime_dir: &Path,
     path: &str,
@@ -233,7 +235,7 @@ async fn begin(
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(protocol_error)?;
-    // Ends with the runtime, or with the answer.
+    // The task ends with the runtime, or with the answer.
     tokio::spawn(connection);
     let request = Request::builder()
         .method(ask.method)

@@ -56,7 +56,7 @@ pub(crate) fn start(level: Level, format: Format) {
     }
 }
 
-/// The same choice as options of the command line.
+/// Returns the same level and format as options of the command line.
 pub(crate) fn options(level: Level, format: Format) -> Vec<String> {
     let word = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
         value().map_or_else(String::new, |value| value.get_name().to_owned())

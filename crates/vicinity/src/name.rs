@@ -1,14 +1,15 @@
 //! Names of VMs and networks.
 //!
-//! A name appears in paths, QEMU ids, URLs, log lines and tables, and in folder mode it comes
-//! from a file that another program created. One narrow alphabet is safe in all of them.
+//! A name appears in paths, QEMU ids, URLs, log lines and tables. In folder mode it is the name of
+//! a file that another program created. The narrow alphabet of names is safe in all of these
+//! places.
 
 use switch::control::MAX_NAME;
 
 /// Why a text cannot be a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("a name must not be empty")]
     Empty,
     /// More than [`MAX_NAME`] bytes.
@@ -35,7 +36,7 @@ pub(crate) fn check(text: &str) -> Result<(), NameError> {
     }
 }
 
-/// The candidate nearest to `text`, when it is near enough to be a typo.
+/// Returns the candidate nearest to `text`, if it is near enough that `text` may be a typo of it.
 pub(crate) fn nearest<'a>(
     text: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -48,7 +49,8 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The end of a sentence about a name that no candidate has: which one may have been meant.
+/// Returns the end of an error message about a name that no candidate has: a question with the
+/// nearest candidate, if there is one.
 pub(crate) fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     nearest(text, candidates).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }

@@ -1,4 +1,4 @@
-//! What the control API says: written by the daemon, read by the commands.
+//! The answers of the control API: the daemon writes them, and the commands read them.
 
 mod space;
 
@@ -84,7 +84,7 @@ pub(crate) struct SentTo {
 }
 
 impl PortStatus {
-    /// What went through it.
+    /// Returns the traffic through the port.
     pub(crate) fn traffic(&self) -> Traffic {
         let counters = &self.counters;
         Traffic {
@@ -125,7 +125,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The word for a table.
+    /// Returns the word for a table.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",

@@ -3,13 +3,13 @@
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Text.
+    /// Left-aligned: text.
     Left,
-    /// Figures.
+    /// Right-aligned: figures.
     Right,
 }
 
-/// Lays out `rows` below the `head`, two spaces between columns.
+/// Lays out `rows` below the `head`, with two spaces between columns.
 pub(crate) fn format(head: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = head
         .iter()
@@ -39,7 +39,7 @@ pub(crate) fn format(head: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Bytes for people, with a decimal unit.
+/// Formats a number of bytes with a decimal unit.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {

@@ -47,14 +47,14 @@ fn the_reference_is_what_the_code_says() {
     assert_eq!(pages(&kept).len(), pages(folder.path()).len());
 }
 
-/// The links of a page: text, and where it leads.
+/// Returns the targets of the links of a page.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once(')')?.0))
 }
 
-/// A heading as the anchor that readers of Markdown make of it.
+/// Returns the anchor that Markdown renderers make of a heading.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim_start_matches('#').trim().chars();
     let kept = letters.filter(|it| it.is_alphanumeric() || *it == ' ' || *it == '-' || *it == '_');
@@ -63,7 +63,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// All documents that people read, the changelog apart: it names what is gone.
+/// Returns all documents except the changelog, which names things that no longer exist.
 fn documents() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let mut all = pages(&docs);
@@ -98,15 +98,15 @@ fn every_link_leads_somewhere() {
     }
 }
 
-/// The texts between single backticks, code blocks left out.
+/// Returns the texts between single backticks, except in code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let blocks = text.split("```").step_by(2);
     let texts = blocks.flat_map(|block| block.split('`').skip(1).step_by(2));
     texts.collect()
 }
 
-/// Whether a quoted text is the path of a file or folder of this repository. Paths with `*`, `…` or
-/// braces stand for several files; `target` is made by the build.
+/// Returns whether a quoted text is the path of a file or folder of this repository. Paths with
+/// `*`, `…` or braces stand for several files, and the build creates `target`, so neither counts.
 fn is_path(text: &str) -> bool {
     let starts = [
         "crates/",
@@ -122,7 +122,7 @@ fn is_path(text: &str) -> bool {
 
 #[test]
 fn every_path_that_a_document_names_exists() {
-    // QEMU's, in its own tree.
+    // A path in QEMU's source tree.
     let foreign = "docs/interop/vhost-user.rst";
     let mut missing = Vec::new();
     let mut count = 0;
@@ -140,7 +140,7 @@ fn every_path_that_a_document_names_exists() {
     assert!(count > 100, "{count} paths");
 }
 
-/// With `VICINITY_WRITE_CHART=1` in the environment the file is written instead.
+/// With `VICINITY_WRITE_CHART=1` in the environment, the test writes the file instead.
 #[test]
 fn the_chart_is_what_the_results_give() {
     let file = root().join("docs/charts/data-path.svg");
@@ -174,8 +174,8 @@ fn every_figure_of_a_committed_result_is_as_measured() {
     }
 }
 
-/// Ours is the second column: each yes names tests, as links whose texts are their names, and each no
-/// the reason.
+/// Vicinity's column is the second: each yes names tests, as links whose texts are the tests' names, and each
+/// no names the reason.
 #[test]
 fn every_feature_has_a_test_that_proves_it_or_a_reason() {
     let page = root().join("docs/features.md");

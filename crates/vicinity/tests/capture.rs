@@ -1,4 +1,5 @@
-//! `vicinity capture`: what passes is in the file, and a capture that goes wrong harms no VM and no other process.
+//! `vicinity capture`: forwarded frames are in the file, and a capture that fails affects no VM and no other
+//! process.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -58,7 +59,7 @@ fn exchange([a, b]: &mut [Nic; 2], numbers: std::ops::Range<u64>) {
     }
 }
 
-/// `vicinity capture` with these arguments.
+/// Starts `vicinity capture` with these arguments.
 fn capture(daemon: &Daemon, arguments: &[&str]) -> Child {
     let mut command = vicinity();
     command.arg("capture").args(arguments).arg("--runtime-dir");
@@ -67,12 +68,12 @@ fn capture(daemon: &Daemon, arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Wait until the file has its beginning: then frames are captured.
+/// Waits until the file has its header. From then on, the switch captures frames.
 fn begun(file: &Path) {
     until("the file", || file.metadata().is_ok_and(|it| it.len() > 0));
 }
 
-/// The frames of a file, by interface and direction: 1 inbound, 2 outbound.
+/// Returns the frames of a file by interface and direction: 1 is inbound, 2 is outbound.
 fn frames(file: impl Read) -> BTreeMap<(String, u32), Vec<Vec<u8>>> {
     let mut reader = PcapNgReader::new(file).unwrap();
     let (mut names, mut found) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
@@ -99,7 +100,7 @@ fn frames(file: impl Read) -> BTreeMap<(String, u32), Vec<Vec<u8>>> {
     found
 }
 
-/// The frames that are whole in a file that grows: a long one is seen in pieces.
+/// Returns the number of complete frames in a growing file. A long frame is written in pieces.
 fn count(file: &Path) -> usize {
     let mut reader = PcapNgReader::new(File::open(file).unwrap()).unwrap();
     let mut count = 0;
@@ -127,7 +128,7 @@ fn what_passes_is_in_the_file_also_when_the_data_plane_is_another() {
     begun(&file);
     let mut nics = connect(&daemon);
     exchange(&mut nics, 0..500);
-    // Each frame is seen twice.
+    // The capture has each frame twice.
     until("frames", || count(&file) == 500 * 2);
     let old = daemon.signal_data_plane("lan", Signal::KILL);
     drop(nics);
@@ -171,7 +172,7 @@ fn captures_that_end_leave_nothing_and_nobody_notices_them() {
         drop(ended(child, Some(signal)));
         std::fs::remove_file(file).unwrap();
     }
-    // The longest frames, as many as a datagram takes and more.
+    // Frames of the longest length, more than fit into one datagram.
     let file = folder.path().join("long.pcapng");
     let child = capture(&daemon, &["lan/vm2", "-w", file.to_str().unwrap()]);
     begun(&file);
@@ -186,7 +187,7 @@ fn captures_that_end_leave_nothing_and_nobody_notices_them() {
     let whole = frames(File::open(&file).unwrap());
     assert_eq!(whole.values().map(Vec::len).sum::<usize>(), 20);
     std::fs::remove_file(file).unwrap();
-    // To standard output, and so many only.
+    // A capture to standard output of a limited number of frames.
     let mut child = capture(&daemon, &["vm1", "--count", "7", "--bytes", "60"]);
     let mut output = child.stdout.take().unwrap();
     let mut bytes = [0; 64];
@@ -239,7 +240,7 @@ fn a_capture_that_cannot_be_says_why() {
         1,
         "cannot write /dev/full: No space left",
     );
-    // Too many of one port.
+    // More captures of one port than the limit.
     let files: Vec<_> = (0..4)
         .map(|n| folder.path().join(format!("{n}.pcapng")))
         .collect();
@@ -249,7 +250,7 @@ fn a_capture_that_cannot_be_says_why() {
         .collect();
     files.iter().for_each(|file| begun(file));
     refused(&["vm1", "-w", file], 2, "vm1 is captured 4 times already");
-    // The port goes.
+    // The port is removed.
     let output = daemon.command(&["port", "remove", "lan", "vm1"]);
     assert!(output.status.success(), "{output:?}");
     for child in children {

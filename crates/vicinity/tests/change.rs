@@ -1,5 +1,5 @@
-//! A daemon that is changed by commands while two of its VMs talk to each other and 62 others are
-//! there: what changes, changes, and what does not, does not notice.
+//! Commands change a daemon while two of its VMs exchange frames and 62 others are connected. The
+//! changes take effect, and do not disturb anything else.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -22,17 +22,18 @@ use front_end::frame::mac;
 use front_end::{Nic, Options, Wire};
 use serde_json::{Value, json};
 
-/// Ports with a front-end.
+/// Number of ports with a front-end.
 const PORTS: u16 = 64;
 
-/// Times each thing is done.
+/// How often each change is made.
 const ROUNDS: usize = 10;
 
 fn address(station: u16) -> String {
     mac(station).map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// Every address is pinned, so that the neighbours get each other's frames only.
+/// Returns a configuration in which every address is pinned, so that the neighbours receive only
+/// each other's frames.
 fn config(ports: u16) -> String {
     let mut text = "[[network]]\nname = \"lan\"\n".to_owned();
     for station in 1..=ports {
@@ -52,7 +53,7 @@ fn connect(daemon: &Daemon, station: u16) -> Nic {
     started(Wire::new(stream.into()), Options::default())
 }
 
-/// Run commands while the neighbours exchange frames; none of these may be missing.
+/// Runs commands while the neighbours exchange frames. No frame may be lost.
 fn under_load(daemon: &Daemon, act: impl FnOnce()) {
     let mut neighbours = NEIGHBOURS.map(|station| connect(daemon, station));
     let over = AtomicBool::new(false);
@@ -111,7 +112,7 @@ fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
             succeeds(&daemon, &["network", "set", "other", "workers=2"]);
             succeeds(&daemon, &["network", "remove", "other"]);
             succeeds(&daemon, &["reload"]);
-            // What is allocated once is there by then.
+            // By then, the daemon has made all its one-time allocations.
             if round == 1 {
                 held = Some(Holdings::settled(&daemon, "lan"));
             }
@@ -123,7 +124,7 @@ fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
     assert_eq!(daemon.network("lan")["restarts"], 0);
 }
 
-/// Needs root: the configuration is on a disk of two pages.
+/// Needs root, because the test mounts a file system of two pages for the configuration.
 #[test]
 fn a_change_that_a_full_disk_cannot_keep_is_refused_and_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Front-ends that come and go a thousand times in every way, two by two and talking to each other,
-//! while two neighbours exchange frames: nothing of them stays in the daemon, and the neighbours
-//! lose nothing.
+//! Pairs of front-ends connect, exchange frames and end a thousand times in every way, while two
+//! neighbours exchange frames. The daemon keeps no resources of ended front-ends, and the
+//! neighbours lose no frames.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -22,20 +22,22 @@ use front_end::frame::{mac, numbered};
 use front_end::wire::request;
 use front_end::{Layout, Nic, Options, Wire, features};
 
-/// Pairs of front-ends: one connects to the daemon, the other is connected to. More than 20
-/// connections in 10 seconds to one port would be too many.
+/// Pairs of front-ends: one connects to the daemon, and the daemon connects to the other. There are
+/// many pairs because the daemon allows at most 20 connections to one port in 10 seconds.
 const PAIRS: u16 = 64;
 
-/// Lives of each pair: a thousand connections each way, a thousand reboots of the guest, resets of
-/// the device, and deaths with rings that run.
+/// Rounds of each pair. All pairs together make a thousand connections in each direction, a
+/// thousand reboots of the guest, a thousand resets of the device, and a thousand ends with running
+/// rings.
 const LIVES: u16 = 16;
 
-/// A pair's two front-ends.
+/// Returns the station numbers of a pair's two front-ends.
 fn stations(pair: u16) -> [u16; 2] {
     [100 + pair, 300 + pair]
 }
 
-/// Every address is pinned, so that no frame goes to all: the neighbours get each other's only.
+/// Returns a configuration in which every address is pinned, so that the switch floods no frame,
+/// and the neighbours receive only each other's frames.
 fn config() -> String {
     let mut text = "[[network]]\nname = \"lan\"\n".to_owned();
     let mut port = |station: u16, mode: &str| {
@@ -64,7 +66,7 @@ fn connect(daemon: &Daemon, station: u16) -> Wire {
     Wire::new(UnixStream::connect(socket(daemon, station)).unwrap().into())
 }
 
-/// One pair's front-ends, from their connections to their deaths.
+/// The front-ends of a pair, from their connections to their ends.
 struct Lifecycle {
     random: fastrand::Rng,
     macs: [[u8; 6]; 2],
@@ -76,7 +78,7 @@ impl Lifecycle {
         let mut nics = wires.map(|wire| started(wire, self.options()));
         for one in 0..2 {
             nics = self.again(nics, one, |nic| {
-                // The guest's driver goes, and one with other features comes.
+                // The guest's driver stops, and another with other features starts.
                 let _bases = [nic.stop_ring(0), nic.stop_ring(1)];
             });
             let reset = self
@@ -87,7 +89,7 @@ impl Lifecycle {
             });
         }
         self.talk(&mut nics);
-        // They die one after the other, with frames to them under way.
+        // They end one after the other, with frames to them in flight.
         let [first, mut second] = nics;
         drop(first);
         let to = self.macs;
@@ -104,7 +106,8 @@ impl Lifecycle {
         }
     }
 
-    /// Have one of them stop in a way, at some moment of the talk, and start as another device.
+    /// Stops one of the front-ends by `stop` while they exchange frames, and starts it as another
+    /// device.
     fn again(&mut self, mut nics: [Nic; 2], one: usize, stop: impl FnOnce(&Nic)) -> [Nic; 2] {
         self.talk(&mut nics);
         stop(&nics[one]);
@@ -115,7 +118,7 @@ impl Lifecycle {
         })
     }
 
-    /// Both send some frames to each other and do not wait for what becomes of them.
+    /// Makes both send some frames to each other, without waiting for their delivery.
     fn talk(&mut self, nics: &mut [Nic; 2]) {
         let [a, b] = self.macs;
         for (nic, addresses) in nics.iter_mut().zip([[b, a], [a, b]]) {
@@ -160,7 +163,7 @@ fn a_thousand_lives_leave_nothing_behind() {
                     };
                     life.run(wires);
                 }
-                // What is allocated once is there after the first lives.
+                // The daemon has made all its one-time allocations after the first rounds.
                 if life == 1 {
                     before = Some(holds(&daemon));
                 }
@@ -189,8 +192,8 @@ fn a_thousand_lives_leave_nothing_behind() {
     assert_eq!(daemon.network("lan")["restarts"], 0);
 }
 
-/// What the daemon holds when all who died are cleared away: the neighbours, and a connection to
-/// each front-end that is about to be connected to.
+/// Returns what the daemon holds after it has removed all ended front-ends: the resources of the
+/// neighbours, and a socket for each front-end to which it is trying to connect.
 fn holds(daemon: &Daemon) -> (Holdings, Memory) {
     until("everybody's end", || {
         let ports = daemon.ports();

@@ -1,4 +1,4 @@
-//! The commands that need no daemon.
+//! Tests of the commands that need no daemon.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -69,7 +69,7 @@ fn wrong_usage_has_its_own_exit_code() {
     }
 }
 
-/// What `vicinity config` prints, in a file.
+/// Writes the output of `vicinity config` to a file.
 fn printed_configuration() -> (tempfile::TempDir, String) {
     let printed = run(&["config"]).stdout;
     let folder = tempfile::tempdir().unwrap();

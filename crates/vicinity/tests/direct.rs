@@ -38,7 +38,7 @@ fn a_group_is_served_by_a_process_that_is_kept_running() {
         group["restarts"] == 1 && group["members"][0]["vm"] == "a"
     });
 
-    // What is absent has left already; what is no member cannot.
+    // An absent member counts as having left. A VM that is not a member cannot leave.
     assert!(daemon.command(&["direct", "leave", "a"]).status.success());
     let output = daemon.command(&["direct", "leave", "c"]);
     assert_eq!(output.status.code(), Some(2));

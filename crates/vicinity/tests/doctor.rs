@@ -1,4 +1,4 @@
-//! `vicinity doctor` beside a daemon whose operator made every mistake at once.
+//! `vicinity doctor` with a daemon whose operator made every mistake at once.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -15,7 +15,7 @@ use common::{Daemon, page};
 use serde_json::Value;
 use vm_harness::host::{Tied, command};
 
-/// What the doctor says of something that is served: what is wrong, and what to do.
+/// Returns what `vicinity doctor` prints for a served object: the problem and the remedy.
 fn said(checks: &[Value], name: &str) -> Vec<String> {
     let checks = checks.iter().filter(|check| check["purpose"] == "running");
     let checks = checks.filter(|check| check["name"] == name);
@@ -29,7 +29,7 @@ fn examine(daemon: &Daemon) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A QEMU with the printed options, one thing of them changed.
+/// Starts a QEMU with the printed options, one of them changed.
 fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
     let output = daemon.command(&["qemu-args", vm, "--network", "lan", "--memory", "64M"]);
     assert!(output.status.success(), "{output:?}");
@@ -45,7 +45,7 @@ fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
     Tied::spawn(shell).unwrap()
 }
 
-/// Needs root: there is a tap.
+/// Needs root, because the configuration has a tap.
 #[test]
 fn mistakes_are_named_with_the_vm_and_the_remedy() {
     let folder = tempfile::tempdir().unwrap();

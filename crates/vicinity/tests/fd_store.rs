@@ -1,5 +1,5 @@
-//! What spaces' VMs published outlives the supervisor, where a service manager keeps descriptors. The
-//! manager is [`common::manager`]; real systemd is in the test `package`.
+//! Files that VMs published in spaces outlive the supervisor if a service manager keeps descriptors. The
+//! service manager here is [`common::manager`]; the test `package` uses real systemd.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -25,10 +25,11 @@ use serde_json::Value;
 const RED: &str =
     "[[space]]\nvm = \"red\"\nslots = 256\nlisten = \"127.0.0.1:0\"\nallow = [\"127.0.0.1\"]\n";
 
-/// Most that are written: each takes a slot.
+/// Most files that are written: each takes a slot.
 const FILES: usize = 250;
 
-/// How often the supervisor is killed meanwhile, each time when so many more were written.
+/// How often the test kills the supervisor, each time after the guest has written `STEP` more
+/// files.
 const KILLS: usize = 4;
 const STEP: usize = 20;
 
@@ -45,7 +46,7 @@ fn show(daemon: &Daemon, vm: &str) -> Value {
     serde_json::from_str(&space(daemon, &["show", vm]).unwrap()).unwrap()
 }
 
-/// What a client gets.
+/// Returns the file that a client gets.
 fn fetch(daemon: &Daemon, name: &str) -> Vec<u8> {
     let at = show(daemon, "red")["listen"].as_str().unwrap().to_owned();
     let mut curl = Command::new("curl");
@@ -55,13 +56,14 @@ fn fetch(daemon: &Daemon, name: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// What is in a file of this number.
+/// Returns the content of the file of this number.
 fn content(number: usize) -> Vec<u8> {
     let length = 1 + number * 7919 % 200_000;
     (0..length).map(|at| (at * 31 + number * 7) as u8).collect()
 }
 
-/// Kill it, and wait for its processes: so does systemd before it starts it again.
+/// Kills the daemon and waits for the end of its processes, as systemd does before it restarts a
+/// service.
 fn kill(mut daemon: Daemon) {
     let children = daemon.children();
     daemon.signal(Signal::KILL);
@@ -72,7 +74,7 @@ fn kill(mut daemon: Daemon) {
     });
 }
 
-/// Says so when it is dropped.
+/// Sets the flag when it is dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -89,7 +91,8 @@ fn what_was_acknowledged_outlives_a_supervisor_that_is_killed() {
     let (written, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut acknowledged = Vec::new();
     std::thread::scope(|scope| {
-        // A guest that writes all the time, and mounts again where a device would be plugged in again.
+        // A guest that writes all the time. When the device fails, it mounts the space again, as if the
+        // device had been plugged in again.
         let writer = scope.spawn(|| {
             let (mut acknowledged, mut number, mut broken) = (Vec::new(), 0, 0);
             while broken < KILLS && number < FILES && !over.load(Ordering::Relaxed) {
@@ -110,11 +113,12 @@ fn what_was_acknowledged_outlives_a_supervisor_that_is_killed() {
             }
             (acknowledged, broken)
         });
-        // The writer ends with this thread, however that does.
+        // The writer ends when this thread ends, also when this thread panics.
         let _over = Over(&over);
         for number in 0..KILLS {
             let daemon = manager.start((number == 0).then_some(RED), "error");
-            // Written to this one: before the guest has mounted, nothing is under way.
+            // Wait for a file written to this daemon: before the guest has mounted the space, no
+            // write is in flight.
             let before = written.load(Ordering::Acquire);
             until("files", || written.load(Ordering::Acquire) >= before + STEP);
             kill(daemon);
@@ -129,7 +133,7 @@ fn what_was_acknowledged_outlives_a_supervisor_that_is_killed() {
         let got = fetch(&daemon, name);
         assert!(got == content(*number), "{name} is not as it was written");
     }
-    // Stopped in order and started again, as `systemctl restart` does it.
+    // The daemon is stopped in order and started again, as by `systemctl restart`.
     assert_eq!(daemon.stop(), Some(0));
     let daemon = manager.start(None, "error");
     let (name, number) = &acknowledged[0];
@@ -153,9 +157,10 @@ fn a_space_comes_back_with_its_size_and_goes_when_it_is_removed() {
     let daemon = manager.start(None, "warn");
     assert_eq!(show(&daemon, "red")["slots"], 20);
     assert!(fetch(&daemon, "a") == content(5));
-    // Four times eight, as it began, and not four times twenty.
+    // The limit is four times the eight slots with which the space was created, not four times
+    // twenty.
     space(&daemon, &["set", "red", "slots=32"]).unwrap();
-    // A space that is made and removed at work is so in the store, too.
+    // When a running daemon creates or removes a space, the store follows.
     space(&daemon, &["create", "green", "slots=8"]).unwrap();
     until("four descriptors", || manager.names().len() == 4);
     space(&daemon, &["remove", "green"]).unwrap();
@@ -164,7 +169,8 @@ fn a_space_comes_back_with_its_size_and_goes_when_it_is_removed() {
     let large = space(&daemon, &["set", "red", "slots=33"]).unwrap_err();
     assert!(large.contains("at most 32 slots"), "{large}");
     kill(daemon);
-    // More than there is room for, by hand: the files are worth more.
+    // The file asks for more slots than the memory has room for. Keeping the published files takes
+    // precedence.
     let config = RED.replace("256", "40");
     let daemon = manager.start(Some(&config), "warn");
     assert_eq!(show(&daemon, "red")["slots"], 32);
@@ -217,7 +223,7 @@ fn nonsense_in_the_store_is_given_up_and_stops_nothing() {
         .unwrap();
     assert!(fetch(&daemon, "a") == content(9));
     kill(daemon);
-    // What was stored anew is what comes back.
+    // The memory that was stored anew comes back.
     let daemon = manager.start(None, "warn");
     assert!(fetch(&daemon, "a") == content(9));
     assert_eq!(manager.log(), "");

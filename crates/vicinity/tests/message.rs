@@ -1,4 +1,4 @@
-//! Two processes that send each other messages.
+//! Two processes send each other messages.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -13,18 +13,18 @@ use std::process::{Child, Stdio};
 use common::vicinity;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Killed when the test ends, however it ends.
+/// A process that is killed when this value is dropped, so also when the test fails.
 struct Answerer(Child);
 
 impl Drop for Answerer {
     fn drop(&mut self) {
-        // It may have ended itself.
+        // The process may have ended by itself.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// KiB of a process's heap that are in memory.
+/// Returns the KiB of a process's heap that are in memory.
 fn heap(process: u32) -> u32 {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
     let (_, heap) = text.split_once("[heap]").unwrap();

@@ -1,5 +1,5 @@
-//! The message plane as a part of `vicinity serve`: its members are gateways in this process, as
-//! far as it can tell, and the host itself.
+//! The message plane as a part of `vicinity serve`. Its members are the host itself and gateways in
+//! this process, which the message plane cannot tell from those of VMs.
 //!
 //! Needs root and strace.
 #![allow(
@@ -41,16 +41,16 @@ name = \"host\"
 /// The data plane arms its alarm before it interrupts a VM. No member here is a VM; `vms/message.rs` has some.
 const ALARM: &str = "timer_settime";
 
-/// So long nothing takes; a wait that long is a hang.
+/// Limit of every wait. A wait that reaches it is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Join the daemon, with a board of this name.
+/// Joins the daemon, with a board of this name.
 fn join(daemon: &Daemon, folder: &Path, name: &str) -> Member {
     let socket = daemon.path(&format!("message-plane/{name}.sock"));
     Member::join(&socket, &folder.join(name))
 }
 
-/// Work on both until the first's request ends.
+/// Makes progress on both endpoints until the first endpoint's request ends.
 fn both(one: &mut Endpoint, other: &mut Endpoint, request: message::Request) -> Code {
     let mut code = None;
     until("a request", || {
@@ -72,7 +72,7 @@ fn connect(one: &mut Endpoint, other: &mut Endpoint) -> Peer {
     one.connect(other.address(), 0, HANG).unwrap()
 }
 
-/// A message of every protocol from one to the other.
+/// Sends a message of every protocol from one endpoint to the other.
 fn exchange(one: &mut Endpoint, other: &mut Endpoint) {
     let peer = connect(one, other);
     for length in [8, 5_000, 300_000] {
@@ -97,7 +97,7 @@ fn member(counters: &Value, name: &str) -> Value {
     mine.cloned().unwrap()
 }
 
-/// The host's programs have a way out.
+/// Waits until the gateway of the host's programs has joined.
 fn wait_for_host(daemon: &Daemon) {
     until("this host's gateway", || {
         let counters = counters(daemon);
@@ -121,7 +121,7 @@ fn members_exchange_messages_and_go_on_after_the_data_plane_is_killed() {
     };
     exchange(&mut host(), &mut c);
     let before = counters(&daemon);
-    // The host sees what it passes on, and nothing else.
+    // The host counts the messages that it passes on, and no others.
     assert_eq!(member(&before, "a")["messages"], 3);
     assert_eq!(member(&before, "a")["bytes"], 305_008);
     assert_eq!(member(&before, "b")["messages"], 0);
@@ -167,7 +167,7 @@ fn a_data_plane_or_gateway_that_hangs_is_killed_and_started_again() {
         counters(&daemon)["gateway_restarts"] == 1
     });
     wait_for_host(&daemon);
-    // It is asked how it is, as the data plane is.
+    // The supervisor checks that the gateway answers, as it does for the data plane.
     daemon.signal_process("message-host", Signal::STOP);
     daemon.signal_process("messages", Signal::STOP);
     until("the next gateway", || {
@@ -226,7 +226,7 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
         let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
         exchange(&mut a, &mut b);
         exchange(&mut a, &mut c);
-        // A second one of a name hears at once that it is turned away.
+        // The data plane refuses a second connection of the same name at once.
         let mut second = UnixStream::connect(daemon.path("message-plane/a.sock")).unwrap();
         assert_eq!(second.read(&mut [0]).unwrap(), 0);
     }
@@ -253,7 +253,7 @@ fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let without = CONFIG.replace("[[message.member]]\nname = \"host\"\n", "");
     let daemon = Daemon::start(folder.path(), Some(&without));
-    // It answers once it is confined.
+    // The process answers only after it has confined itself.
     assert_eq!(counters(&daemon)["up"], true);
     let id = daemon.process("messages").unwrap();
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -262,14 +262,15 @@ fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
     }
     let own = descriptors(id);
     let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
-    // Its supervisor's socket; a region for the group and one for `c`.
+    // The socket to its supervisor; a region for the group and one for `c`.
     assert_eq!((count("socket"), count("memfd")), (1, 2), "{own:?}");
-    // What it sleeps on, and what would wake it.
+    // The descriptor on which the process sleeps, and the one that would wake the process.
     assert_eq!(count("anon_inode"), 2, "{own:?}");
-    // Input and output lead to the log.
+    // Standard input, output and error.
     assert_eq!(own.len(), 1 + 2 + 2 + 3, "{own:?}");
     let joined = join(&daemon, folder.path(), "a");
-    // Its socket, what wakes it, and what it wakes the host with.
+    // The member's socket, the descriptor that wakes the member, and the one with which the member
+    // wakes the host.
     assert_eq!(descriptors(id).len(), own.len() + 3);
     drop(joined);
     until("its end", || descriptors(id) == own);

@@ -1,5 +1,6 @@
-//! What connects to a port's or a member's socket is checked: by user and cgroup, as the kernel tells them. A
-//! stranger is a process of another user in the daemon's group, as every QEMU of libvirt's is.
+//! The daemon checks the process that connects to a port's or a member's socket, by the user and the cgroup
+//! that the kernel reports. The stranger in these tests is a process of another user in the daemon's group,
+//! as every QEMU of libvirt is.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -20,7 +21,8 @@ use std::time::Duration;
 
 use common::{Daemon, until};
 
-/// Connects again and again and says what came: nothing at all, bytes, or the end.
+/// A Python program that connects repeatedly and prints what it received: nothing, bytes, or the
+/// end of the stream.
 const STRANGER: &str = "
 import socket, sys
 for _ in range(int(sys.argv[2])):
@@ -33,7 +35,7 @@ for _ in range(int(sys.argv[2])):
         print('nothing')
 ";
 
-/// What a process of this user, in root's group, is told at a socket.
+/// Returns what a process of this user, in root's group, receives at a socket.
 fn as_user(user: u32, socket: &Path, times: usize) -> Vec<String> {
     let mut command = Command::new("python3");
     command
@@ -46,7 +48,7 @@ fn as_user(user: u32, socket: &Path, times: usize) -> Vec<String> {
     said.lines().map(str::to_owned).collect()
 }
 
-/// A folder that others may enter.
+/// Creates a folder that other users may enter.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -59,7 +61,7 @@ fn a_stranger_at_a_port_is_turned_away_and_counts_for_nothing() {
     let config = "[[network]]\nname = \"lan\"\n[[network.port]]\nvm = \"a\"\nowner = \"4711\"\n";
     let daemon = Daemon::start(folder.path(), Some(config));
     let socket = daemon.path("lan/a.sock");
-    // More than any front-end may.
+    // More connections than a front-end may make.
     assert_eq!(as_user(4712, &socket, 25), ["end"; 25]);
     let port = daemon.port("a");
     assert_eq!(
@@ -72,13 +74,13 @@ fn a_stranger_at_a_port_is_turned_away_and_counts_for_nothing() {
         "the owner is served"
     );
     until("the owner's end", || daemon.port("a")["connections"] == 1);
-    // Another owner counts for the next that connects.
+    // A changed owner applies to the next connection.
     let output = daemon.command(&["port", "set", "lan", "a", "owner=4712"]);
     assert!(output.status.success(), "{output:?}");
     daemon.until_state("a", "waiting");
     assert_eq!(as_user(4711, &socket, 1), ["end"]);
     assert_eq!(as_user(4712, &socket, 1), ["nothing"]);
-    // Root may always.
+    // Root may always connect.
     daemon.until_state("a", "waiting");
     let _root = UnixStream::connect(&socket).unwrap();
     daemon.until_state("a", "connected");
@@ -122,7 +124,7 @@ fn a_member_is_its_owners_and_the_host_the_daemons() {
         )
     };
     assert_eq!(told(4712, "a"), ["end"]);
-    // The number of the protocol's version comes first.
+    // The data plane first sends the version of the protocol.
     assert_eq!(told(4711, "a"), ["bytes"]);
     assert_eq!(told(4712, "b"), ["bytes"], "nobody said whose it is");
     assert_eq!(told(4711, "host"), ["end"]);

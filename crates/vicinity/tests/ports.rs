@@ -1,4 +1,4 @@
-//! What is told of ports: figures, and who uses whose address; and ports that mirror others.
+//! The status of ports: figures, and addresses that two ports use; and mirror ports.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -41,7 +41,7 @@ fn to(station: u16, from: u16, number: u64) -> Vec<u8> {
     frame::numbered(frame::mac(station), frame::mac(from), number, 200)
 }
 
-/// Send a frame, and wait until another NIC has it.
+/// Sends a frame, and waits until another NIC has received it.
 fn pass(from: &mut Nic, to: &mut Nic, bytes: &[u8]) {
     from.wait_to_send(bytes, Layout::One);
     while to.wait_to_receive().frame != bytes {}
@@ -53,7 +53,7 @@ fn said(daemon: &Daemon, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The value of a line of the metrics that begins so.
+/// Returns the value of the line of the metrics that begins with `begin`.
 fn metric(daemon: &Daemon, begin: &str) -> f64 {
     let text = said(daemon, &["metrics"]);
     let line = text.lines().find_map(|line| line.strip_prefix(begin));
@@ -80,7 +80,7 @@ fn two_vms_with_one_address_are_named_everywhere() {
         0.0
     );
     let mut number = 0;
-    // It is written down when a second has passed and somebody sends.
+    // The switch logs it when a second has passed and a port sends.
     until("the log", || {
         for nic in [&mut a, &mut b] {
             pass(nic, &mut c, &to(3, 1, number));
@@ -116,7 +116,8 @@ fn two_vms_with_one_address_are_named_everywhere() {
 fn the_options_for_a_vm_are_those_of_the_port_that_the_daemon_has() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(CONFIG));
-    // Of its own, which no file had when it was started.
+    // A port with its own address and socket, which were not in the file when the daemon was
+    // started.
     let mac = "mac=52:54:00:00:00:09";
     let socket = daemon.path("elsewhere.sock");
     let socket = socket.to_str().unwrap();
@@ -147,7 +148,8 @@ fn the_options_for_a_vm_are_those_of_the_port_that_the_daemon_has() {
     assert!(error.contains("Did you mean `new`?"), "{error}");
 }
 
-/// CPU time that a process's first thread has taken so far: a data plane's only one.
+/// Returns the CPU time that a process's first thread has used so far. This data plane has only one
+/// thread.
 fn ran(process: u32) -> Duration {
     let totals = Proc::default().totals(process, process).unwrap();
     Duration::from_nanos(totals.run_ns)
@@ -162,13 +164,14 @@ fn a_network_without_frames_takes_no_time_of_a_cpu() {
         pass(&mut a, &mut b, &to(2, 1, number));
     }
     let process = daemon.data_plane("lan").unwrap();
-    // CPU time, which a busy machine does not stretch: one that looks for frames takes all it gets.
+    // Compare CPU time, because a busy machine does not stretch it. A worker that polls uses all
+    // the CPU time that it gets.
     let pause = Duration::from_millis(500);
     let before = ran(process);
     std::thread::sleep(pause);
     let spent = ran(process) - before;
     assert!(spent < pause / 20, "{spent:?} of {pause:?}");
-    // And it is awake at once.
+    // The worker also wakes up at once.
     pass(&mut b, &mut a, &to(1, 2, 100));
 }
 
@@ -206,7 +209,7 @@ fn pairs_bursts_and_latency_are_in_the_metrics() {
     );
     let sum = of("vicinity_port_latency_seconds_sum", vm);
     assert!(sum > 0.0 && sum < 10.0, "{sum}");
-    // What the API tells is more than what the tables do.
+    // The API returns more than the tables show.
     let shown = said(&daemon, &["port", "show", "lan", "vm1"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["counters"]["bursts"]["sum"], 20);
@@ -225,7 +228,7 @@ fn a_mirror_port_is_told_whom_to_mirror_while_all_run() {
     while c.wait_to_receive().frame != to(2, 1, 1) {}
     pass(&mut b, &mut a, &to(1, 2, 2));
     assert_eq!(c.wait_to_receive().frame, to(1, 2, 2));
-    // A port that is mirrored stays; to be removed it must be mirrored no more.
+    // The daemon refuses to remove a port that is mirrored.
     let refused = daemon.command(&["port", "remove", "lan", "vm1"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     said(&daemon, &["port", "set", "lan", "vm3", "mirror=[\"*\"]"]);
@@ -233,7 +236,7 @@ fn a_mirror_port_is_told_whom_to_mirror_while_all_run() {
         daemon.port("vm3")["mirrors"],
         serde_json::json!(["vm1", "vm2"])
     );
-    // Another data plane knows it before the first frame.
+    // A restarted data plane has the mirrors before the first frame.
     let old = daemon.signal_data_plane("lan", Signal::KILL);
     drop([a, b, c]);
     until("another one", || {
@@ -242,7 +245,7 @@ fn a_mirror_port_is_told_whom_to_mirror_while_all_run() {
     let [mut c, mut b, mut a] = [3, 2, 1].map(|station| connect(&daemon, station));
     pass(&mut b, &mut a, &to(1, 2, 3));
     while c.wait_to_receive().frame != to(1, 2, 3) {}
-    // Both are known again.
+    // The switch has learnt both addresses again.
     pass(&mut a, &mut b, &to(2, 1, 9));
     said(&daemon, &["port", "set", "lan", "vm3", "mirror="]);
     assert_eq!(daemon.port("vm3")["mirrors"], serde_json::json!([]));

@@ -1,7 +1,8 @@
-//! Property tests reach what they name. One that begins with any bytes or any numbers seldom does: uniform
-//! bytes are never a header with a magic number. So it begins with what is valid, changes that a little, and
-//! counts how often the interesting branch was taken (`proptest::test_runner::TestRunner` and a `Cell` for
-//! each branch); or every case is one that it is for, and it stands in the list below.
+//! Property tests must reach the code that they name. A test that starts from arbitrary bytes or numbers
+//! seldom does: uniform bytes are practically never a header with a magic number. So a test starts from valid
+//! input, changes it a little, and counts how often the code took the interesting branch
+//! (`proptest::test_runner::TestRunner` and a `Cell` for each branch). If every arbitrary case is one that
+//! the test is for, the list below has the test.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -11,7 +12,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Tests in `proptest!` with any bytes or any numbers, and why every case is one that they are for.
+/// Tests in `proptest!` with arbitrary bytes or numbers, and the reason why every case is one that
+/// the test is for.
 const EVERY_CASE: [(&str, &str); 25] = [
     (
         "a_random_driver_and_the_device_agree",
@@ -100,7 +102,7 @@ const EVERY_CASE: [(&str, &str); 25] = [
     ("what_is_written_is_read", "any numbers are a line's"),
 ];
 
-/// A test in a `proptest!`: its name, and its arguments.
+/// The name and the arguments of a test in a `proptest!`.
 struct Property {
     file: PathBuf,
     name: String,
@@ -108,7 +110,7 @@ struct Property {
 }
 
 impl Property {
-    /// Whether its arguments are any bytes or any numbers.
+    /// Returns whether its arguments are arbitrary bytes or numbers.
     fn is_of_anything(&self) -> bool {
         let bare = |argument: &str| {
             let of = argument.split_once(':').map(|(_, of)| of.trim());
@@ -121,7 +123,7 @@ impl Property {
     }
 }
 
-/// The text from behind an opening bracket to the one that closes it.
+/// Returns the text from behind an opening bracket to the bracket that closes it.
 fn inside(text: &str, open: char, close: char) -> &str {
     let mut depth = 1;
     let end = text.find(|letter| {

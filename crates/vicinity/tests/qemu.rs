@@ -1,4 +1,4 @@
-//! The printed options, given to the QEMU that is installed.
+//! The installed QEMU accepts the printed options.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -13,11 +13,11 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Daemon, vicinity};
 
-/// A QEMU, killed when dropped.
+/// A QEMU process, which is killed when this value is dropped.
 struct Qemu(Child);
 
 impl Qemu {
-    /// Start it with the options that `vicinity qemu-args` prints, in a shell, as a user would.
+    /// Starts QEMU in a shell with the options that `vicinity qemu-args` prints, as a user would.
     fn start(folder: &Path, vm: &str, more: &[&str]) -> Self {
         let output = vicinity()
             .args(["qemu-args", vm, "--memory", "128M", "--runtime-dir"])
@@ -56,7 +56,7 @@ vm = \"listed\"
 mac = \"52:54:00:00:00:07\"
 ";
 
-/// The firmware's network boot drives the NIC: DHCP requests are frames that were received.
+/// The firmware's network boot uses the NIC: the switch receives its DHCP requests as frames.
 #[test]
 fn qemu_starts_with_the_options_in_both_modes() {
     let folder = tempfile::Builder::new()

@@ -1,5 +1,5 @@
-//! The sandbox of a real data plane at work: what it holds, and that the list of system calls it
-//! may make is the list of those it makes.
+//! The sandbox of a real data plane at work: the descriptors that it holds, and that it may make
+//! exactly the system calls that it makes.
 //!
 //! Needs root and strace.
 #![allow(
@@ -36,7 +36,7 @@ vm = \"b\"
 vm = \"c\"
 ";
 
-/// Calls that need not be seen below, and why.
+/// Allowed calls that a trace need not contain, and the reasons.
 const SELDOM: [(&str, &str); 8] = [
     ("futex", "for a panic; see there"),
     (
@@ -54,7 +54,7 @@ const SELDOM: [(&str, &str); 8] = [
     ),
 ];
 
-/// A daemon in a network namespace of its own, which ends with it.
+/// Starts a daemon in its own network namespace, which ends with the daemon.
 fn daemon(folder: &Path) -> Daemon {
     let mut command = Command::new("unshare");
     command.args(["--net", env!("CARGO_BIN_EXE_vicinity")]);
@@ -71,8 +71,8 @@ fn nic(daemon: &Daemon, vm: &str) -> Nic {
     nic
 }
 
-/// Everything a data plane does: frames between VMs, to and from the uplink, memory that vanishes,
-/// front-ends that come and go.
+/// Makes a data plane do everything that it can do: forward frames between VMs, to and from the
+/// uplink, and handle memory that vanishes, and front-ends that connect and disconnect.
 fn work(daemon: &Daemon) {
     let (mut a, mut b) = (nic(daemon, "a"), nic(daemon, "b"));
     for number in 0..200 {
@@ -81,7 +81,7 @@ fn work(daemon: &Daemon) {
         b.wait_to_send(&numbered(mac(1), mac(2), number, 60), Layout::One);
         a.wait_to_receive();
     }
-    // The worker looks at its own figures when it works and some time has passed.
+    // The worker updates its figures when it works and some time has passed.
     std::thread::sleep(Duration::from_millis(200));
     let flood = numbered(BROADCAST, mac(1), 0, 60);
     a.wait_to_send(&flood, Layout::One);
@@ -92,18 +92,19 @@ fn work(daemon: &Daemon) {
     });
     let c = nic(daemon, "c");
     c.ram.truncate(0);
-    // Looking at the ring finds that its memory is gone.
+    // When the worker reads the ring, it finds that the ring's memory is gone.
     c.tx.kick();
     until("the end of c", || {
         daemon.port("c")["quarantines"].as_u64() == Some(1)
     });
-    // A fault that is not in any VM's memory; this one is no real one and ends nothing.
+    // A SIGBUS for an address outside of every VM's memory. A process sent this signal, so it is
+    // not a real fault and ends nothing.
     daemon.signal_data_plane("lan", Signal::BUS);
     drop(b);
     daemon.until_state("b", "waiting");
 }
 
-/// Have the host ask for an address behind the uplink.
+/// Has the host send an ARP request for an address behind the uplink.
 fn from_uplink(daemon: &Daemon) {
     let pid = daemon.child.id().to_string();
     let script = "ip addr replace 10.9.0.1/24 dev vic0; echo > /dev/udp/10.9.0.2/9";
@@ -138,14 +139,14 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     assert!(denied.is_empty(), "made and not allowed: {denied:?}");
 }
 
-/// A process's threads.
+/// Returns the threads of a process.
 fn threads(process: u32) -> Vec<String> {
     let folder = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let names = folder.map(|task| task.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
 
-/// Those of them that serve.
+/// Returns those threads that are workers.
 fn workers(process: u32) -> Vec<String> {
     let mut threads = threads(process);
     threads.retain(|thread| {
@@ -155,16 +156,16 @@ fn workers(process: u32) -> Vec<String> {
     threads
 }
 
-/// One thread that is not confined would be enough for an attacker that runs code in it.
+/// An attacker that runs code in the data plane needs only one thread that is not confined.
 #[test]
 fn every_worker_is_confined() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = daemon(folder.path());
     let id = daemon.data_plane("lan").unwrap();
-    // It answers once all its threads are confined.
+    // The data plane answers only after all its threads have confined themselves.
     assert_eq!(daemon.network("lan")["up"], true);
     let threads = threads(id);
-    // Two workers, one that closes and one that unmaps.
+    // Two workers, one thread that closes descriptors, and one that unmaps memory.
     assert_eq!(threads.len(), 4);
     for thread in threads {
         let status = std::fs::read_to_string(format!("/proc/{id}/task/{thread}/status")).unwrap();
@@ -190,12 +191,13 @@ fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let log = std::fs::read_link(format!("/proc/{id}/fd/2")).unwrap();
     let log = log.to_string_lossy().split(':').next().unwrap().to_owned();
     let mut own = vec![
-        // Its supervisor.
+        // The socket to the supervisor.
         "socket".to_owned(),
-        // Where the kernel says what a descriptor is.
+        // The folder in which the kernel describes the process's descriptors.
         format!("/proc/{id}/fd"),
     ];
-    // Each worker's queue of the uplink, what it sleeps on, what wakes it, and its figures.
+    // For each worker: its queue of the uplink, the descriptor on which it sleeps, the one that
+    // wakes it, and the file from which it reads its own run time.
     for worker in workers(id) {
         own.push("/dev/net/tun".to_owned());
         own.extend(["anon_inode", "anon_inode"].map(str::to_owned));
@@ -210,6 +212,6 @@ fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
     assert_eq!(more.len(), own.len() + 5, "{more:?}");
     drop(nic);
     daemon.until_state("a", "waiting");
-    // They are closed by a thread that nobody waits for.
+    // A thread closes them, and no other thread waits for that.
     until("its descriptors are closed", || descriptors(id) == own);
 }

@@ -1,4 +1,4 @@
-//! `vicinity serve`, as a user meets it.
+//! `vicinity serve`, as a user sees it.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -27,16 +27,17 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Try to serve; it must fail.
+/// Runs `vicinity serve`, which must fail.
 fn refused(folder: &Path, config: &str) -> (Option<i32>, String) {
     refused_by(&[], folder, config)
 }
 
-/// The same, by a command that leads to the program.
+/// Runs `vicinity serve`, which must fail, by a command that starts the program.
 fn refused_by(by: &[&str], folder: &Path, config: &str) -> (Option<i32>, String) {
     let file = folder.join("refused.toml");
     std::fs::write(&file, config).unwrap();
-    // Should it serve all the same, it ends with another exit code than the one expected.
+    // If the program serves nevertheless, `timeout` ends it with another exit code than the
+    // expected one.
     let output: Output = Command::new("timeout")
         .arg("20")
         .args(by)
@@ -137,7 +138,7 @@ fn a_socket_in_use_is_left_alone() {
     );
 }
 
-/// Needs root: the driver's device is hidden.
+/// Needs root, because the test hides the driver's device.
 #[test]
 fn an_uplink_without_the_tun_driver_is_refused_with_the_remedy() {
     let folder = folder();
@@ -286,7 +287,7 @@ fn data_planes_die_with_their_supervisor_even_one_that_hangs() {
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     for id in [hangs, idles] {
-        // Its parent now is whoever adopts orphans, who may take a moment to bury it.
+        // The process that adopts orphans is now its parent, and may take a moment to reap it.
         until("its end", || {
             let status = std::fs::read_to_string(format!("/proc/{id}/status"));
             status.map_or(true, |status| status.contains("State:\tZ"))
@@ -316,7 +317,7 @@ fn a_data_plane_started_by_hand_says_who_starts_it() {
     assert!(said.contains("`vicinity serve` starts"), "{said}");
 }
 
-/// Needs root, as every use of a tap does.
+/// Needs root, because it uses a tap.
 #[test]
 fn the_uplink_is_a_tap_with_a_virtio_header() {
     let folder = folder();
@@ -337,7 +338,7 @@ fn the_uplink_is_a_tap_with_a_virtio_header() {
     }
     assert_eq!(daemon.port("vic0")["kind"], "uplink");
     assert_eq!(daemon.port("vic0")["state"], "running");
-    // It is not taken from under another daemon.
+    // A second daemon does not take the tap from the first.
     let other = self::folder();
     let beside = ["nsenter", "--net", "--target", &pid];
     let (code, said) = refused_by(&beside, other.path(), &config);

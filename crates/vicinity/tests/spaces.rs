@@ -1,4 +1,4 @@
-//! Spaces without a VM: how they come, are sized and go, and who may fetch.
+//! Spaces without a VM: how they are created, sized and removed, and which clients may fetch.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -16,14 +16,14 @@ use common::{Daemon, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// What a command of the program prints; it must succeed.
+/// Returns the output of a command, which must succeed.
 fn said(daemon: &Daemon, words: &[&str]) -> String {
     let output = daemon.command(&[&["space"], words].concat());
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What it says when it is refused.
+/// Returns the error message of a command, which must fail.
 fn refused(daemon: &Daemon, words: &[&str]) -> String {
     let output = daemon.command(&[&["space"], words].concat());
     assert!(!output.status.success(), "{words:?}: {output:?}");
@@ -47,7 +47,7 @@ fn spaces_come_change_and_go_within_the_budget() {
     said(&daemon, &["create", "green", "objective.weight=2"]);
     assert_eq!((slots(&daemon, "red"), slots(&daemon, "green")), (12, 12));
     assert!(daemon.config().contains("vm = \"green\""));
-    // A number of its own, and what is left for the other.
+    // One space gets a fixed number of slots, and the other the rest of the budget.
     said(&daemon, &["set", "red", "slots=16"]);
     assert_eq!((slots(&daemon, "red"), slots(&daemon, "green")), (16, 8));
     for (words, why) in [
@@ -65,7 +65,7 @@ fn spaces_come_change_and_go_within_the_budget() {
     }
     assert!(refused(&daemon, &["show", "gren"]).contains("did you mean green"));
     assert_eq!(slots(&daemon, "red"), 16);
-    // A rate comes and goes, and what has it serves on.
+    // A rate is set and removed, and the space continues to serve.
     for (pair, rate) in [
         ("rate=8 Mbit/s", Value::from(1_000_000)),
         ("rate=", Value::Null),
@@ -91,7 +91,7 @@ fn spaces_come_change_and_go_within_the_budget() {
     assert!(!folder.path().join("run").exists());
 }
 
-/// A certificate for `localhost`, and its key.
+/// Creates a certificate for `localhost`, and its key.
 fn certificate(folder: &Path) {
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"]);
@@ -136,7 +136,7 @@ fn clients_speak_tls_and_show_a_token() {
         fetch("https", &[&shown[..], &["--http1.1"]].concat()),
         "1.1 404"
     );
-    // Without TLS nobody says anything.
+    // A client without TLS gets no answer.
     assert_eq!(fetch("http", &shown), "0 000");
     assert!(said(&daemon, &["list"]).contains("https://"));
     let figures = show(&daemon, "red");
@@ -147,7 +147,7 @@ fn clients_speak_tls_and_show_a_token() {
     assert_eq!(daemon.stop(), Some(0));
 }
 
-/// A cgroup of our own, removed when this is dropped.
+/// A cgroup for the test, which is removed when this value is dropped.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -189,7 +189,7 @@ fn what_the_host_does_for_a_space_is_charged_to_its_vm() {
     };
     let first = daemon.signal_process("space-red", Signal::KILL);
     assert!(first > 0);
-    // The next one, too.
+    // The restarted process is also in the cgroup.
     until("another process in the cgroup", || {
         daemon
             .process("space-red")
@@ -202,13 +202,13 @@ fn what_the_host_does_for_a_space_is_charged_to_its_vm() {
     assert_eq!(cgroup.processes(), "");
 }
 
-/// Also those that its libraries started.
+/// The check includes the threads that libraries started.
 #[test]
 fn every_thread_of_a_space_is_confined() {
     let folder = tempfile::tempdir().unwrap();
     let config = "[[space]]\nvm = \"red\"\nlisten = \"127.0.0.1:0\"\nallow = [\"::/0\"]\n";
     let daemon = Daemon::start(folder.path(), Some(config));
-    // It answers once all are started.
+    // The process answers only after all threads have started.
     assert_eq!(show(&daemon, "red")["up"], true);
     let id = daemon.process("space-red").unwrap();
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
@@ -223,7 +223,7 @@ fn every_thread_of_a_space_is_confined() {
     assert_eq!(daemon.stop(), Some(0));
 }
 
-/// What is lent to the network is locked.
+/// Memory from which the kernel sends without a copy is locked.
 #[test]
 fn a_space_may_lock_as_much_memory_as_it_can_be_allowed() {
     let folder = tempfile::tempdir().unwrap();

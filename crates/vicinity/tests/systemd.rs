@@ -1,5 +1,5 @@
-//! `vicinity serve` under a service manager. This test plays systemd: its protocols are a datagram
-//! socket, a descriptor and some words in the environment.
+//! `vicinity serve` under a service manager. This test acts as systemd, whose protocols consist of
+//! a datagram socket, a descriptor and some variables in the environment.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -21,7 +21,7 @@ use rustix::process::Signal;
 
 const LAN: &str = "[[network]]\nname = \"lan\"\naccept = true\n";
 
-/// Where a daemon tells how it is.
+/// The socket to which a daemon sends its notifications.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -31,7 +31,7 @@ impl Manager {
     fn new(folder: &Path) -> Self {
         let path = folder.join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        // A guard against hanging.
+        // A limit that ends a test that hangs.
         let guard = Some(Duration::from_secs(60));
         socket.set_read_timeout(guard).unwrap();
         Self { socket, path }
@@ -49,7 +49,7 @@ impl Manager {
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 
-    /// How many messages wait.
+    /// Returns how many messages wait in the socket.
     fn waiting(&self) -> usize {
         self.socket.set_nonblocking(true).unwrap();
         let count = std::iter::from_fn(|| self.socket.recv(&mut [0; 1000]).ok()).count();
@@ -79,7 +79,8 @@ fn it_tells_when_it_serves_loads_again_and_ends() {
     assert_eq!(manager.next(), "STOPPING=1\n");
 }
 
-/// The pulse is the supervisor's: it goes on while a network does not answer, which is ended for it.
+/// The supervisor notifies the watchdog. It continues to do so while a network does not answer, and ends that
+/// network's data plane.
 #[test]
 fn the_watchdog_hears_of_a_supervisor_that_answers_whatever_a_network_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,8 +102,8 @@ fn the_watchdog_hears_of_a_supervisor_that_answers_whatever_a_network_does() {
     assert_eq!(daemon.network("lan")["restarts"], 1);
 }
 
-/// The daemon, started by this program or by none, with a socket that the test listens on already,
-/// as its third descriptor.
+/// Returns the command that starts the daemon, by the program `by` if that is not empty. Descriptor
+/// 3 is a socket on which the test listens already.
 fn activated(by: &str, socket: UnixListener) -> Command {
     let mut command = Command::new("sh");
     let line = format!("exec 3<&0 </dev/null; LISTEN_FDS=1 exec {by} \"$0\" \"$@\"");
@@ -137,7 +138,8 @@ fn who_asks_before_it_runs_is_answered() {
 fn a_socket_where_nobody_looks_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let elsewhere = folder.path().join("elsewhere.sock");
-    // Should it serve all the same, it ends with another exit code than the one expected.
+    // If the program serves nevertheless, `timeout` ends it with another exit code than the
+    // expected one.
     let output = activated("timeout 20", UnixListener::bind(&elsewhere).unwrap())
         .args(["serve", "--runtime-dir"])
         .arg(folder.path().join("run"))
@@ -151,7 +153,7 @@ fn a_socket_where_nobody_looks_is_refused() {
     common::page::assert_quoted(&said);
 }
 
-/// With the program under test in the place of the installed one.
+/// The unit starts the program under test in place of the installed one.
 #[test]
 fn systemd_understands_the_units() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +172,8 @@ fn systemd_understands_the_units() {
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
-/// What it may do without, it has not: see the reasons in the unit. The threshold is ten times the score.
+/// The unit gives up every permission that the daemon does not need; the unit has the reasons. The threshold
+/// is ten times the score.
 #[test]
 fn the_unit_gives_up_what_it_does_not_need() {
     let unit =

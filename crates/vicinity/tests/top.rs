@@ -1,4 +1,4 @@
-//! `vicinity top` on a terminal (`script` of util-linux makes one) and without.
+//! `vicinity top` with a terminal (made by `script` of util-linux) and without one.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -14,11 +14,11 @@ use std::process::{Child, Command, Stdio};
 use common::vicinity;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a terminal is told last: show the ordinary screen and the cursor.
+/// The last control sequences that the terminal receives: show the ordinary screen and the cursor.
 const ORDINARY_SCREEN: &str = "\x1b[?1049l";
 const CURSOR: &str = "\x1b[?25h";
 
-/// `vicinity top` on a terminal of its own.
+/// `vicinity top` on its own terminal.
 struct Terminal {
     script: Child,
     program: Pid,
@@ -26,7 +26,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Start it and wait until the screen is drawn.
+    /// Starts `vicinity top` and waits until it has drawn the screen.
     fn start() -> Self {
         let program = env!("CARGO_BIN_EXE_vicinity");
         let line = format!(
@@ -64,7 +64,7 @@ impl Terminal {
         }
     }
 
-    /// It must end with success, and the terminal be as it was.
+    /// Asserts that `vicinity top` ends with success and restores the terminal.
     fn assert_ended_well(mut self) {
         let output = self.script.stdout.as_mut().unwrap();
         let mut rest = Vec::new();

@@ -1,8 +1,9 @@
-//! A data plane of which a thread waits in the kernel where no signal reaches it (state D): it costs its own
-//! network at most, and that for a while only.
+//! A data plane with a thread that waits in the kernel where no signal reaches it (state D). This affects at
+//! most its own network, and only for a limited time.
 //!
-//! A front-end hands over a file of a file system that it serves itself. No operation of it is called, so it
-//! is refused; but to close it is one, too, and that is not answered.
+//! A front-end passes a file of a file system that the front-end itself serves. The data plane refuses the
+//! file without using it. But closing the file is an operation of that file system, too, and the front-end
+//! does not answer it.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -40,10 +41,11 @@ const TWO: &str = r#"
     vm = "b"
 "#;
 
-/// All that the daemon is asked is answered within so long.
+/// The daemon answers every request within this time.
 const ANSWERS: Duration = Duration::from_secs(1);
 
-/// Hear, as systemd does, what the daemon tells on this socket; when that was last.
+/// Receives the daemon's notifications on this socket, as systemd does. Returns the time of the
+/// latest one.
 fn pulse(path: &Path) -> Arc<Mutex<Instant>> {
     let manager = UnixDatagram::bind(path).unwrap();
     let heard = Arc::new(Mutex::new(Instant::now()));
@@ -56,7 +58,7 @@ fn pulse(path: &Path) -> Arc<Mutex<Instant>> {
     heard
 }
 
-/// Send `VHOST_USER_SET_VRING_KICK` of ring 0 with a descriptor.
+/// Sends `VHOST_USER_SET_VRING_KICK` of ring 0 with a descriptor.
 fn hand_over(front_end: &UnixStream, file: &File) {
     let (request, version, size) = (12_u32, 1_u32, 8_u32);
     let header = [request, version, size].map(u32::to_le_bytes).concat();
@@ -69,7 +71,7 @@ fn hand_over(front_end: &UnixStream, file: &File) {
     sendmsg(front_end, &bytes, &mut ancillary, SendFlags::empty()).unwrap();
 }
 
-/// The states of a process's threads.
+/// Returns the states of a process's threads.
 fn states(id: u32) -> Vec<String> {
     let threads = std::fs::read_dir(format!("/proc/{id}/task"));
     let status = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("status"));
@@ -80,7 +82,7 @@ fn states(id: u32) -> Vec<String> {
         .collect()
 }
 
-/// Whether a thread of a process waits for an answer of a file system.
+/// Returns whether a thread of a process waits for the answer of a FUSE file system.
 fn waits_for_fuse(id: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
     threads.flatten().any(|thread| {
@@ -89,7 +91,8 @@ fn waits_for_fuse(id: u32) -> bool {
     })
 }
 
-/// Ask all that people and programs ask, each within [`ANSWERS`].
+/// Sends all requests that users and programs send, and asserts that the daemon answers each within
+/// [`ANSWERS`].
 fn all_is_answered(daemon: &Daemon) {
     let timed = |what: &str, ask: &dyn Fn()| {
         let started = Instant::now();
@@ -110,7 +113,7 @@ fn all_is_answered(daemon: &Daemon) {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("network=\"green\""), "{text}");
     });
-    // An interval of a second, and a question at each end of it.
+    // The command asks the daemon twice, with an interval of a second between the requests.
     let started = Instant::now();
     let output = daemon.command(&["top", "--once"]);
     assert!(output.status.success(), "{output:?}");
@@ -118,12 +121,12 @@ fn all_is_answered(daemon: &Daemon) {
     assert!(took < Duration::from_secs(1) + 2 * ANSWERS, "top: {took:?}");
 }
 
-/// One at a time: a process that a test starts has the other test's file for a moment, and waits in the kernel to
-/// close it.
+/// The tests run one at a time: a process that a test starts inherits the other test's file for a moment, and
+/// waits in the kernel to close it.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Close this process's own descriptor of the file, which waits, too; and every process that this one starts
-/// before it is closed would.
+/// Closes this process's own descriptor of the file in a thread, because the close waits, too. Every process
+/// that this process starts before the close would also wait.
 fn close(file: File) -> JoinHandle<()> {
     let closing = std::thread::spawn(move || drop(file));
     until("this process closes it", || {
@@ -148,12 +151,13 @@ fn a_close_that_does_not_end_costs_nobody_anything() {
     hand_over(&hostile, &file);
     let closing = close(file);
     until("a thread that closes it", || waits_for_fuse(id));
-    // The first quarantine is over after a second.
+    // The first quarantine ends after a second.
     until("its quarantine", || {
         daemon.port("hostile")["quarantines"] == 1
     });
 
-    // The thread that closes is stuck, and all others serve: for longer than a data plane has to answer.
+    // The thread that closes descriptors is stuck, and all other threads serve, for longer than a data plane
+    // may take to answer.
     let started = Instant::now();
     let _honest = connect("blue/a.sock");
     while started.elapsed() < Duration::from_secs(6) {
@@ -192,7 +196,7 @@ fn a_data_plane_that_sigkill_does_not_end_costs_its_own_network_for_a_while() {
     let file = silent.open();
     hand_over(&hostile, &file);
     let closing = close(file);
-    // Whatever it does with it, now it hangs.
+    // Whatever the data plane does with the file by then, SIGSTOP makes it hang.
     std::thread::sleep(Duration::from_millis(200));
     daemon.signal_data_plane("blue", Signal::STOP);
 
@@ -208,7 +212,8 @@ fn a_data_plane_that_sigkill_does_not_end_costs_its_own_network_for_a_while() {
         states(id)
     );
 
-    // Its front-ends are told, though it still has their sockets, and are served again.
+    // The supervisor disconnects the front-ends, though the stuck process still has their sockets,
+    // and the next data plane serves them.
     honest.set_read_timeout(Some(ANSWERS)).unwrap();
     assert_eq!(
         honest.read(&mut [0; 1]).unwrap(),
@@ -221,7 +226,8 @@ fn a_data_plane_that_sigkill_does_not_end_costs_its_own_network_for_a_while() {
     assert_eq!(daemon.network("green")["restarts"], 0);
     assert_eq!(daemon.data_plane("green"), Some(green));
 
-    // The daemon ends in time with such a process left, and that ends when the kernel lets it go.
+    // The daemon ends in time although such a process remains. The process ends when its wait in
+    // the kernel ends.
     let started = Instant::now();
     assert_eq!(daemon.stop(), Some(0));
     assert!(started.elapsed() < Duration::from_secs(5));

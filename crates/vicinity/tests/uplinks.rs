@@ -1,4 +1,4 @@
-//! Ways out of a network: interfaces of the host. Needs root, for network namespaces.
+//! Uplinks of a network by interfaces of the host. Needs root, for network namespaces.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -16,7 +16,7 @@ use common::neighbours::started;
 use common::{Daemon, vicinity};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
 
-/// Two networks, and a cable between their uplinks.
+/// Two networks, whose uplinks are connected by a veth pair.
 const CONFIG: &str = r#"
 [[network]]
 name = "one"
@@ -33,12 +33,12 @@ vm = "vm2"
 const CABLE: &str = "ip link add veth1 type veth peer name veth2 && ip link set veth1 up && \
                      ip link set veth2 up";
 
-/// Two taps that can have several queues, on a bridge.
+/// Creates two taps that can have several queues, on a bridge.
 const TAPS: &str = "ip link add br0 type bridge && ip link set br0 up && \
                     for tap in tap1 tap2; do \
                     ip tuntap add $tap mode tap multi_queue && ip link set $tap master br0; done";
 
-/// A daemon in a network namespace of its own that has these links.
+/// Starts a daemon in its own network namespace with these links.
 fn start(folder: &Path, links: &str, config: &str) -> Daemon {
     let mut command = Command::new("unshare");
     let script = format!("{links} && exec \"$0\" \"$@\"");
@@ -62,7 +62,7 @@ fn connect_with(daemon: &Daemon, network: &str, vm: &str, options: Options) -> N
     nic
 }
 
-/// Wait for these bytes: others use the cable, too.
+/// Waits for a frame with these bytes. Other frames use the cable, too.
 fn comes(nic: &mut Nic, bytes: &[u8]) -> front_end::Received {
     loop {
         let received = nic.wait_to_receive();
@@ -72,7 +72,7 @@ fn comes(nic: &mut Nic, bytes: &[u8]) -> front_end::Received {
     }
 }
 
-/// The data plane is killed: the next one has the uplink again.
+/// Kills the data plane, and asserts that the next one uses the uplink again.
 fn another_has_it(daemon: &Daemon, a: Nic, b: &mut Nic) {
     daemon.signal_data_plane("one", rustix::process::Signal::KILL);
     drop(a);
@@ -98,12 +98,13 @@ fn vms_of_two_networks_talk_over_interfaces_of_the_host() {
         b.wait_to_send(&back, Layout::One);
         comes(&mut a, &back);
     }
-    // A frame to be cut goes whole, for both ends can take it: partial checksum, 54 bytes of headers.
+    // A frame that needs segmentation goes as a whole, because both ends accept such frames: partial
+    // checksum, 54 bytes of headers.
     let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
     let long = frame::tcp(frame::mac(2), frame::mac(1), 1, &[5; 30_000]);
     assert!(a.send_with(&header, &long, Layout::One));
     let received = comes(&mut b, &long);
-    // All but how long the headers are, which is a hint.
+    // The header is the same, except for the length of the headers, which is only a hint.
     assert_eq!(received.header[..2], header[..2]);
     assert_eq!(received.header[4..10], header[4..10]);
     let [one, two] = ["veth1", "veth2"].map(|uplink| daemon.port(uplink));
@@ -131,7 +132,7 @@ fn vlan_tags_go_over_the_interface_and_come_back() {
         a.wait_to_send(&tagged, Layout::One);
         comes(&mut b, &tagged);
     }
-    // The partial checksum is where it was.
+    // The partial checksum is at the same place.
     let bare = frame::tcp(frame::mac(2), frame::mac(1), 1, &[5; 1000]);
     let tagged = [&bare[..12], &[0x81, 0, 0, 10], &bare[12..]].concat();
     let header = [1, 0, 58, 0, 0, 0, 38, 0, 16, 0, 0, 0];
@@ -150,7 +151,7 @@ fn vms_of_two_networks_talk_by_af_xdp() {
     );
     let mut a = connect(&daemon, "one", "vm1");
     let mut b = connect(&daemon, "two", "vm2");
-    // More than there are places in its rings.
+    // More frames than its rings have entries.
     for number in 0..3000 {
         let there = frame::numbered(frame::mac(2), frame::mac(1), number, 60);
         a.wait_to_send(&there, Layout::Pieces(100));
@@ -159,7 +160,8 @@ fn vms_of_two_networks_talk_by_af_xdp() {
         b.wait_to_send(&back, Layout::One);
         comes(&mut a, &back);
     }
-    // Nobody behind it can cut a frame: it comes in pieces, each with its checksums.
+    // No receiver behind this uplink can segment a frame, so the frame arrives in segments with
+    // full checksums.
     let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
     let long = frame::tcp(frame::mac(2), frame::mac(1), 1, &[5; 30_000]);
     assert!(a.send_with(&header, &long, Layout::One));
@@ -176,14 +178,14 @@ fn vms_of_two_networks_talk_by_af_xdp() {
     another_has_it(&daemon, a, &mut b);
 }
 
-/// By which pair these bytes have come, if they have.
+/// Returns the queue pair by which a frame with these bytes has come, if one has.
 fn pair_of(nic: &mut Nic, bytes: &[u8]) -> Option<usize> {
     nic.pairs.iter_mut().position(|pair| {
         std::iter::from_fn(|| pair.receive()).any(|received| received.frame == bytes)
     })
 }
 
-/// Send these bytes by a pair; by which one they come.
+/// Sends these bytes by a queue pair. Returns the queue pair by which they arrive.
 fn pass(from: &mut Nic, pair: usize, to: &mut Nic, bytes: &[u8]) -> usize {
     from.pairs[pair].wait_to_send(bytes, Layout::One);
     loop {
@@ -194,7 +196,7 @@ fn pass(from: &mut Nic, pair: usize, to: &mut Nic, bytes: &[u8]) -> usize {
     }
 }
 
-/// The frame of the same TCP connection that goes the other way.
+/// Returns the frame of the same TCP connection in the opposite direction.
 fn reversed(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     for (at, length) in [(0, 6), (frame::TCP_START - 8, 4), (frame::TCP_START, 2)] {
@@ -225,14 +227,15 @@ fn a_tap_has_a_queue_for_each_worker() {
     };
     let mut a = connect_with(&daemon, "one", "vm1", options);
     let mut b = connect_with(&daemon, "two", "vm2", options);
-    // The bridge takes a moment until it forwards.
+    // The bridge takes a moment until it forwards frames.
     let hello = frame::numbered(frame::mac(2), frame::mac(1), 0, 60);
     common::until("the bridge", || {
         a.wait_to_send(&hello, Layout::One);
         pair_of(&mut b, &hello).is_some()
     });
-    // A tap sends a flow's frames to the queue by which the flow's others came: it notes that after it
-    // has passed a frame on, so it is sure when the next one of that queue has come.
+    // A tap sends the frames of a flow to the queue by which the frames of the opposite direction came. The
+    // tap stores that queue after it has forwarded a frame. So the entry is certain once the next frame of
+    // that queue has arrived.
     for flow in 0..64 {
         let mut there = frame::tcp(frame::mac(2), frame::mac(1), 1, &[flow; 100]);
         there[frame::TCP_START + 1] = flow;
@@ -257,7 +260,7 @@ fn an_interface_that_is_not_there_is_named() {
         .args(["serve", "--runtime-dir"])
         .arg(folder.path().join("run"));
     command.arg("--config").arg(&file);
-    // The other one has to be there.
+    // Only `nowhere0` is to be missing, so the other interface has to exist.
     let text = std::fs::read_to_string(&file)
         .unwrap()
         .replace("veth1", "lo");

@@ -1,10 +1,10 @@
-//! What holds for every command.
+//! Tests of rules for every command.
 
 use clap::Command as Clap;
 
 use super::*;
 
-/// Commands without `--json`, by their first or last word, and why they have none.
+/// Reasons why commands have no `--json`, each with the first or last words of these commands.
 const WITHOUT: [(&str, &[&str]); 4] = [
     (
         "prints nothing that is to be read",
@@ -24,8 +24,8 @@ const WITHOUT: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The visible commands below one that have no others below them, as words, and whether they take
-/// `--json`.
+/// Finds the visible subcommands below `command` that have no subcommands themselves, as words, and
+/// whether each takes `--json`.
 fn leaves(command: &Clap, above: &[String], found: &mut Vec<(Vec<String>, bool)>) {
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         let name = [above, &[below.get_name().to_owned()]].concat();

@@ -1,4 +1,4 @@
-//! Commands that change a daemon at work: `vicinity network|port add|set|remove`, `reload`, and
+//! Commands that change a running daemon: `vicinity network|port add|set|remove`, `reload`, and
 //! `config show`.
 
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::status::ConfigStatus;
 pub(crate) struct KeyValue {
     /// The keys from the outermost table inwards.
     path: Vec<String>,
-    /// Null takes the key away.
+    /// Null removes the key.
     value: Value,
 }
 
 impl std::str::FromStr for KeyValue {
     type Err = String;
 
-    /// The value is as in the file, and what is nothing else is a text: `vlan=10`,
-    /// `mac=52:54:00:00:00:01`, `trunk=[10, "20-29"]`, `limits.send.rate=1 Gbit/s`.
+    /// Parses the value as in the file. A value that has none of the other types is a string:
+    /// `vlan=10`, `mac=52:54:00:00:00:01`, `trunk=[10, "20-29"]`, `limits.send.rate=1 Gbit/s`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (keys, value) = text
             .split_once('=')
@@ -40,17 +40,17 @@ impl std::str::FromStr for KeyValue {
     }
 }
 
-/// A value as TOML has it, if it is one.
+/// Parses a TOML value. Returns `None` if the text is not one.
 fn written(value: &str) -> Option<Value> {
     let table: toml::Table = toml::from_str(&format!("value = {value}")).ok()?;
     match table.get("value")? {
-        // A word in quotes, or without: the same.
+        // TOML reads a date without quotes. The caller takes it as a string, as with quotes.
         toml::Value::Datetime(_) => None,
         value => serde_json::to_value(value).ok(),
     }
 }
 
-/// Pairs as nested tables; `name` is one more of them.
+/// Returns the pairs as nested tables, with `name` as one more pair.
 fn keys(name: Option<(&str, &str)>, pairs: &[KeyValue]) -> Keys {
     let mut keys = Keys::new();
     if let Some((key, name)) = name {
@@ -80,12 +80,12 @@ fn put(keys: &mut Keys, path: &[String], value: &Value) {
     }
 }
 
-/// What is changed.
+/// The object that a command changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     /// A network.
     Network(&'a str),
-    /// A port of one: the network, and the VM.
+    /// A port: its network, and its VM.
     Port(&'a str, &'a str),
     /// The space of a VM.
     Space(&'a str),
@@ -116,7 +116,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Something new.
+/// Adds the target with these keys.
 pub(crate) fn add(
     runtime_dir: &Path,
     target: Target<'_>,
@@ -129,7 +129,7 @@ pub(crate) fn add(
     )
 }
 
-/// Other values for some keys.
+/// Sets keys of the target.
 pub(crate) fn set(
     runtime_dir: &Path,
     target: Target<'_>,
@@ -142,7 +142,7 @@ pub(crate) fn set(
     )
 }
 
-/// Something goes.
+/// Removes the target.
 pub(crate) fn remove(runtime_dir: &Path, target: Target<'_>) -> Result<String, ClientError> {
     change(
         runtime_dir,
@@ -150,18 +150,19 @@ pub(crate) fn remove(runtime_dir: &Path, target: Target<'_>) -> Result<String, C
     )
 }
 
-/// The configuration file is read again.
+/// Has the daemon read its configuration file again.
 pub(crate) fn reload(runtime_dir: &Path) -> Result<String, ClientError> {
     change(runtime_dir, ApiRequest::bare(Method::POST, "/v1/reload")).map(|_| String::new())
 }
 
-/// The text of the configuration in force.
+/// Returns the text of the configuration in force.
 pub(crate) fn show(runtime_dir: &Path) -> Result<String, ClientError> {
     let config: ConfigStatus = client::get(runtime_dir, "/v1/config")?;
     Ok(config.text)
 }
 
-/// What every change prints: nothing, unless it will not last.
+/// Sends a change. Returns the text to print: empty, unless the daemon cannot keep the change
+/// beyond its own end.
 fn change(runtime_dir: &Path, ask: ApiRequest) -> Result<String, ClientError> {
     let (_, config): (u32, ConfigStatus) = client::ask(runtime_dir, ask)?;
     Ok(match config.file {

@@ -7,7 +7,7 @@ use vm_harness::progress::Progress;
 
 use super::failure::Failure;
 
-/// Where guest images, results and logs are put, unless it is told.
+/// Default folder for guest images, results and logs.
 pub(crate) const FOLDER: &str = "target";
 
 /// Runs the demo below `folder` (guest images, results, logs), comparing this channel with the bridge;

@@ -9,7 +9,7 @@ use crate::name;
 use crate::processes::start::ProcessError;
 use crate::serve::ServeError;
 
-/// The exit codes, and what each means.
+/// The exit codes and their meanings.
 pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
     (0, "success"),
     (1, "failure"),
@@ -20,19 +20,19 @@ pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The configuration.
+    /// The configuration is invalid or cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The daemon could not start.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// A process of the supervisor.
+    /// A process that the supervisor starts has failed.
     #[error(transparent)]
     DataPlane(#[from] ProcessError),
     /// A request to the daemon failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No configuration was given, and there is no daemon to ask for its own.
+    /// No configuration was given, and no daemon runs that could return its configuration.
     #[error("{0}; or give a configuration by --config")]
     NoConfiguration(ClientError),
     /// A VM, a benchmark or a study failed.
@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     /// A message could not be sent or received.
     #[error(transparent)]
     Message(#[from] message::MessageError),
-    /// An endpoint does not answer.
+    /// An endpoint cannot be reached.
     #[error("endpoint {to} is not reached: {error}{advice}")]
     Unreached {
         /// The endpoint.
@@ -54,19 +54,19 @@ pub(crate) enum Failure {
     /// VMs could not be joined directly.
     #[error(transparent)]
     Direct(#[from] direct::DirectError),
-    /// The path of this program is not known.
+    /// The path of this program cannot be found.
     #[error("cannot tell which file this program is: {0}")]
     Program(std::io::Error),
-    /// What is missing has been printed already.
+    /// Something is missing. The command has printed it already.
     #[error("VMs cannot be served here: see what is MISSING above")]
     Doctor,
-    /// Frames could not be captured, or only some.
+    /// The capture failed, or ended early.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// Output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
-    /// The command line asks for something that is not there; the text says what to do.
+    /// The command line names an object that does not exist; the text says what to do.
     #[error("{0}")]
     Usage(String),
 }
@@ -82,8 +82,8 @@ impl Failure {
         Self::Usage(format!("there is no {what} called {name}{hint}"))
     }
 
-    /// 2 when the request was wrong, 130 when Ctrl-C or SIGTERM ended it (as shells have it),
-    /// 1 when it could not be carried out.
+    /// Returns the exit code: 2 if the request was wrong, 130 if Ctrl-C or SIGTERM ended the
+    /// command (as in shells), 1 if the request could not be carried out.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_)

@@ -1,8 +1,8 @@
-//! `vicinity libvirt-xml`: what a libvirt domain needs for a NIC on a network.
+//! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for a NIC on a network.
 //!
-//! Two things: an `<interface type='vhostuser'>`, and memory that can be shared, without which
-//! libvirt starts the VM and no frame flows. Format: libvirt's "Domain XML format". libvirt's `mode`
-//! is QEMU's part: `client` where Vicinity listens.
+//! These are an `<interface type='vhostuser'>` and shared memory. Without shared memory, libvirt starts the
+//! VM, but the switch cannot forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is
+//! the role of QEMU: `client` if Vicinity listens.
 
 use std::fs;
 use std::io::Read;
@@ -18,10 +18,11 @@ use crate::config::Mode;
 const SOURCE: &str = "<source type='memfd'/>";
 const ACCESS: &str = "<access mode='shared'/>";
 
-/// The interface.
+/// Returns the interface.
 pub(crate) fn interface(nic: &Nic) -> String {
     let path = attribute(&nic.socket);
-    // Who connects tries again, so that a restart of the other side is survived.
+    // The side that connects tries again, so that the connection survives a restart of the other
+    // side.
     let source = match nic.mode {
         Mode::Server => format!(
             "<source type='unix' path='{path}' mode='client'>\n    \
@@ -41,7 +42,7 @@ pub(crate) fn interface(nic: &Nic) -> String {
     )
 }
 
-/// Shared memory, and the interface.
+/// Returns the elements for shared memory and the interface.
 pub(crate) fn parts(nic: &Nic) -> String {
     format!(
         "<!-- in <domain> -->\n{}<!-- in <devices> -->\n{}",
@@ -54,7 +55,8 @@ fn memory() -> String {
     format!("<memoryBacking>\n  {SOURCE}\n  {ACCESS}\n</memoryBacking>\n")
 }
 
-/// The domain of a file with both added; what it has already stays as it is.
+/// Returns the domain in `file` with both elements added. Leaves elements that the domain already
+/// has unchanged.
 pub(crate) fn domain(nic: &Nic, file: &Path) -> Result<String, Failure> {
     let wrong = |what: &str| Failure::Usage(format!("{}: {what}", file.display()));
     let text = read(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
@@ -70,7 +72,7 @@ fn read(file: &Path) -> std::io::Result<String> {
     fs::read_to_string(file)
 }
 
-/// A piece of the text, and what comes in its place.
+/// A range of the text, and its replacement.
 type Change = (Range<usize>, String);
 
 fn merged(nic: &Nic, text: &str) -> Result<String, String> {
@@ -87,7 +89,7 @@ fn merged(nic: &Nic, text: &str) -> Result<String, String> {
              option that QEMU 9 and newer refuse; add <features><acpi/></features>"
         );
     }
-    // From the end, so that what is still to be changed stays where it is.
+    // Apply changes from the end, so that the ranges of the remaining changes stay valid.
     changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
     let mut text = text.to_owned();
     for (range, new) in changes {
@@ -96,7 +98,7 @@ fn merged(nic: &Nic, text: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// What makes the domain's memory shared.
+/// Returns the changes that make the domain's memory shared.
 fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
     let private = |node: &Node<'_, '_>| {
         node.has_tag_name("cell") && node.attribute("memAccess") == Some("private")
@@ -117,7 +119,7 @@ fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
         Some(source) if source.attribute("type") == Some("anonymous") => {
             changes.push((source.range(), SOURCE.to_owned()));
         }
-        // Files and huge pages can be shared as they are.
+        // Memory from files and huge pages can be shared already.
         Some(_) => {}
         None if child(backing, "hugepages").is_some() => {}
         None => missing += &format!("{SOURCE}\n"),
@@ -135,7 +137,7 @@ fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
     Ok(changes)
 }
 
-/// What gives it the interface, unless it has one with the same socket.
+/// Returns the change that adds the interface, unless the domain has one with the same socket.
 fn attach(domain: Node<'_, '_>, text: &str, nic: &Nic) -> Option<Change> {
     let Some(devices) = child(domain, "devices") else {
         let devices = format!("<devices>\n{}</devices>\n", indented(&interface(nic), 2));
@@ -154,7 +156,7 @@ fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     node.children().find(|child| child.has_tag_name(name))
 }
 
-/// The change that gives an element one more child, at its end.
+/// Returns the change that appends a child to an element.
 fn append(element: Node<'_, '_>, text: &str, child: &str) -> Change {
     let depth = element.ancestors().filter(Node::is_element).count();
     let child = indented(child, 2 * depth);
@@ -184,7 +186,7 @@ fn indented(text: &str, by: usize) -> String {
         .collect()
 }
 
-/// A path as the value of an attribute in single quotes.
+/// Returns a path as the value of an attribute in single quotes.
 fn attribute(path: &Path) -> String {
     let text = path.display().to_string();
     text.replace('&', "&amp;")

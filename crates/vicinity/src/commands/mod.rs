@@ -1,5 +1,5 @@
-//! The commands, one place for each: its options on the command line, and its work. Commands that need a daemon use
-//! [`crate::client`]; [`failure`] has their errors and exit codes.
+//! The commands. The module of each command contains its command line options and its implementation.
+//! Commands that need a daemon use [`crate::client`]. [`failure`] has their errors and exit codes.
 
 pub(crate) mod bench;
 pub(crate) mod capture;

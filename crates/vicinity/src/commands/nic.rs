@@ -1,4 +1,4 @@
-//! A VM's NIC as the configuration has it: what its QEMU has to be told.
+//! A VM's NIC as configured, from which the options of its QEMU are made.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::runtime_paths::RUNTIME_DIR;
 use crate::status::ConfigStatus;
 use crate::{client, name};
 
-/// Descriptors per ring: the most that QEMU offers on a vhost-user NIC in both directions. A
-/// long ring rides out the moments in which a guest does not run.
+/// Descriptors per ring: the most that QEMU offers on a vhost-user NIC in both directions. A long
+/// ring buffers frames while the guest does not run.
 pub(crate) const RING: u16 = 1024;
 
 /// Which NIC.
@@ -31,7 +31,8 @@ pub(crate) struct NicArgs {
 }
 
 impl NicArgs {
-    /// Finds it in the configuration; `runtime_dir`, from the command line, wins over the file.
+    /// Finds the NIC in the configuration. `runtime_dir`, from the command line, takes precedence
+    /// over the file.
     pub(crate) fn find(&self, runtime_dir: Option<&Path>) -> Result<Nic, Failure> {
         let config = match &self.config {
             Some(file) => config::load(Some(file), runtime_dir)?,
@@ -45,7 +46,7 @@ impl NicArgs {
     }
 }
 
-/// What the daemon that serves `runtime_dir` has in force.
+/// Returns the configuration in force of the daemon that serves `runtime_dir`.
 fn in_force(runtime_dir: &Path) -> Result<Config, Failure> {
     let status: ConfigStatus =
         client::get(runtime_dir, "/v1/config").map_err(Failure::NoConfiguration)?;
@@ -59,7 +60,7 @@ pub(crate) struct Nic {
     pub(crate) network: String,
     /// Its vhost-user socket.
     pub(crate) socket: PathBuf,
-    /// Who listens there.
+    /// The process that listens on the socket.
     pub(crate) mode: Mode,
     /// Its address.
     pub(crate) mac: Mac,
@@ -137,7 +138,7 @@ fn unknown(config: &Config, vm: &str) -> String {
     )
 }
 
-/// The configured address, else one derived from the names of the network and the VM.
+/// Returns the configured address, or else one derived from the names of the network and the VM.
 fn address(network: &Network, vm: &str) -> Result<Mac, Failure> {
     let listed = network.ports.iter().find(|port| port.vm == vm);
     if let Some(mac) = listed.and_then(|port| port.mac) {
@@ -162,10 +163,11 @@ fn address(network: &Network, vm: &str) -> Result<Mac, Failure> {
     Ok(mac)
 }
 
-/// A locally administered address in QEMU's range that depends on the names alone.
+/// Returns a locally administered address in QEMU's range that depends only on the names.
 fn derived(network: &str, vm: &str) -> Mac {
-    // FNV-1a, folded to the 24 bits that are free. It must never change: guests and DHCP
-    // servers remember addresses. The zero byte keeps ("a", "bc") and ("ab", "c") apart.
+    // FNV-1a, folded to the 24 free bits. The function must never change, because guests and DHCP
+    // servers store addresses. The zero byte separates the names, so that ("a", "bc") and ("ab",
+    // "c") have different addresses.
     let text = network.bytes().chain([0]).chain(vm.bytes());
     let hash = text.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -1,10 +1,10 @@
-//! What commands print on standard output.
+//! Output of commands to standard output.
 
 use std::io::{self, Write};
 
 use super::failure::Failure;
 
-/// Writes to standard output. A reader that closed its end is no failure.
+/// Writes to standard output. Returns no error if the reader has closed its end of the pipe.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,4 +1,4 @@
-//! `vicinity qemu-args`: the options that give a QEMU one NIC on a network.
+//! `vicinity qemu-args`: prints the QEMU options of one NIC on a network.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use super::qemu_version::{RECONNECT_MS, Version};
 use crate::commands::output::as_json;
 use crate::config::Mode;
 
-/// QEMU's options for a NIC, as pairs of option and value. `qemu` is the version that will be used,
-/// if it is known.
+/// Returns QEMU's options for a NIC as pairs of option and value. `qemu` is the version of QEMU
+/// that will use them, if known.
 pub(crate) fn options(
     nic: &Nic,
     memory: &str,
@@ -24,7 +24,8 @@ pub(crate) fn options(
     let (mac, queues) = (nic.mac, nic.queues);
     let (netdev, device) = match queues {
         0 | 1 => (String::new(), String::new()),
-        // QEMU's own rule: a vector for each ring, one for changes, one for the control queue.
+        // QEMU's own rule: one vector for each ring, one for configuration changes, one for the
+        // control queue.
         _ => (
             format!(",queues={queues}"),
             format!(",mq=on,vectors={}", 2 * queues + 2),
@@ -51,12 +52,13 @@ pub(crate) fn options(
     ]
 }
 
-/// A path as the value of a QEMU sub-option: a comma ends the value unless it is doubled.
+/// Returns a path as the value of a QEMU sub-option, with commas doubled, because a single comma
+/// ends the value.
 fn value(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// The options as words of a command line.
+/// Returns the options as words of a command line.
 pub(crate) fn words<'a>(options: &'a [(&'static str, String)]) -> Vec<&'a str> {
     let words = options
         .iter()
@@ -64,7 +66,7 @@ pub(crate) fn words<'a>(options: &'a [(&'static str, String)]) -> Vec<&'a str> {
     words.flatten().collect()
 }
 
-/// Options as the text that was made of them, or as words of a command line.
+/// Returns options as their text, or as a JSON array of the words of a command line.
 pub(crate) fn words_of(text: &str, json: bool) -> String {
     match json {
         true => as_json(&text.split_whitespace().collect::<Vec<_>>()),
@@ -72,7 +74,7 @@ pub(crate) fn words_of(text: &str, json: bool) -> String {
     }
 }
 
-/// Bytes of a size as QEMU takes it.
+/// Parses a size as QEMU does, and returns it in bytes.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
         Some((number, "M")) => (number, 20),
@@ -86,7 +88,8 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The options as shell words: one option a line joined by backslashes, or all on one line.
+/// Returns the options as shell words: one option a line, with backslashes at the line ends, or all
+/// on one line.
 pub(crate) fn render(options: &[(&'static str, String)], one_line: bool) -> String {
     let separator = if one_line { " " } else { " \\\n" };
     let words: Vec<String> = options
@@ -97,7 +100,7 @@ pub(crate) fn render(options: &[(&'static str, String)], one_line: bool) -> Stri
 }
 
 fn quoted(word: &str) -> String {
-    // The only text that has no quoted form contains a zero byte, and no path does.
+    // Only a text with a zero byte has no quoted form, and no path contains a zero byte.
     shlex::try_quote(word).unwrap_or_default().into_owned()
 }
 

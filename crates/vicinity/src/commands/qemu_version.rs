@@ -1,9 +1,9 @@
-//! The QEMU that is installed.
+//! The version of the installed QEMU.
 
 use std::fmt;
 use std::process::{Command, Stdio};
 
-/// The oldest QEMU that serves: 7.2 dies as soon as a guest drives a vhost-user NIC under TCG.
+/// The oldest supported QEMU. QEMU 7.2 crashes as soon as a guest uses a vhost-user NIC under TCG.
 pub(crate) const OLDEST: Version = Version(8, 2);
 
 /// Since this version the option is `reconnect-ms`, and `reconnect` is deprecated.
@@ -26,7 +26,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Asks `program` for its version. `None` when it cannot be started or says something else.
+/// Asks `program` for its version. Returns `None` if the program cannot be started or prints
+/// something else.
 pub(crate) fn version(program: &str) -> Option<Version> {
     let output = Command::new(program)
         .arg("--version")

@@ -1,5 +1,5 @@
-//! The reference of the book, written from the code: what is in docs/reference can never be out of
-//! date, for a test compares.
+//! Generates the reference pages from the code. A test compares docs/reference with them, so that
+//! the pages are never out of date.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use clap::Command;
 use super::failure::{EXIT_CODES, Failure};
 use crate::{config, serve};
 
-/// Who makes these pages.
+/// The note in each page that the page is generated.
 const MADE: &str =
     "<!-- Made by `vicinity reference docs/reference`. Change the code instead. -->\n";
 
@@ -37,7 +37,7 @@ fn commands(mut command: Command) -> String {
     text
 }
 
-/// A command, and those below it.
+/// Describes a command and its subcommands.
 fn describe(text: &mut String, command: &mut Command) {
     let name = command
         .get_bin_name()

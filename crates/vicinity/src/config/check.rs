@@ -1,4 +1,4 @@
-//! From what was written to a valid [`Config`].
+//! Converts a configuration file as written to a valid [`Config`].
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ pub(super) fn check(
     })
 }
 
-/// What must differ across the whole file.
+/// Values that must be unique in the whole file.
 struct Seen<'t> {
     text: &'t str,
     networks: Unique<'t, String>,

@@ -1,5 +1,5 @@
-//! How a mistake in the configuration is shown: file, line, column, key, the line itself, and
-//! what to do.
+//! Error messages for mistakes in the configuration. Each has file, line, column, key, the line
+//! itself, and what to do.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,12 +18,12 @@ pub(crate) enum ConfigError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The text is wrong.
+    /// The text is not a valid configuration.
     #[error("{0}")]
     Invalid(Box<Diagnostic>),
 }
 
-/// What is wrong, at which bytes of the text.
+/// A mistake, and the bytes of the text at which it is.
 #[derive(Debug)]
 pub(super) struct Mistake {
     at: Range<usize>,
@@ -50,7 +50,7 @@ impl Mistake {
     }
 }
 
-/// A mistake with its place, ready to be printed.
+/// A mistake with its line and column, ready to be printed.
 #[derive(Debug)]
 pub(crate) struct Diagnostic {
     origin: String,
@@ -63,7 +63,7 @@ pub(crate) struct Diagnostic {
     help: String,
 }
 
-/// Finds the place of a mistake in the text.
+/// Finds the line, the column and the key of a mistake in the text.
 pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Diagnostic {
     let start = mistake.at.start.min(text.len());
     let before = text.get(..start).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Diagnostic
     }
 }
 
-/// Number of the line that byte `at` is on, counted from 1.
+/// Returns the number of the line with byte `at`, counted from 1.
 pub(super) fn line_number(text: &str, at: usize) -> usize {
     let before = text.as_bytes().iter().take(at);
     before.filter(|byte| **byte == b'\n').count() + 1

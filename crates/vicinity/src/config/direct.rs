@@ -26,7 +26,7 @@ pub(crate) struct TrustGroup {
 }
 
 impl TrustGroup {
-    /// As the direct channel takes it.
+    /// Returns the policies in the form that the direct channel takes.
     pub(crate) fn policies(&self) -> Policies {
         Policies {
             others: self.policy,

@@ -1,7 +1,7 @@
 //! A change to the text of a configuration that leaves its comments and order as they were.
 //!
-//! Only the place of a change is looked at here. Whether the result makes sense is decided by the
-//! same check as for any other text.
+//! This module checks only that the place of a change exists. The ordinary check of a configuration
+//! decides whether the result is valid.
 
 use serde_json::{Map, Value as Json};
 use toml_edit::{
@@ -10,61 +10,61 @@ use toml_edit::{
 
 use crate::name;
 
-/// Keys and values as they would stand in the file; null takes a key away.
+/// Keys and values as in the file; null removes a key.
 pub(crate) type Keys = Map<String, Json>;
 
-/// What is to be changed.
+/// A change to a configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
-    /// A new network.
+    /// Adds a network.
     AddNetwork(Keys),
-    /// Keys of a network.
+    /// Sets keys of a network.
     SetNetwork {
-        /// Which.
+        /// The network.
         network: String,
-        /// What is new.
+        /// The keys to set.
         keys: Keys,
     },
-    /// A network goes, with its ports.
+    /// Removes a network with its ports.
     RemoveNetwork {
-        /// Which.
+        /// The network.
         network: String,
     },
-    /// A new port.
+    /// Adds a port.
     AddPort {
-        /// Of this network.
+        /// The network of the port.
         network: String,
-        /// What it has.
+        /// The keys of the new port.
         keys: Keys,
     },
-    /// Keys of a port.
+    /// Sets keys of a port.
     SetPort {
-        /// Of this network.
+        /// The network of the port.
         network: String,
-        /// Which.
+        /// The VM of the port.
         vm: String,
-        /// What is new.
+        /// The keys to set.
         keys: Keys,
     },
-    /// A port goes.
+    /// Removes a port.
     RemovePort {
-        /// Of this network.
+        /// The network of the port.
         network: String,
-        /// Which.
+        /// The VM of the port.
         vm: String,
     },
-    /// A new space.
+    /// Adds a space.
     AddSpace(Keys),
-    /// Keys of a VM's space.
+    /// Sets keys of a VM's space.
     SetSpace {
-        /// Whose.
+        /// The VM of the space.
         vm: String,
-        /// What is new.
+        /// The keys to set.
         keys: Keys,
     },
-    /// A VM's space goes, with all that is in it.
+    /// Removes a VM's space with all its contents.
     RemoveSpace {
-        /// Whose.
+        /// The VM of the space.
         vm: String,
     },
 }
@@ -72,40 +72,40 @@ pub(crate) enum Edit {
 /// Why a change cannot be made.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditError {
-    /// Nothing has that name.
+    /// No network, port or space has that name.
     #[error("there is no {what} {name}{hint}")]
     Missing {
-        /// A network, or a port.
+        /// The kind: a network, a port or a space.
         what: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What may have been meant.
+        /// The end of the message: a similar name, if there is one.
         hint: String,
     },
-    /// The name is taken.
+    /// The name is already in use.
     #[error("there is a {what} {name} already; change it with `vicinity {what} set`")]
     Exists {
-        /// A network, or a port.
+        /// The kind: a network, a port or a space.
         what: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// The file has a form that only a person can edit.
+    /// The file has a form that this program cannot edit.
     #[error(
         "the configuration does not list its networks, ports and spaces as [[network]], \
          [[network.port]] and [[space]]: edit the file, then `vicinity reload`"
     )]
     Form,
-    /// A value that no configuration can have.
+    /// A value that TOML cannot represent: null in a list.
     #[error("a list cannot hold null")]
     Null,
-    /// The text is no TOML.
+    /// The text is not valid TOML.
     #[error("{0}")]
     Toml(#[from] TomlError),
 }
 
 impl Edit {
-    /// The text with this change.
+    /// Returns `text` with this change.
     pub(crate) fn apply(&self, text: &str) -> Result<String, EditError> {
         let mut document: DocumentMut = text.parse()?;
         let table = document.as_table_mut();
@@ -120,7 +120,7 @@ impl Edit {
         Ok(document.to_string())
     }
 
-    /// The same, of what networks have.
+    /// Applies a change of networks or ports to the list of networks.
     fn apply_to(&self, networks: &mut ArrayOfTables) -> Result<(), EditError> {
         match self {
             Self::AddNetwork(keys) => NETWORK.add(networks, keys)?,
@@ -137,7 +137,7 @@ impl Edit {
     }
 }
 
-/// Tables of one kind, and what tells them apart.
+/// A kind of table, with the key that identifies each table of that kind.
 struct Kind {
     what: &'static str,
     list: &'static str,
@@ -204,7 +204,7 @@ impl Kind {
                     name: name.to_owned(),
                 });
             }
-            // People read it first.
+            // The name comes first, because readers look for it first.
             drop(table.insert(self.key, Item::Value(Value::from(name))));
         }
         merge(&mut table, keys)?;
@@ -228,7 +228,7 @@ fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut ArrayOfTables, Ed
         .ok_or(EditError::Form)
 }
 
-/// Sets what is new; what is a table on both sides is merged.
+/// Sets the keys in `table`. If both the old and the new value are tables, merges them.
 fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
     for (key, new) in keys {
         match new {
@@ -246,7 +246,7 @@ fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Sets one value, and keeps the comment after it.
+/// Sets one value and keeps the comment behind it.
 fn replace(table: &mut dyn TableLike, key: &str, mut new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

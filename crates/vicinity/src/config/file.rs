@@ -200,13 +200,13 @@ pub(super) struct Port {
 }
 
 impl Uplink {
-    /// The name it is known by.
+    /// Returns the name of the uplink's interface.
     pub(super) fn name(&self) -> Option<&Spanned<String>> {
         self.tap.as_ref().or(self.interface.as_ref())
     }
 }
 
-/// The keys of one kind of table, and the tables below it.
+/// The keys of one kind of table, and those of the tables below it.
 struct Keys(&'static [(&'static str, Option<&'static Keys>)]);
 
 static FILE: Keys = Keys(&[
@@ -313,12 +313,12 @@ static PORT: Keys = Keys(&[
 /// Reads the text of a configuration file.
 pub(super) fn read(text: &str) -> Result<File, Mistake> {
     let table = DeTable::parse(text).map_err(|error| Mistake::from_toml(&error))?;
-    // serde would find unknown keys too, but says neither where exactly nor what was meant.
+    // serde would find unknown keys too, but reports neither their exact place nor a similar key.
     check_keys(table.get_ref(), &FILE)?;
     toml::from_str(text).map_err(|error| Mistake::from_toml(&error))
 }
 
-/// All keys, as paths of tables.
+/// Returns all keys, as paths of tables.
 pub(super) fn all() -> Vec<String> {
     let mut all = Vec::new();
     list(&FILE, "", &mut all);

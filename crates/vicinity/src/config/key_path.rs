@@ -1,9 +1,9 @@
-//! Which key of a text a byte belongs to.
+//! Finds the key that a byte of the text belongs to.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The path of keys that leads to the value at byte `at`, like `network.port.mac`.
+/// Returns the path of keys to the value at byte `at`, like `network.port.mac`.
 pub(super) fn key_at(text: &str, at: usize) -> String {
     let mut path = Vec::new();
     if let Ok(table) = DeTable::parse(text) {
@@ -12,7 +12,7 @@ pub(super) fn key_at(text: &str, at: usize) -> String {
     path.join(".")
 }
 
-/// The tables a value holds: itself, or its elements.
+/// Returns the tables of a value: the value itself, or its elements.
 pub(super) fn tables<'a, 'i>(value: &'a DeValue<'i>) -> Vec<&'a DeTable<'i>> {
     match value {
         DeValue::Table(table) => vec![table],

@@ -1,4 +1,4 @@
-//! How much ports and uplinks may send and receive: from keys to [`LimitRules`].
+//! Converts the keys that limit what ports and uplinks may send and receive to [`LimitRules`].
 
 use switch::guard::{FloodRules, LimitRules, RateRules};
 use toml::Spanned;
@@ -6,9 +6,10 @@ use toml::Spanned;
 use super::diagnostic::Mistake;
 use super::file;
 
-/// Floods a port may send in a second unless it is said otherwise. A VM that is well sends some
-/// ARP, DHCP and neighbour discovery; with hundreds of containers, some hundred frames a second.
-/// Multicast may be a video stream; and one-way streams may go to an address not yet known.
+/// Default limits of the floods that a port may send in a second. A VM in normal operation sends a
+/// few frames of ARP, DHCP and neighbour discovery; with hundreds of containers, some hundred
+/// frames a second. The limits leave room for a video stream by multicast, and for a one-way stream
+/// to an address that the switch has not yet learnt.
 const FLOODS: FloodRules = FloodRules {
     broadcast: Some(1000),
     multicast: Some(10_000),
@@ -21,10 +22,10 @@ const RATES: std::ops::RangeInclusive<f64> = 1e3..=125e9;
 /// Most frames a second.
 const MAX_FRAMES: i64 = 1_000_000_000;
 
-/// Bursts in milliseconds. A shorter one than the worker's pauses would lower the rate.
+/// Bursts in milliseconds. A burst shorter than the worker's pauses would lower the rate.
 const BURSTS: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// The limits of a port with these keys, in a network with those.
+/// Returns the limits of a port from the keys of the port and those of its network.
 pub(super) fn of(
     port: Option<&file::Limits>,
     network: Option<&file::Limits>,
@@ -53,8 +54,8 @@ pub(super) fn of(
     Ok(rules)
 }
 
-/// The limits of an uplink with these keys: how much it may flood, which is as much as it likes
-/// unless it is said. Its rates are the interface's, and the kernel shapes those.
+/// Returns the limits of an uplink with these keys. They limit only its floods, and only if a key
+/// says so: the rates of an uplink are those of the interface, which the kernel shapes.
 pub(super) fn of_uplink(uplink: &file::Uplink) -> Result<LimitRules, Mistake> {
     let mut rules = LimitRules::default();
     if let Some(limits) = &uplink.limits {
@@ -68,7 +69,8 @@ pub(super) fn of_uplink(uplink: &file::Uplink) -> Result<LimitRules, Mistake> {
     Ok(rules)
 }
 
-/// Change what is written: broadcasts, multicasts, frames to unknown addresses.
+/// Sets those limits of floods that have a key: broadcasts, multicasts, frames to unknown
+/// addresses.
 fn set_floods(
     rules: &mut FloodRules,
     written: [&Option<Spanned<file::Frames>>; 3],
@@ -98,7 +100,7 @@ fn rates_of(written: &file::Rates) -> Result<RateRules, Mistake> {
     })
 }
 
-/// Bytes a second from a text like `100 Mbit/s`.
+/// Parses a rate like `100 Mbit/s`, and returns it in bytes a second.
 pub(super) fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
     const UNITS: [(&str, f64); 8] = [
         ("bit/s", 0.125),
@@ -124,7 +126,7 @@ pub(super) fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
     })
 }
 
-/// Milliseconds from a text like `100 ms`.
+/// Parses a duration like `100 ms`, and returns it in milliseconds.
 fn burst(text: &Spanned<String>) -> Result<u32, Mistake> {
     let time = with_unit(text.get_ref(), &[("ms", 1.0), ("s", 1e3)]);
     let whole = time.and_then(|time| BURSTS.into_iter().find(|ms| f64::from(*ms) == time));

@@ -84,7 +84,8 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
         })
 }
 
-/// Networks' folders are beside those of the message plane and the direct channel.
+/// Checks that a network does not have the name of the message plane's or the direct channel's
+/// folder, because the networks' folders are in the same parent folder.
 pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), Mistake> {
     let name = network.get_ref().as_str();
     if !FOLDERS.contains(&name) {

@@ -1,4 +1,4 @@
-//! Mirror ports: whose frames are copied to whom.
+//! Mirror ports: which ports' frames the switch copies to which mirror port.
 
 use switch::limits::MAX_MIRRORS;
 use toml::Spanned;
@@ -9,10 +9,10 @@ use super::model::{Mirrored, Port};
 use super::values::check_name;
 use crate::name;
 
-/// What stands for all ports; no name has such a character.
+/// Stands for all ports. A name cannot contain this character.
 const ALL: &str = "*";
 
-/// Whose frames a port gets copies of.
+/// Returns the ports whose frames the switch copies to this port.
 pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
     let Some(list) = &port.mirror else {
         return Ok(Vec::new());
@@ -30,7 +30,8 @@ pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
     list.get_ref().iter().map(mirrored).collect()
 }
 
-/// Checks that those who are mirrored can be.
+/// Checks that every mirrored port exists, is not a mirror port itself, and has at most
+/// `MAX_MIRRORS` mirror ports.
 pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mistake> {
     let mut counts = std::collections::HashMap::<&str, usize>::new();
     for port in &network.port {
@@ -64,7 +65,7 @@ fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), Mistake
         .filter_map(|uplink| uplink.get_ref().name());
     let uplink = uplink.map(Spanned::get_ref);
     let known = || listed.clone().chain(uplink.clone()).map(String::as_str);
-    // Who comes unlisted may have any name.
+    // In a network that accepts unlisted ports, such a port may have any name.
     if network.accept || known().any(|known| known == name.get_ref()) {
         return Ok(());
     }

@@ -1,7 +1,6 @@
-//! The configuration: where it comes from ([`source`]), what was written ([`mod@file`]), whether it
-//! makes sense ([`check`]), how a mistake is shown ([`diagnostic`]), and how the text is changed by a
-//! command ([`edit`]). The rest of the program sees [`Config`] only, which is
-//! always valid.
+//! The configuration: its source ([`source`]), its keys as written ([`mod@file`]), its validation
+//! ([`check`]), the error messages ([`diagnostic`]), and changes to its text by commands ([`edit`]). The rest
+//! of the program uses [`Config`] only, which is always valid.
 
 mod check;
 mod diagnostic;

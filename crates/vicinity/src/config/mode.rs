@@ -1,4 +1,4 @@
-//! Which side of a port listens.
+//! Which end of a port's socket listens.
 
 use serde::{Deserialize, Serialize};
 

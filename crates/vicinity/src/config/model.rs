@@ -12,7 +12,7 @@ use super::owner::Owner;
 use super::spaces::Space;
 use crate::message_uplink::Uplink;
 
-/// Most networks of one daemon: each has a data plane of its own.
+/// Most networks of one daemon: each has its own data plane process.
 pub(crate) const MAX_NETWORKS: usize = 64;
 
 /// Most members of the message plane.
@@ -29,14 +29,14 @@ pub(crate) struct Config {
     /// At most [`MAX_NETWORKS`], with different names; at least one, unless there is a message
     /// plane.
     pub(crate) networks: Vec<Network>,
-    /// The message plane's members; none without it, at most [`MAX_MEMBERS`], with different names
-    /// and NIC ids; and whom each one's socket is for.
+    /// The message plane's members: none without a message plane, at most [`MAX_MEMBERS`], with
+    /// different names and NIC ids; and the processes that may connect to each member's socket.
     pub(crate) members: Vec<(Member, Owner)>,
-    /// The message plane's way to other hosts.
+    /// The message plane's uplink to other hosts.
     pub(crate) message_uplink: Option<Uplink>,
     /// The direct channel's trust groups, with different names; no VM is in two of them.
     pub(crate) groups: Vec<TrustGroup>,
-    /// Slots that all spaces have together, if the controller is to share them out.
+    /// Slots of all spaces together, if the controller sizes the spaces.
     pub(crate) space_budget: Option<u32>,
     /// The memory plane's spaces, of different VMs.
     pub(crate) spaces: Vec<Space>,
@@ -47,41 +47,44 @@ pub(crate) struct Config {
 pub(crate) struct Network {
     /// A valid name (see [`crate::name::check`]).
     pub(crate) name: String,
-    /// `<runtime-dir>/<name>`: where default sockets live and where the network accepts ports.
+    /// `<runtime-dir>/<name>`: the folder of the default sockets, and the folder in which the
+    /// network accepts ports.
     pub(crate) folder: PathBuf,
     /// Sockets that appear in the folder become ports.
     pub(crate) accept: bool,
     /// Threads that forward frames: at least one, at most [`MAX_WORKERS`](switch::steering::MAX_WORKERS).
     pub(crate) workers: usize,
-    /// Microseconds for which frames of a stream may gather; at most [`MAX_GATHER_US`](switch::limits::MAX_GATHER_US).
+    /// Microseconds for which the switch may collect frames of a stream; at most
+    /// [`MAX_GATHER_US`](switch::limits::MAX_GATHER_US).
     pub(crate) gather_us: u32,
-    /// Look-ups of each frame, at most [`MAX_LOOK_UPS`](switch::limits::MAX_LOOK_UPS); `None` for no more than are needed.
+    /// Look-ups that the switch makes for each frame, at most [`MAX_LOOK_UPS`](switch::limits::MAX_LOOK_UPS);
+    /// `None` for only those that it needs.
     pub(crate) look_ups: Option<u32>,
-    /// What leads to other hosts.
+    /// The uplink: the interface to other hosts.
     pub(crate) uplink: Option<Out>,
     /// What the uplink may send and receive.
     pub(crate) uplink_rules: Rules,
-    /// What ports that are not listed may.
+    /// What ports that are not listed may send and receive.
     pub(crate) unlisted_rules: Rules,
-    /// Frames of multicast groups go to those who asked for them.
+    /// The switch delivers frames of multicast groups only to ports that joined the group.
     pub(crate) snooping: bool,
     /// Listed ports, with different VM names, MAC addresses and sockets.
     pub(crate) ports: Vec<Port>,
 }
 
-/// A network's way out.
+/// The interface of a network's uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Out {
-    /// A tap of this name, which is made if it is not there.
+    /// A tap of this name. The daemon creates it if it does not exist.
     Tap(String),
-    /// An interface of this name, which is there.
+    /// An existing interface of this name.
     Interface(String),
-    /// The same, by AF_XDP.
+    /// An existing interface of this name, used by AF_XDP.
     Xdp(String),
 }
 
 impl Out {
-    /// The interface's name.
+    /// Returns the interface's name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Tap(name) | Self::Interface(name) | Self::Xdp(name) => name,
@@ -98,21 +101,21 @@ pub(crate) struct Port {
     pub(crate) mac: Option<Mac>,
     /// Absolute path of the vhost-user socket.
     pub(crate) socket: PathBuf,
-    /// Who listens on the socket.
+    /// The process that listens on the socket.
     pub(crate) mode: Mode,
     /// What it may send and receive.
     pub(crate) rules: Rules,
-    /// Whose front-end it is for.
+    /// The processes that may connect as the front-end.
     pub(crate) owner: Owner,
-    /// The ports whose frames are copied to it; none for a port that is no mirror port.
+    /// The ports whose frames the switch copies to this port; empty unless this is a mirror port.
     pub(crate) mirror: Vec<Mirrored>,
 }
 
-/// Whose frames are copied to a mirror port.
+/// The ports whose frames the switch copies to a mirror port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mirrored {
-    /// A port's: a VM's, or the uplink's.
+    /// One port: a VM's, or the uplink.
     Port(String),
-    /// Those of all ports of the network that are no mirror ports.
+    /// All ports of the network that are not mirror ports.
     All,
 }

@@ -1,4 +1,5 @@
-//! Whom a socket is for: `owner`, `owner-label` and `owner-cgroup` of a port or a member.
+//! The processes that may connect to a socket: `owner`, `owner-label` and `owner-cgroup` of a port
+//! or a member.
 
 use nix::unistd::User;
 use toml::Spanned;
@@ -6,10 +7,10 @@ use toml::Spanned;
 use super::diagnostic::Mistake;
 use super::file;
 
-/// Who may connect to a socket, as far as it is said. By default any process that the socket's permissions let in.
+/// The processes that may connect to a socket. By default, any process that the socket's permissions admit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The user's number; root may always.
+    /// The user's number; root may always connect.
     pub(crate) user: Option<u32>,
     /// A pattern of the security label, see [`matches()`].
     pub(crate) label: Option<String>,
@@ -17,7 +18,7 @@ pub(crate) struct Owner {
     pub(crate) cgroup: Option<String>,
 }
 
-/// The keys as they are written.
+/// The keys as in the file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OwnerKeys<'f> {
     pub(super) user: Option<&'f Spanned<file::User>>,
@@ -41,7 +42,7 @@ pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
     })
 }
 
-/// The number of a user, who is known by name or number.
+/// Returns the number of a user, given by name or number.
 fn user(written: &Spanned<file::User>) -> Result<u32, Mistake> {
     let refused = |message: String| {
         let help = "the user that QEMU runs as, like \"libvirt-qemu\", or its number";
@@ -67,7 +68,8 @@ fn user(written: &Spanned<file::User>) -> Result<u32, Mistake> {
     }
 }
 
-/// Whether all of `text` matches `pattern`, in which `*` stands for any characters, also none.
+/// Returns whether all of `text` matches `pattern`, in which `*` stands for any number of
+/// characters, including none.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -75,11 +77,11 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
         return false;
     };
     let Some(last) = parts.next_back() else {
-        // No `*` at all.
+        // The pattern contains no `*`.
         return rest.is_empty();
     };
     for part in parts {
-        // The earliest place leaves most for what comes.
+        // The earliest match leaves the longest text for the remaining parts.
         let Some((_, behind)) = rest.split_once(part) else {
             return false;
         };

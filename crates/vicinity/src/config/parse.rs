@@ -1,4 +1,4 @@
-//! From the text of a configuration to what it says.
+//! Parsing of a configuration's text.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use super::diagnostic::{self, ConfigError};
 use super::model::Config;
 use super::{check, file};
 
-/// What this text says for a daemon that serves `runtime_dir`.
+/// Parses and checks this text for a daemon that serves `runtime_dir`.
 pub(crate) fn of_text(text: &str, runtime_dir: &Path) -> Result<Config, ConfigError> {
     parse("the daemon's configuration", text, Some(runtime_dir))
 }
 
-/// All keys that a file can have, as paths of tables.
+/// Returns all keys that a file can have, as paths of tables.
 pub(crate) fn keys() -> Vec<String> {
     file::all()
 }
 
-/// What a configuration's text says, without the comments.
+/// Returns the keys and values of a configuration's text as JSON, without the comments.
 pub(crate) fn as_json(text: &str) -> Result<serde_json::Value, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let mistake = diagnostic::Mistake::from_toml(&error);
@@ -28,7 +28,7 @@ pub(crate) fn as_json(text: &str) -> Result<serde_json::Value, ConfigError> {
     })
 }
 
-/// Reads and checks a text that came from `origin`; `runtime_dir` wins over the text.
+/// Reads and checks a text from `origin`. `runtime_dir` takes precedence over the text.
 pub(super) fn parse(
     origin: &str,
     text: &str,

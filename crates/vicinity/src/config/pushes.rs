@@ -1,4 +1,4 @@
-//! Where spaces push to.
+//! The stores that spaces push files to.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::diagnostic::Mistake;
 use super::file;
 use super::values::absolute;
 
-/// Where keys are good unless said otherwise: stores of one's own take this.
+/// Default region for signatures. Self-hosted stores accept this one.
 const REGION: &str = "us-east-1";
 
 /// Where a space pushes to.
@@ -33,7 +33,8 @@ pub(crate) enum Credential {
     Keys { file: PathBuf, region: String },
 }
 
-/// A space is fetched from or pushes: what a store has is gone from the folder.
+/// Checks the `push` keys of a space. A space that pushes has no clients, because a file leaves the
+/// folder once the store has it.
 pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
     let trust = &space.push_trust;
     let Some(to) = &space.push else {

@@ -1,4 +1,4 @@
-//! What ports may send and receive: from keys to [`Rules`].
+//! Converts the keys that say what ports may send and receive to [`Rules`].
 
 use std::net::IpAddr;
 
@@ -9,14 +9,14 @@ use super::diagnostic::Mistake;
 use super::values::individual;
 use super::{file, limits};
 
-/// The VLAN of ports that name none, in a network where others do (IEEE 802.1Q, 9.6: the default
-/// PVID).
+/// The VLAN of ports without a `vlan` key in a network in which other ports have one (IEEE 802.1Q,
+/// 9.6: the default PVID).
 const DEFAULT_VLAN: u16 = 1;
 
-/// Most addresses of one kind that a port may be allowed: each is compared with.
+/// Most allowed addresses of one kind per port. The switch compares each frame with all of them.
 const MAX_ALLOWED: usize = 64;
 
-/// What concerns all ports of a network.
+/// The keys of a network that apply to all its ports.
 #[derive(Clone, Copy)]
 pub(super) struct Network<'f> {
     vlans: bool,
@@ -36,7 +36,7 @@ impl<'f> Network<'f> {
     }
 }
 
-/// Whether any port of the network is in a VLAN: then all are.
+/// Returns whether any port of the network is in a VLAN. If so, all ports are.
 fn has_vlans(network: &file::Network) -> bool {
     let port = |port: &Spanned<file::Port>| {
         let port = port.get_ref();
@@ -49,7 +49,7 @@ fn has_vlans(network: &file::Network) -> bool {
     network.port.iter().any(port) || network.uplink.as_ref().is_some_and(uplink)
 }
 
-/// The rules of a port that is not listed.
+/// Returns the rules of a port that is not listed.
 pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, Mistake> {
     Ok(Rules {
         vlan: network.default_vlan(),
@@ -58,7 +58,7 @@ pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, Mistake> {
     })
 }
 
-/// The rules of a listed port.
+/// Returns the rules of a listed port.
 pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, Mistake> {
     if let (Some(vlan), Some(trunk)) = (&port.vlan, &port.trunk) {
         let help = "an access port has `vlan`, a trunk has `trunk` and maybe `native-vlan`";
@@ -95,8 +95,8 @@ pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, 
     })
 }
 
-/// The rules of an uplink, which every port may talk to: a trunk of all VLANs unless it says
-/// which.
+/// Returns the rules of an uplink. Every port may send to the uplink. The uplink is a trunk of all
+/// VLANs unless its keys list some.
 pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, Mistake> {
     let Some(uplink) = network.uplink.as_ref().map(Spanned::get_ref) else {
         return Ok(Rules::default());
@@ -130,7 +130,8 @@ fn uplink_vlans(uplink: &file::Uplink) -> Result<VlanRules, Mistake> {
     })
 }
 
-/// Whom a port may speak as. Once its addresses are given, it offers services only if it says so.
+/// Returns the source addresses that a port may use. If its addresses are given, the port may offer
+/// services only if its keys allow them.
 fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
     let given = port.allowed_macs.is_some() || port.allowed_ips.is_some();
     let listed = port.allowed_macs.as_ref().or(port.allowed_ips.as_ref());

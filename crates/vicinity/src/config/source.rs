@@ -1,4 +1,4 @@
-//! Where a configuration came from, and how a changed one goes back there.
+//! The source of a configuration, and how a changed configuration is written back to it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,13 +11,13 @@ use super::parse::parse;
 /// The configuration used when none is given, as text with comments.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
 
-/// The text that is in force, and its file.
+/// The text in force, and its file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// None for the embedded default configuration.
     path: Option<PathBuf>,
     text: String,
-    /// From the command line; wins over the text.
+    /// From the command line; takes precedence over the text.
     runtime_dir: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum SaveError {
         /// The file.
         path: PathBuf,
     },
-    /// The disk, or permissions.
+    /// The file system refused the write.
     #[error("cannot write {}: {source}; nothing has changed", path.display())]
     Write {
         /// The file.
@@ -44,8 +44,8 @@ pub(crate) enum SaveError {
 }
 
 impl Source {
-    /// Reads `path`, or the embedded default configuration when there is none. `runtime_dir`, from
-    /// the command line, wins over the file.
+    /// Reads `path`, or the embedded default configuration if `path` is `None`. `runtime_dir`, from
+    /// the command line, takes precedence over the file.
     pub(crate) fn load(
         path: Option<&Path>,
         runtime_dir: Option<&Path>,
@@ -60,17 +60,17 @@ impl Source {
         Ok((source, config))
     }
 
-    /// The file; none for the default configuration.
+    /// Returns the file; `None` for the default configuration.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The same source with another text.
+    /// Returns the same source with another text.
     pub(crate) fn with(&self, text: String) -> Self {
         let (path, runtime_dir) = (self.path.clone(), self.runtime_dir.clone());
         Self {
@@ -80,12 +80,12 @@ impl Source {
         }
     }
 
-    /// The same source as its file is now.
+    /// Reads the file of this source again.
     pub(crate) fn again(&self) -> Result<Self, ConfigError> {
         Ok(self.with(read(self.path.as_deref())?))
     }
 
-    /// What the text says.
+    /// Parses and checks the text.
     pub(crate) fn check(&self) -> Result<Config, ConfigError> {
         let origin = match &self.path {
             Some(path) => path.display().to_string(),
@@ -94,13 +94,13 @@ impl Source {
         parse(&origin, &self.text, self.runtime_dir.as_deref())
     }
 
-    /// Puts the text in place of `before` on disk: all of it, or nothing. A file that was changed
-    /// by another program meanwhile is left alone.
+    /// Replaces `before` on disk by this text atomically. If another program has changed the file
+    /// in the meantime, leaves the file unchanged and fails.
     pub(crate) fn save(&self, before: &Self) -> Result<(), SaveError> {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        // A link stays one.
+        // If the path is a symbolic link, replace the file that it points to, and keep the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         if fs::read_to_string(&path).is_ok_and(|text| text != before.text) {
             return Err(SaveError::Changed { path });
@@ -109,8 +109,8 @@ impl Source {
     }
 }
 
-/// Loads `path`, or the embedded default configuration when there is none. `runtime_dir`, from
-/// the command line, wins over the file.
+/// Loads `path`, or the embedded default configuration if `path` is `None`. `runtime_dir`, from the
+/// command line, takes precedence over the file.
 pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
     Source::load(path, runtime_dir).map(|(_, config)| config)
 }
@@ -136,7 +136,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Writes `new` with the permissions and the owner of `old`, down to the disk.
+/// Writes `new` with the permissions and the owner of `old`, and syncs it to the disk.
 fn write(new: &Path, old: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(new)?;
     if let Ok(metadata) = fs::metadata(old) {
@@ -196,7 +196,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = written(folder.path());
         let path = source.path().unwrap();
-        // A folder in the new file's place: nobody can write there, not even root.
+        // A folder in the place of the new file: no process can write a file there, not even as
+        // root.
         fs::create_dir(folder.path().join("v.toml.new")).unwrap();
         let error = source.with("x = 1".to_owned()).save(&source).unwrap_err();
         assert!(matches!(error, SaveError::Write { .. }), "{error}");

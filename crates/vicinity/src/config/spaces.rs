@@ -15,16 +15,16 @@ use super::{file, limits};
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u32 = 256 << 10;
 
-/// Slots unless said otherwise: 64 MiB.
+/// Default number of slots: 64 MiB.
 const SLOTS: u32 = 256;
 
-/// Fewest slots: the largest write of a guest takes five, and writes must fit.
+/// Fewest slots: the largest write of a guest takes five slots, and every write must fit.
 pub(crate) const MIN_SLOTS: u32 = 8;
 
 /// Most slots: 256 GiB.
 const MAX_SLOTS: u32 = 1 << 20;
 
-/// The share of slots that a VM may have to wait for.
+/// The default share of slots for which a VM may have to wait.
 const BLOCKED: f64 = 0.2;
 
 /// Most spaces of one daemon: each has a process of its own.
@@ -221,7 +221,7 @@ fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
     })
 }
 
-/// A number of `what` in this range.
+/// Checks that a number of `what` is in this range.
 fn number(
     written: &Spanned<i64>,
     range: std::ops::RangeInclusive<u32>,
@@ -237,7 +237,7 @@ fn number(
         })
 }
 
-/// A network, or a single address.
+/// Parses a network, or a single address.
 fn net(written: &Spanned<String>) -> Result<IpNet, Mistake> {
     let text = written.get_ref();
     let net = text.parse().ok();

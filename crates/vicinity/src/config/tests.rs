@@ -1,4 +1,4 @@
-//! Every mistake is shown with its line, column and key.
+//! Tests that the error message of every mistake has its line, column and key.
 
 use std::path::Path;
 
@@ -94,8 +94,8 @@ fn an_unknown_key_is_shown_whole() {
     assert_eq!(error(&text), expected);
 }
 
-/// Replaces a part of a good configuration; the complaint must start at `place` and contain
-/// every text of `parts`.
+/// Replaces a part of a valid configuration, and asserts that the error message starts at `place`
+/// and contains every text of `parts`.
 fn complains(from: &str, to: &str, place: &str, parts: &[&str]) {
     assert!(GOOD.contains(from), "{from}");
     let said = error(&GOOD.replace(from, to));

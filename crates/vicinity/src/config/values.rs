@@ -1,4 +1,4 @@
-//! Checks of single values that several tables have.
+//! Checks of single values that occur in several tables.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,7 +14,7 @@ use crate::name;
 /// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
 const MAX_INTERFACE: usize = 15;
 
-/// The name of an interface of some kind.
+/// Checks the name of a network interface. `kind` names the interface in the error message.
 pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t String, Mistake> {
     let name = text.get_ref();
     let fits = (1..=MAX_INTERFACE).contains(&name.len());
@@ -59,7 +59,7 @@ pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
     Ok(mac)
 }
 
-/// Values that may occur once, and where each one did.
+/// Values that may occur only once, with the place at which each occurred.
 pub(super) struct Unique<'t, T> {
     text: &'t str,
     what: &'static str,

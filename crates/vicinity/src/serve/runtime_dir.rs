@@ -1,5 +1,5 @@
-//! What the daemon puts on disk: its runtime folder, the networks' folders and its sockets.
-//! Each is removed by the value that made it, and nothing else is.
+//! The files that the daemon creates on disk: its runtime folder, the networks' folders and its
+//! sockets. Each value removes the file that it created when it is dropped, and nothing else.
 
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
@@ -22,31 +22,31 @@ pub(super) const SOCKET_MODE: u32 = 0o660;
 /// Connections the kernel keeps until they are accepted.
 const BACKLOG: i32 = 64;
 
-/// Why something could not be put on disk.
+/// Why a folder or a socket could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RuntimeDirError {
-    /// A folder.
+    /// A folder cannot be used.
     #[error(
         "cannot use the folder {}: {source}; run as root, or choose another one with \
          --runtime-dir", path.display()
     )]
     Folder {
-        /// Which.
+        /// The folder.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// A folder in which others can take our sockets' places.
+    /// In this folder, other users can replace the daemon's sockets.
     #[error(
         "the folder {} belongs to another user, or everybody may write in it: others could put their sockets in \
          the place of ours; give it to the user that vicinity runs as (chown, chmod o-w), or choose another one \
          with --runtime-dir", path.display()
     )]
     Foreign {
-        /// Which.
+        /// The folder.
         path: PathBuf,
     },
-    /// Another daemon has the runtime folder.
+    /// Another daemon uses the runtime folder.
     #[error(
         "another vicinity serves {}; stop it, or choose another folder with --runtime-dir",
         path.display()
@@ -55,7 +55,7 @@ pub(crate) enum RuntimeDirError {
         /// The runtime folder.
         path: PathBuf,
     },
-    /// A living process listens on a socket path.
+    /// Another process listens on a socket path.
     #[error(
         "the socket {} is in use by another process; stop that process, or give the port \
          another `socket`", path.display()
@@ -64,13 +64,13 @@ pub(crate) enum RuntimeDirError {
         /// The socket.
         path: PathBuf,
     },
-    /// Something that is not a socket has the path.
+    /// A file that is not a socket has the path.
     #[error("{} exists and is not a socket; remove it, or choose another path", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// Any other trouble with a socket.
+    /// Another error of a socket.
     #[error("cannot listen on {}: {source}", path.display())]
     Socket {
         /// The socket.
@@ -80,7 +80,8 @@ pub(crate) enum RuntimeDirError {
     },
 }
 
-/// A folder; removed again if it was made here and is empty by then.
+/// A folder. When it is dropped, it removes the folder if it created the folder and the folder is
+/// empty.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -89,7 +90,7 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn make(path: &Path) -> Result<Self, RuntimeDirError> {
-        // Whatever the umask is.
+        // Set the permissions explicitly, because those of a new folder depend on the umask.
         let give = || std::fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE));
         let made = match DirBuilder::new().mode(FOLDER_MODE).create(path) {
             Ok(()) => give().is_ok(),
@@ -111,7 +112,7 @@ impl Folder {
     }
 }
 
-/// Whether no other user can put other sockets into a folder in place of ours.
+/// Checks that no other user can replace the daemon's sockets in a folder.
 fn check(path: &Path, folder: &Metadata) -> Result<(), RuntimeDirError> {
     let others_write = folder.mode() & 0o002 != 0;
     if !others_write && [0, geteuid().as_raw()].contains(&folder.uid()) {
@@ -125,13 +126,13 @@ fn check(path: &Path, folder: &Metadata) -> Result<(), RuntimeDirError> {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.made {
-            // Not empty means that it is in use by others now: it stays.
+            // If the folder is not empty, others use it now: leave it in place.
             drop(std::fs::remove_dir(&self.path));
         }
     }
 }
 
-/// The runtime folder, held by this daemon alone.
+/// The runtime folder, locked by this daemon.
 #[derive(Debug)]
 pub(super) struct RuntimeDir {
     _lock: File,
@@ -145,8 +146,8 @@ impl RuntimeDir {
             path: path.to_owned(),
             source,
         })?;
-        // The lock is on the folder itself, so it leaves no file behind and ends with us,
-        // however we end.
+        // The lock is on the folder itself, so it leaves no file behind, and the kernel releases it
+        // however this process ends.
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             RuntimeDirError::Served {
                 path: path.to_owned(),
@@ -159,8 +160,9 @@ impl RuntimeDir {
     }
 }
 
-/// Removes the socket at `path`, even if a process listens there. For sockets that a process of a daemon before
-/// may still have. No program can end that process as long as the kernel keeps it: the runtime folder is ours alone.
+/// Removes the socket at `path`, even if a process listens there. This is for sockets on which a process of a
+/// previous daemon may still listen. If that process waits in the kernel, no program can end it. Removing the
+/// socket is safe, because this daemon has locked the runtime folder.
 pub(super) fn remove_socket(path: &Path) {
     let is_socket = |metadata: Metadata| metadata.file_type().is_socket();
     if std::fs::symlink_metadata(path).is_ok_and(is_socket) {
@@ -168,7 +170,7 @@ pub(super) fn remove_socket(path: &Path) {
     }
 }
 
-/// Listens on `path`. A socket that no process listens on any more is replaced.
+/// Listens on `path`. Replaces a socket on which no process listens any more.
 pub(super) fn listen(
     path: &Path,
     mode: u32,
@@ -185,13 +187,14 @@ pub(super) fn listen(
     Ok((listener, file))
 }
 
-/// A socket at `path` with these permissions. It has them from the beginning: to change them afterwards would
-/// be to change whatever is at `path` by then.
+/// Creates a socket at `path` with these permissions from the beginning. Changing the permissions afterwards
+/// could change another file that has replaced the socket at `path`.
 fn bound(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new(path)?;
-    // No other thread of this process makes files.
+    // No other thread of this process creates files, so changing the umask affects only this
+    // socket.
     let before = umask(Mode::from_raw_mode(!mode & 0o777));
     let bound = rustix::net::bind(&socket, &address);
     umask(before);
@@ -199,7 +202,7 @@ fn bound(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A socket's file, removed when this is dropped.
+/// A socket's file, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct SocketFile(PathBuf);
 
@@ -222,7 +225,8 @@ fn remove_stale(path: &Path) -> Result<(), RuntimeDirError> {
             tracing::info!(socket = %path.display(), "replacing a socket left by a dead process");
             std::fs::remove_file(&path).map_err(|source| RuntimeDirError::Socket { path, source })
         }
-        // Connected, or refused for another reason such as permission: somebody lives there.
+        // The connection succeeded, or failed for another reason, such as permissions: a process
+        // listens there.
         _ => Err(RuntimeDirError::Busy { path }),
     }
 }
@@ -243,7 +247,7 @@ mod tests {
             assert!(there.file_type().is_socket());
             assert_eq!(there.mode() & 0o777, mode);
         }
-        // A link in its place is not followed.
+        // A symbolic link in its place is not followed.
         let other = folder.path().join("other");
         std::fs::write(&other, "").unwrap();
         std::fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
@@ -261,7 +265,7 @@ mod tests {
         assert!(error.contains("everybody may write"), "{error}");
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         Folder::make(folder.path()).unwrap();
-        // Only root can give a folder away.
+        // Only root can change the owner of a folder.
         if geteuid().is_root() {
             chown(folder.path(), Some(4711), None).unwrap();
             Folder::make(folder.path()).unwrap_err();

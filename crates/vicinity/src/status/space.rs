@@ -1,4 +1,4 @@
-//! The memory plane as the API tells it.
+//! The state of the memory plane in the control API.
 
 use memory_plane::Figures;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Hostile hosts on the wire between two others.
+//! Hostile hosts on the link between two other hosts.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use message::{Code, Endpoint, Options, Pattern, Peer};
 use crate::common::until;
 use crate::hosts::{Hosts, LENGTHS, both, pattern};
 
-/// What the two must know to connect, and the others do not.
+/// The key that the two hosts need to connect, and that the hostile hosts do not have.
 const KEY: u32 = 0x5ec2_e700;
 
-/// Bytes that an uplink's process may have more at the end than after a quarter of the time: less than the
-/// 64 MiB of frames that may wait.
+/// Bytes by which an uplink's process may grow between a quarter of the time and the end. Up to 64 MiB of
+/// frames may wait in it.
 const GROWTH: u64 = 80 << 20;
 
 fn open(hosts: &Hosts, place: usize, other: &str) -> Endpoint {
@@ -30,7 +30,8 @@ fn connect(from: &mut Endpoint, to: &mut Endpoint) -> Peer {
     both(from, to, request).status.peer.unwrap()
 }
 
-/// A message, which nothing of another host is taken for.
+/// Sends a message from one endpoint to the other, and asserts that the receiver takes no message
+/// of another host for it.
 fn send(from: &mut Endpoint, to: &mut Endpoint, peer: Peer, value: u64) {
     let bytes = pattern(LENGTHS[value as usize % LENGTHS.len()], value);
     let receive = to.irecv(Pattern::exactly(value), vec![0; bytes.len()]);
@@ -44,14 +45,14 @@ fn send(from: &mut Endpoint, to: &mut Endpoint, peer: Peer, value: u64) {
     assert_eq!(both(from, to, sent.unwrap()).status.code, Code::Success);
 }
 
-/// Resident bytes of a process (proc_pid_statm(5)).
+/// Returns the resident bytes of a process (proc_pid_statm(5)).
 fn resident(process: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
     pages * rustix::param::page_size() as u64
 }
 
-/// `VICINITY_SOAK_SECONDS` says for how long.
+/// `VICINITY_SOAK_SECONDS` sets the duration.
 #[test]
 fn hosts_that_send_what_is_almost_right_take_nothing_from_two_others_for_long() {
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");

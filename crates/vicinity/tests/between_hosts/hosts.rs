@@ -1,4 +1,4 @@
-//! Two hosts, and what their endpoints do with each other.
+//! Two hosts, and the exchange of messages between their endpoints.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,13 @@ use message::{Board, Code, Completion, Endpoint, Options, Pattern, Peer, Request
 
 use crate::common::{self, HANG, until, vicinity};
 
-/// Lengths on both sides of every change of class, on the wire and in windows.
+/// Lengths on both sides of every boundary between message classes, both on the wire and in
+/// windows.
 pub(crate) const LENGTHS: [usize; 12] = [
     0, 8, 48, 49, 128, 129, 4096, 4097, 32_768, 32_769, 100_000, 1_000_003,
 ];
 
-/// Two hosts, or what is there of them.
+/// Two hosts with the processes that have been started on them.
 pub(crate) struct Hosts {
     names: [String; 3],
     pub(crate) folder: tempfile::TempDir,
@@ -28,7 +29,8 @@ fn ip(words: &[&str]) {
 }
 
 impl Hosts {
-    /// Two namespaces and a link, or one from each to a wire in a third.
+    /// Creates two network namespaces with a link between them, or with `wire`, a link from each to
+    /// a third namespace.
     pub(crate) fn new(wire: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +62,7 @@ impl Hosts {
         hosts
     }
 
-    /// Take a host's interface down, or up again.
+    /// Sets a host's interface down, or up again.
     pub(crate) fn set_interface(&self, place: usize, state: &str) {
         ip(&["-n", &self.names[place], "link", "set", "mx", state]);
     }
@@ -72,14 +74,15 @@ impl Hosts {
         command
     }
 
-    /// Start something that goes on until the test ends, and wait until it says that it is ready.
+    /// Starts a program that runs until the test ends, and waits until its output shows that it is
+    /// ready.
     pub(crate) fn start(&mut self, command: &mut Command, ready: impl Fn(&str) -> bool) -> usize {
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
         self.children.push(child);
         let output = self.children.last_mut().unwrap().stderr.take().unwrap();
         let mut lines = BufReader::new(output).lines();
         assert!(lines.any(|line| ready(&line.unwrap())), "{command:?} ended");
-        // Whatever else it says has a reader.
+        // Read the rest of the output, so that the pipe does not fill.
         std::thread::spawn(move || lines.for_each(drop));
         self.children.len() - 1
     }
@@ -90,7 +93,7 @@ impl Hosts {
             .join(scripts)
             .join(script);
         let mut command = self.within(place, Path::new("sh"));
-        // What they say is said on standard output.
+        // The scripts print to standard output, but `start` reads standard error.
         command.args(["-c", "exec python3 \"$@\" >&2", "sh"]);
         command.arg(script).args(words);
         self.start(&mut command, |line| line == "ready");
@@ -104,7 +107,7 @@ impl Hosts {
         self.folder.path().join(["a", "b"][place])
     }
 
-    /// The daemon of a host, with these members beside the host itself.
+    /// Starts the daemon of a host, with these members in addition to the host itself.
     pub(crate) fn serve_with(&mut self, place: usize, members: &[&str]) -> usize {
         let name = ["alpha", "beta"][place];
         let member = |name| format!("[[message.member]]\nname = \"{name}\"\n");
@@ -126,7 +129,7 @@ impl Hosts {
         self.serve_with(place, &[])
     }
 
-    /// The same without a configuration, a supervisor and a sandbox.
+    /// Starts the message plane of a host without a configuration, a supervisor and a sandbox.
     pub(crate) fn serve_plainly(&mut self, place: usize) -> usize {
         let program = vicinity().get_program().to_owned();
         let mut command = self.within(place, Path::new(&program));
@@ -149,7 +152,7 @@ impl Hosts {
         Board::open(&self.runtime(place).join("message")).unwrap()
     }
 
-    /// Wait until a host knows another, and open an endpoint there.
+    /// Waits until a host knows another, and opens an endpoint on it.
     pub(crate) fn open(&self, place: usize, other: &str) -> Endpoint {
         until(other, || {
             self.knows(&self.runtime(place).join("message"), other)
@@ -157,13 +160,13 @@ impl Hosts {
         Endpoint::open(&self.board(place), &Options::default()).unwrap()
     }
 
-    /// Whether a board was told a name.
+    /// Returns whether a board knows a name.
     pub(crate) fn knows(&self, board: &Path, name: &str) -> bool {
         let text = std::fs::read_to_string(board.join("hosts")).unwrap_or_default();
         text.lines().any(|line| line.ends_with(name))
     }
 
-    /// What the daemon of a host says of the message plane.
+    /// Returns the daemon's counters of a host's message plane.
     pub(crate) fn counters(&self, place: usize) -> serde_json::Value {
         let mut command = vicinity();
         command.arg("--runtime-dir").arg(self.runtime(place));
@@ -175,7 +178,7 @@ impl Hosts {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The process that a daemon keeps under this name.
+    /// Returns the process id of a daemon's child process of this name.
     pub(crate) fn process(&self, daemon: usize, name: &str) -> u32 {
         let id = self.children[daemon].id();
         let mut found = None;
@@ -190,7 +193,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // It may have ended itself.
+            // The process may have ended by itself.
             drop(child.kill());
             drop(child.wait());
         }
@@ -205,7 +208,7 @@ pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(byte).collect()
 }
 
-/// Work with both until a request of one ends.
+/// Makes progress on both endpoints until a request of one ends.
 pub(crate) fn both(one: &mut Endpoint, other: &mut Endpoint, request: Request) -> Completion {
     let end = std::time::Instant::now() + HANG;
     loop {
@@ -214,12 +217,12 @@ pub(crate) fn both(one: &mut Endpoint, other: &mut Endpoint, request: Request) -
             return done;
         }
         other.progress();
-        // The uplinks have as few processors.
+        // Yield, because the uplinks run on the same few processors.
         std::thread::yield_now();
     }
 }
 
-/// Connect two endpoints; what each is to the other.
+/// Connects two endpoints. Returns each endpoint's peer.
 pub(crate) fn connect(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
     let request = a.iconnect(b.address(), 0, 0).unwrap();
     let to_b = both(a, b, request).status.peer.unwrap();
@@ -230,7 +233,8 @@ pub(crate) fn connect(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
     (to_b, to_a)
 }
 
-/// Every length, buffered and synchronous, there and back, awaited and not.
+/// Exchanges messages of every length in both directions, buffered and synchronous, with the
+/// receive posted before and after the message.
 pub(crate) fn exchange(a: &mut Endpoint, b: &mut Endpoint, peer: Peer) {
     for (seed, length) in LENGTHS.into_iter().enumerate() {
         for (synchronous, early) in [(false, true), (true, false)] {
@@ -261,10 +265,10 @@ pub(crate) fn two_hosts(wire: Option<[&str; 3]>) -> (Hosts, Endpoint, Endpoint) 
     (hosts, a, b)
 }
 
-/// Connect, however long it takes until there is a way.
+/// Connects two endpoints. Retries until there is a connection between the hosts.
 pub(crate) fn connect_again(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
     until("a way", || {
-        // Without a gateway there is no way at all.
+        // Without a gateway, the request itself fails.
         let request = a.iconnect(b.address(), 0, 0);
         request.is_ok_and(|request| both(a, b, request).status.code == Code::Success)
     });

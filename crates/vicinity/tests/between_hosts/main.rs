@@ -29,7 +29,8 @@ fn endpoints_of_two_hosts_exchange_every_length_both_ways() {
     let (to_b, to_a) = connect(&mut a, &mut b);
     exchange(&mut a, &mut b, to_b);
     exchange(&mut b, &mut a, to_a);
-    // A receiver with too little room: both sides are told how much was taken, if it is large.
+    // A receiver with a buffer that is too small: if the message is large, both sides learn how
+    // many bytes the receiver took.
     for (length, taken) in [(1000, 1000), (100_000, 10)] {
         let sent = a.isend(to_b, 1, pattern(length, 1)).unwrap();
         let receive = b.irecv(Pattern::ANY, vec![0; 10]).unwrap();
@@ -37,7 +38,7 @@ fn endpoints_of_two_hosts_exchange_every_length_both_ways() {
         assert_eq!((got.code, got.taken), (Code::Truncated, 10));
         assert_eq!(both(&mut a, &mut b, sent).status.taken, taken);
     }
-    // Nobody is let in without the key, and nobody is where there is nobody.
+    // A connect without the key fails, and so does one to an endpoint that does not exist.
     let address = b.address();
     let mut other = hosts.open(0, " beta");
     let refused = other.iconnect(address, 5, 0).unwrap();
@@ -54,7 +55,7 @@ fn endpoints_of_two_hosts_exchange_every_length_both_ways() {
     };
     let refused = other.iconnect(nowhere, 0, 0).unwrap();
     assert_eq!(both(&mut other, &mut b, refused).status.code, Code::Unknown);
-    // What was sent before an endpoint closed arrives; what waits for it ends.
+    // Messages sent before an endpoint closed arrive; requests that wait for the endpoint end.
     let last = b.isend(to_a, 9, pattern(3000, 9)).unwrap();
     assert!(b.test(last).unwrap().is_some());
     let waits = a.issend(to_b, 2, pattern(100_000, 2)).unwrap();
@@ -72,7 +73,7 @@ fn endpoints_of_two_hosts_through_loss_doubling_and_reordering() {
     let (to_b, to_a) = connect(&mut a, &mut b);
     exchange(&mut a, &mut b, to_b);
     exchange(&mut b, &mut a, to_a);
-    // What was lost was mended, which each side counts.
+    // The uplinks recovered lost frames, which each side counts.
     let counted = |place: usize, key: &str| hosts.counters(place)["uplink"][key].as_u64().unwrap();
     for place in [0, 1] {
         until("the uplink's counters", || {
@@ -90,12 +91,14 @@ fn a_receiver_that_does_not_take_holds_back_a_sender_on_another_host() {
     const LENGTH: usize = 30_000;
     let (_hosts, mut a, mut b) = two_hosts(None);
     let (to_b, _) = connect(&mut a, &mut b);
-    // More than anybody keeps for anybody: it does not all fit, however long it is tried.
+    // More messages than an endpoint buffers for a peer: they do not all fit, however long the
+    // sender tries.
     let send = |a: &mut Endpoint, value| a.isend(to_b, value, pattern(LENGTH, value)).unwrap();
     let sent: Vec<_> = (0..COUNT).map(|value| send(&mut a, value)).collect();
     let end = std::time::Instant::now() + Duration::from_secs(7);
     while std::time::Instant::now() < end {
-        // It is there, and listens until it has too much: it is not given up.
+        // The receiver is reachable and answers, but its buffers are full. So the sender does not
+        // give it up.
         b.progress();
         a.progress();
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Programs that talk between hosts: `vicinity message`, and programs in C.
+//! Programs that exchange messages between hosts: `vicinity message`, and C programs.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -74,12 +74,12 @@ fn c_programs_of_two_hosts_talk() {
     });
 }
 
-/// Killed when the test ends, however it ends.
+/// A process that is killed when this value is dropped, so also when the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended itself.
+        // The process may have ended by itself.
         drop(self.0.kill());
         drop(self.0.wait());
     }

@@ -1,4 +1,4 @@
-//! The uplink as a process of `vicinity serve`, and the members that it is there for.
+//! The uplink as a process of `vicinity serve`, and the members that use it.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::common::trace::{SELDOM, Trace, calls, descriptors};
 use crate::common::until;
 use crate::hosts::{Hosts, both, connect, connect_again, exchange, pattern};
 
-/// Announcements of a host that comes, one a second (mxoe-wire 6).
+/// Announcements of a host that starts, one a second (mxoe-wire 6).
 const INTRODUCTIONS: u64 = 8;
 
 #[test]
@@ -44,14 +44,15 @@ fn an_uplink_that_is_killed_is_started_again() {
         let code = both(&mut a, &mut b, waits).status.code;
         assert!(matches!(code, Code::Closed | Code::Unreachable), "{code:?}");
         until(name, || hosts.counters(0)[key] == 1);
-        // Links are over, and so is what was connected to them.
+        // The links have ended, and so have the connections that used them.
         (a, b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
         let (there, back) = connect_again(&mut a, &mut b);
         exchange(&mut a, &mut b, there);
         exchange(&mut b, &mut a, back);
         to_b = there;
     }
-    // One whose interface goes down ends, and another finds it up again.
+    // An uplink process ends when its interface goes down. The next process starts when the
+    // interface is up again.
     let restarts = || hosts.counters(0)["uplink_restarts"].as_u64().unwrap();
     let before = restarts();
     hosts.set_interface(0, "down");
@@ -66,7 +67,7 @@ fn an_uplink_that_is_killed_is_started_again() {
 fn an_uplink_with_nothing_to_send_ends_when_its_interface_goes_down() {
     let mut hosts = Hosts::new(false);
     hosts.serve(0);
-    // When it has introduced itself, it says nothing for minutes.
+    // After its announcements, the uplink sends nothing for minutes.
     until("the last introduction", || {
         hosts.counters(0)["uplink"]["sent"].as_u64() >= Some(INTRODUCTIONS)
     });
@@ -111,7 +112,7 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
     let mut hosts = Hosts::new(false);
     let daemon = hosts.serve(0);
     hosts.serve(1);
-    // It is confined before it hears anybody.
+    // The uplink confines itself before it receives any frame.
     let (mut a, mut b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
     let uplink = hosts.process(daemon, "message-uplink");
     let status = std::fs::read_to_string(format!("/proc/{uplink}/status")).unwrap();
@@ -120,9 +121,10 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
     }
     let own = descriptors(uplink);
     let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
-    // Its supervisor's, the host's and the one on the interface; the region that it shares.
+    // The sockets to its supervisor, to the host and on the interface; the region that it shares.
     assert_eq!((count("socket"), count("memfd")), (3, 1), "{own:?}");
-    // What it sleeps on, what would wake it, and what it wakes the host with.
+    // The descriptor on which the uplink sleeps, the one that would wake it, and the one with which
+    // it wakes the host.
     assert_eq!(count("anon_inode"), 3, "{own:?}");
     assert_eq!(own.len(), 3 + 1 + 3 + 3, "{own:?}");
     let log = hosts.folder.path().join("calls");

@@ -14,7 +14,7 @@ struct Pair {
     /// The value and the peer's, in the unit of the group.
     values: [f64; 2],
     peer: &'static str,
-    /// What is written behind the bars.
+    /// The labels behind the bars.
     texts: [String; 2],
 }
 

@@ -1,4 +1,4 @@
-//! The committed results in `docs/results`, and the rows that the documents' tables have of them.
+//! The committed results in `docs/results`, and the rows of the documents' tables made from them.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns the median over all rounds of what TCP between two VMs had on this channel.
+/// Returns the median over all rounds of a figure of TCP between two VMs on this channel.
 pub(crate) fn tcp(channel: &str, key: &str) -> f64 {
     let results = read("message-vms.json");
     let rounds = list(&results, "samples").iter();
@@ -49,7 +49,7 @@ fn grouped(number: f64) -> String {
     }
 }
 
-/// Returns frames a second and cycles a frame of one switch, as the tables have them.
+/// Returns frames a second and cycles a frame of one switch, in the format of the tables.
 fn frames(figures: &Value, decimals: usize) -> String {
     let millions = number(figures, "/frames_per_s") / 1e6;
     let cycles = grouped(number(figures, "/cycles_per_frame"));
@@ -61,7 +61,7 @@ fn ratios(of: &Value) -> String {
     format!("{frames:.2} | {cycles:.2}")
 }
 
-/// Returns what `docs/performance.md` has to say of these results, each text as it stands there.
+/// Returns the texts that `docs/performance.md` must contain for these results.
 pub(crate) fn of_the_data_path() -> Vec<String> {
     let mut said = Vec::new();
     for it in list(&read("switch.json"), "comparisons") {
@@ -97,7 +97,8 @@ pub(crate) fn of_the_data_path() -> Vec<String> {
     said
 }
 
-/// The same of the results of several pairs of ports, latency, segmentation and residents.
+/// Returns those texts for the results of several pairs of ports, latency, segmentation and
+/// residents.
 fn of_the_loads() -> Vec<String> {
     let results = read("loads.json");
     let mut said = Vec::new();
@@ -144,7 +145,8 @@ fn of_the_loads() -> Vec<String> {
     said
 }
 
-/// Returns what `docs/performance.md` has to say of a space's server beside nginx.
+/// Returns the texts that `docs/performance.md` must contain for a space's server compared with
+/// nginx.
 pub(crate) fn of_the_spaces() -> Vec<String> {
     let results = read("space.json");
     let lengths = ["4 KB", "64 KB", "1 MB", "16 MB"];
@@ -168,7 +170,8 @@ pub(crate) fn of_the_spaces() -> Vec<String> {
     rows.collect()
 }
 
-/// Returns what `docs/performance-messages.md` has to say of TCP between two VMs, and of the link.
+/// Returns the texts that `docs/performance-messages.md` must contain for TCP between two VMs, and
+/// for the link.
 pub(crate) fn of_the_messages() -> Vec<String> {
     let mut said = Vec::new();
     for (name, channel) in [("tap + bridge", "bridge"), ("switch", "switch")] {
@@ -187,7 +190,7 @@ pub(crate) fn of_the_messages() -> Vec<String> {
     said
 }
 
-/// Returns what the README has to say of the data path and of TCP between two VMs.
+/// Returns the texts that the README must contain for the data path and for TCP between two VMs.
 pub(crate) fn of_the_readme() -> Vec<String> {
     let results = read("switch.json");
     let mut said: Vec<_> = list(&results, "comparisons")

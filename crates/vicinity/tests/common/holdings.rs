@@ -1,13 +1,14 @@
-//! What a daemon holds: nothing of a front-end may stay when it is gone.
+//! The resources that a daemon holds. It may keep none of a front-end after the front-end has
+//! ended.
 
 use std::fs;
 
 use super::{Daemon, until};
 
-/// Resident memory may grow by so much: the allocator keeps some of what was freed.
+/// Allowed growth of resident memory in KiB: the allocator keeps some of the freed memory.
 const SLACK_KIB: u64 = 512;
 
-/// What one process holds.
+/// The resources that one process holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Process {
     descriptors: usize,
@@ -22,13 +23,14 @@ impl Process {
         Self {
             descriptors: entries("fd"),
             threads: entries("task"),
-            // Guests' memory. The allocator's own mappings come and go.
+            // Count only guests' memory, because the number of the allocator's own mappings
+            // changes.
             mappings: maps.lines().filter(|line| line.contains("memfd:")).count(),
         }
     }
 }
 
-/// What a daemon and the data plane of one of its networks hold.
+/// The resources that a daemon and the data plane of one of its networks hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holdings([Process; 2]);
 
@@ -37,8 +39,8 @@ impl Holdings {
         Self(processes(daemon, network).map(Process::now))
     }
 
-    /// What it is once it no longer changes: a moment after an answer has come, the connection of
-    /// the question is closed.
+    /// Returns the resources once they no longer change: the daemon closes the connection of a
+    /// request a moment after its answer.
     pub(crate) fn settled(daemon: &Daemon, network: &str) -> Self {
         let mut last = Self::default();
         until("the daemon to settle", || {
@@ -49,7 +51,7 @@ impl Holdings {
         last
     }
 
-    /// The daemon comes to hold this much and no more.
+    /// Waits until the daemon holds these resources and no others.
     pub(crate) fn again(&self, daemon: &Daemon, network: &str, when: &str) {
         let mut now = Self::default();
         for _ in 0..500 {
@@ -84,7 +86,7 @@ impl Memory {
         }))
     }
 
-    /// It is not less than `now`, but for what the allocator keeps.
+    /// Asserts that `now` is not more than this, except for the memory that the allocator keeps.
     pub(crate) fn assert_holds(&self, now: &Self) {
         for (before, now) in self.0.iter().zip(now.0) {
             assert!(now <= before + SLACK_KIB, "{now:?} KiB, {before} before");

@@ -1,13 +1,13 @@
-//! A service manager as far as descriptors go: what systemd does with `FDSTORE=1` and `FDSTOREREMOVE=1`, and
-//! how it passes on what it has, after systemd 252 to 257 (`src/core/service.c`):
+//! The part of a service manager that stores descriptors. It handles `FDSTORE=1` and `FDSTOREREMOVE=1`, and
+//! passes stored descriptors to the daemon, as systemd 252 to 257 do (`src/core/service.c`):
 //!
-//! - `service_process_fdset`, `service_notify_message`: only the main process is heard (`NotifyAccess=main`);
-//!   a descriptor has the name of its message, or `stored`.
-//! - `service_add_fd_store`: a file that is there already is not stored twice, whatever its name; what is
-//!   beyond `FileDescriptorStoreMax=` is dropped; the latest comes first.
-//! - `on_fd_store_io`: what hangs up or fails is dropped, unless it came with `FDPOLL=0`; what cannot be
-//!   polled stays.
-//! - `service_collect_fds`: sockets of socket units come first, then what is stored.
+//! - `service_process_fdset`, `service_notify_message`: the manager accepts only messages of the main process
+//!   (`NotifyAccess=main`); a descriptor gets the name in its message, or `stored`.
+//! - `service_add_fd_store`: the manager does not store a file twice, whatever its name; it closes descriptors
+//!   beyond `FileDescriptorStoreMax=`; the latest descriptor comes first.
+//! - `on_fd_store_io`: the manager closes a descriptor that hangs up or fails, unless the descriptor came with
+//!   `FDPOLL=0`; it keeps descriptors that cannot be polled.
+//! - `service_collect_fds`: sockets of socket units come first, then the stored descriptors.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -26,10 +26,10 @@ use super::Daemon;
 /// `FileDescriptorStoreMax=`.
 const MOST: usize = 64;
 
-/// Where descriptors are on their way to the daemon's 3 and following.
+/// First temporary number of the descriptors that become 3 and following in the daemon.
 const ASIDE: i32 = 300;
 
-/// A descriptor that is kept.
+/// A stored descriptor.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) name: String,
@@ -40,11 +40,11 @@ pub(crate) struct Stored {
 #[derive(Debug, Default)]
 struct State {
     main: Option<u32>,
-    /// The latest first.
+    /// The stored descriptors, the latest first.
     store: Vec<Stored>,
 }
 
-/// A manager of one service.
+/// A service manager with one service.
 pub(crate) struct Manager {
     notify: PathBuf,
     control: UnixListener,
@@ -53,7 +53,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Of a daemon with `<folder>/run` as its runtime folder.
+    /// Returns the manager of a daemon with `<folder>/run` as its runtime folder.
     pub(crate) fn new(folder: &Path) -> Self {
         let notify = folder.join("notify");
         let socket = UnixDatagram::bind(&notify).unwrap();
@@ -75,7 +75,7 @@ impl Manager {
         }
     }
 
-    /// Start the daemon with all that is kept, and wait until it answers.
+    /// Starts the daemon with all stored descriptors, and waits until it answers.
     pub(crate) fn start(&self, config: Option<&str>, log: &str) -> Daemon {
         let mut state = self.state.lock().unwrap();
         state.store.retain(lives);
@@ -104,7 +104,8 @@ impl Manager {
         command.env("NOTIFY_SOCKET", &self.notify);
         let log_file = std::fs::File::create(self.folder.join("log")).unwrap();
         command.stderr(log_file);
-        // It is to be heard from its first word on, so nothing is heard until it is known.
+        // The manager must accept the daemon's messages from the first one on, so it receives none
+        // until it knows the daemon's process id.
         let file = self.folder.join("vicinity.toml");
         if let Some(config) = config {
             std::fs::write(&file, config).unwrap();
@@ -120,19 +121,19 @@ impl Manager {
         Daemon::of(child, &self.folder)
     }
 
-    /// What the daemon has logged since it was started the last time.
+    /// Returns what the daemon has logged since its last start.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap()
     }
 
-    /// Store a descriptor, as another version of the daemon might have.
+    /// Stores a descriptor, as another version of the daemon might have done.
     pub(crate) fn store(&self, name: &str, fd: OwnedFd) {
         let (name, poll) = (name.to_owned(), true);
         let mut state = self.state.lock().unwrap();
         state.store.insert(0, Stored { name, fd, poll });
     }
 
-    /// The names of what is kept, in order.
+    /// Returns the names of the stored descriptors, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let mut names: Vec<_> = state.store.iter().map(|one| one.name.clone()).collect();
@@ -141,7 +142,7 @@ impl Manager {
     }
 }
 
-/// Take one message.
+/// Receives and handles one message.
 fn hear(socket: &UnixDatagram, state: &Mutex<State>) {
     let mut bytes = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253), ScmCredentials(1))];

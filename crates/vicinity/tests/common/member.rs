@@ -1,4 +1,4 @@
-//! A member of the message plane, in this process.
+//! A member of the message plane that runs in this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use message::{Board, Endpoint, Options};
 
 use super::until;
 
-/// A member's gateway, until it is dropped.
+/// A member's gateway. It leaves when this value is dropped.
 pub(crate) struct Member {
     pub(crate) board: PathBuf,
     stop: Arc<AtomicBool>,
@@ -18,7 +18,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Join at a socket of a host, however long that takes to expect it.
+    /// Joins by a socket of a host. Retries until the host expects the member.
     pub(crate) fn join(socket: &Path, board: &Path) -> Self {
         let way = Transport::Socket(socket.to_owned());
         let mut joined = None;
@@ -29,7 +29,7 @@ impl Member {
         let mut gateway = joined.unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        // The host may end before it.
+        // The host may end before the gateway, so ignore its error.
         let run = move || drop(gateway.run(|| !seen.load(Ordering::Relaxed)));
         let thread = Some(std::thread::spawn(run));
         Self {

@@ -1,4 +1,4 @@
-//! The real program, started and stopped.
+//! Starts and stops the real program.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod holdings;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The program under test.
+/// Returns the command of the program under test.
 pub(crate) fn vicinity() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vicinity"));
     command
@@ -27,24 +27,24 @@ pub(crate) fn vicinity() -> Command {
     command
 }
 
-/// A running `vicinity serve`, killed when dropped.
+/// A running `vicinity serve`, which is killed when this value is dropped.
 pub(crate) struct Daemon {
     pub(crate) child: Child,
     run: PathBuf,
 }
 
 impl Daemon {
-    /// Start it with `<folder>/run` as its runtime folder, and wait until it answers.
+    /// Starts the daemon with `<folder>/run` as its runtime folder, and waits until it answers.
     pub(crate) fn start(folder: &Path, config: Option<&str>) -> Self {
         Self::start_by(vicinity(), folder, config)
     }
 
-    /// The same, by a command that leads to the program.
+    /// Starts the daemon by a command that runs the program.
     pub(crate) fn start_by(command: Command, folder: &Path, config: Option<&str>) -> Self {
         Self::start_logging(command, folder, config, "error")
     }
 
-    /// The same, with another log.
+    /// Starts the daemon with another log level.
     pub(crate) fn start_logging(
         mut command: Command,
         folder: &Path,
@@ -64,7 +64,8 @@ impl Daemon {
         Self::of(child, folder)
     }
 
-    /// One that was started with `<folder>/run` as its runtime folder, once it answers.
+    /// Returns a daemon that was started with `<folder>/run` as its runtime folder, once it
+    /// answers.
     pub(crate) fn of(child: Child, folder: &Path) -> Self {
         let run = folder.join("run");
         let mut daemon = Self { child, run };
@@ -84,19 +85,19 @@ impl Daemon {
         self.run.join(below)
     }
 
-    /// Run a command of the program for this daemon.
+    /// Runs a command of the program for this daemon.
     pub(crate) fn command(&self, arguments: &[&str]) -> Output {
         let mut command = vicinity();
         command.args(arguments).arg("--runtime-dir");
         command.arg(&self.run).output().unwrap()
     }
 
-    /// The configuration file it was started with.
+    /// Returns the text of the configuration file that the daemon was started with.
     pub(crate) fn config(&self) -> String {
         std::fs::read_to_string(self.file()).unwrap()
     }
 
-    /// Change that file.
+    /// Writes a new text to the configuration file.
     pub(crate) fn write(&self, text: &str) {
         std::fs::write(self.file(), text).unwrap();
     }
@@ -111,14 +112,14 @@ impl Daemon {
         command.arg(&self.run).output().unwrap()
     }
 
-    /// What `vicinity port list --json` says.
+    /// Returns the ports from `vicinity port list --json`.
     pub(crate) fn ports(&self) -> Vec<Value> {
         let output = self.ask("port");
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What it says about a VM; null when there is no such port.
+    /// Returns the port of a VM from `vicinity port list --json`; null if there is no such port.
     pub(crate) fn port(&self, vm: &str) -> Value {
         self.ports()
             .into_iter()
@@ -135,27 +136,27 @@ impl Daemon {
         kill_process(pid, signal).unwrap();
     }
 
-    /// The process id of a network's data plane; none while there is none.
+    /// Returns the process id of a network's data plane, if it runs.
     pub(crate) fn data_plane(&self, network: &str) -> Option<u32> {
         self.process(&format!("net-{network}"))
     }
 
-    /// The process that the daemon keeps under this name; none while there is none.
+    /// Returns the process id of the daemon's child process of this name, if it runs.
     pub(crate) fn process(&self, name: &str) -> Option<u32> {
         child_of(self.child.id(), name)
     }
 
-    /// The processes that it started.
+    /// Returns the process ids of the daemon's child processes.
     pub(crate) fn children(&self) -> Vec<u32> {
         children_of(self.child.id())
     }
 
-    /// Send a network's data plane a signal; returns its process id.
+    /// Sends a signal to a network's data plane, and returns its process id.
     pub(crate) fn signal_data_plane(&self, network: &str, signal: Signal) -> u32 {
         self.signal_process(&format!("net-{network}"), signal)
     }
 
-    /// Send the process of this name a signal; returns its process id.
+    /// Sends a signal to the process of this name, and returns its process id.
     pub(crate) fn signal_process(&self, name: &str, signal: Signal) -> u32 {
         let mut id = None;
         until(name, || {
@@ -167,7 +168,7 @@ impl Daemon {
         id
     }
 
-    /// What `vicinity network list --json` says about a network.
+    /// Returns a network from `vicinity network list --json`.
     pub(crate) fn network(&self, name: &str) -> Value {
         let output = self.ask("network");
         assert!(output.status.success(), "{output:?}");
@@ -178,7 +179,7 @@ impl Daemon {
             .unwrap_or_default()
     }
 
-    /// Wait for its end; returns its exit code.
+    /// Waits for the end of the daemon, and returns its exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let mut status = None;
         until("the end", || {
@@ -188,7 +189,7 @@ impl Daemon {
         status.unwrap().code()
     }
 
-    /// Ask it to end; returns its exit code.
+    /// Sends SIGTERM to the daemon, and returns its exit code.
     pub(crate) fn stop(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.ended()
@@ -202,7 +203,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The child of a process that has this name.
+/// Returns the child process with this name.
 pub(crate) fn child_of(id: u32, name: &str) -> Option<u32> {
     let named = |id: &u32| {
         std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|it| it.trim() == name)
@@ -217,10 +218,10 @@ fn children_of(id: u32) -> Vec<u32> {
     ids.collect()
 }
 
-/// So long nothing takes; what takes longer is stuck.
+/// Limit of every wait. A wait that reaches it is a hang.
 pub(crate) const HANG: Duration = Duration::from_secs(120);
 
-/// Wait for something that takes a moment, however long it takes to look.
+/// Waits until `good` returns true, however long each call takes.
 pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
     let end = Instant::now() + HANG;
     while !good() {
@@ -229,7 +230,7 @@ pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
     }
 }
 
-/// What Cargo made of libmyriexpress: beside this test, the newest.
+/// Returns the newest archive of libmyriexpress that Cargo has built beside this test.
 pub(crate) fn archive() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let beside = std::fs::read_dir(test.parent().unwrap()).unwrap().flatten();
@@ -242,7 +243,7 @@ pub(crate) fn archive() -> PathBuf {
     newest.unwrap().path()
 }
 
-/// The tree.
+/// Returns the root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

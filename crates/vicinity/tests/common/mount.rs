@@ -1,6 +1,6 @@
-//! A guest that has a space mounted: QEMU's `vhost-user-fs` and the kernel's virtio-fs driver, as far as
-//! writing files takes. Order and layout of messages as QEMU 7.2 sends them (`hw/virtio/vhost.c`), requests as
-//! in `linux/fuse.h`.
+//! A guest that has mounted a space: those parts of QEMU's `vhost-user-fs` and the kernel's virtio-fs driver
+//! that writing files needs. Messages have the order and layout of QEMU 7.2 (`hw/virtio/vhost.c`), requests
+//! those of `linux/fuse.h`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ const FEATURES: u64 = 1 << 32 | 1 << 30;
 
 const SIZE: u16 = 128;
 
-/// Places in the guest's memory: two rings, what is asked, what is answered.
+/// Places in the guest's memory: two rings, the request, and the answer.
 const RINGS: u64 = 0x1_0000;
 const ASKED: u64 = 0x10_0000;
 const ANSWER: u64 = 0x8_0000;
@@ -28,7 +28,7 @@ const CREATE: u32 = 35;
 const WRITE_FILE: u32 = 16;
 const RELEASE: u32 = 18;
 const ROOT: u64 = 1;
-/// Bytes of a request's header and of an answer's, and of what tells of a file.
+/// Bytes of the header of a request, of the header of an answer, and of the attributes of a file.
 const IN: usize = 40;
 const OUT: usize = 16;
 const ENTRY: usize = 128;
@@ -36,7 +36,7 @@ const ENTRY: usize = 128;
 /// Bytes written by one request.
 const STEP: usize = 128 << 10;
 
-/// A folder of a guest.
+/// A mounted space in a guest.
 pub(crate) struct Mount {
     wire: Wire,
     ram: Arc<Ram>,
@@ -45,7 +45,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Mount the space whose process listens there. `None`: it is gone.
+    /// Mounts the space whose process listens at `socket`. Returns `None` if the process has ended.
     pub(crate) fn new(socket: &Path) -> Option<Self> {
         let wire = Wire::new(UnixStream::connect(socket).ok()?.into());
         let ram = Arc::new(Ram::new(MEMORY));
@@ -96,7 +96,8 @@ impl Mount {
         Some(())
     }
 
-    /// Write a file and close it. `None`: the other side went before it had acknowledged that.
+    /// Writes a file and closes it. Returns `None` if the process ended before it acknowledged
+    /// that.
     pub(crate) fn publish(&mut self, name: &str, bytes: &[u8]) -> Option<()> {
         let create = [0o101_u32, 0o644, 0, 0].map(u32::to_le_bytes).concat();
         let create = [&create, name.as_bytes(), b"\0"].concat();
@@ -117,7 +118,7 @@ impl Mount {
         Some(())
     }
 
-    /// The answer to a request. `None`: the other side went.
+    /// Sends a request and returns its answer. Returns `None` if the process ended.
     fn ask(&mut self, opcode: u32, node: u64, body: &[u8]) -> Option<Vec<u8>> {
         self.unique += 1;
         let length = u32::try_from(IN + body.len()).unwrap();

@@ -1,22 +1,22 @@
-//! Programs in C for MX, built as by a user who has libmyriexpress installed.
+//! C programs that use MX, built as by a user who has installed libmyriexpress.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{archive, root};
 
-/// The libraries and headers, in a folder.
+/// A folder with the libraries and headers.
 pub(crate) struct Installed(PathBuf);
 
 impl Installed {
-    /// Install them as the package does.
+    /// Installs them as the package does.
     pub(crate) fn new(folder: PathBuf) -> Self {
         let mut install = Command::new(root().join("scripts/myriexpress"));
         succeed(install.arg(archive()).arg(&folder));
         Self(folder)
     }
 
-    /// Compile a program of `crates/myriexpress`.
+    /// Compiles a program of `crates/myriexpress`.
     pub(crate) fn compile(&self, source: &str, program: &Path) {
         let mut compile = Command::new("cc");
         compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]);
@@ -26,13 +26,13 @@ impl Installed {
         succeed(compile.args(["-lmyriexpress", "-o"]).arg(program));
     }
 
-    /// Where the library is.
+    /// Returns the folder of the library.
     pub(crate) fn libraries(&self) -> PathBuf {
         self.0.join("lib64")
     }
 }
 
-/// Run a command that is to succeed; what it printed.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

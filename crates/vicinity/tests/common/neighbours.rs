@@ -1,4 +1,4 @@
-//! Two neighbours that exchange frames, and notice every one that is missing.
+//! Two neighbours that exchange frames and detect every lost frame.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +10,10 @@ use super::Daemon;
 /// Their stations; the VMs are called `vm1` and `vm2`.
 pub(crate) const NEIGHBOURS: [u16; 2] = [1, 2];
 
-/// Frames a neighbour sends before it listens: fewer than the other has buffers.
+/// Frames that a neighbour sends before it receives: fewer than the other neighbour has buffers.
 const BURST: u64 = 32;
 
-/// Start a device whose rings run when this returns.
+/// Starts a device, and returns when its rings run.
 pub(crate) fn started(wire: Wire, options: Options) -> Nic {
     let mut nic = Nic::new(wire, options);
     nic.start(|| {});
@@ -21,7 +21,8 @@ pub(crate) fn started(wire: Wire, options: Options) -> Nic {
     nic
 }
 
-/// Exchange frames until `over`; how many each neighbour has sent. None may be missing.
+/// Exchanges frames until `over`, and asserts that none is lost. Returns how many frames each
+/// neighbour has sent.
 pub(crate) fn exchange([first, second]: &mut [Nic; 2], over: &AtomicBool) -> u64 {
     let [a, b] = NEIGHBOURS.map(mac);
     let mut next = 0;
@@ -33,7 +34,7 @@ pub(crate) fn exchange([first, second]: &mut [Nic; 2], over: &AtomicBool) -> u64
     next
 }
 
-/// Send so many frames, and see them arrive.
+/// Sends a burst of frames, and asserts that they arrive.
 fn burst(from: &mut Nic, to: &mut Nic, addresses: [[u8; 6]; 2], next: u64) {
     for number in next..next + BURST {
         let frame = numbered(addresses[0], addresses[1], number, 200);
@@ -50,7 +51,7 @@ fn burst(from: &mut Nic, to: &mut Nic, addresses: [[u8; 6]; 2], next: u64) {
     }
 }
 
-/// What the daemon counted: all that was sent arrived.
+/// Asserts that, by the daemon's counters, all sent frames arrived.
 pub(crate) fn assert_lossless(daemon: &Daemon, exchanged: u64) {
     assert!(exchanged > 0);
     for station in NEIGHBOURS {

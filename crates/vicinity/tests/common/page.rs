@@ -1,9 +1,9 @@
-//! The page on troubleshooting: it is to have what the program says.
+//! Checks that the page on troubleshooting contains the program's messages.
 
-/// Bytes of a quotation at least: less would fit too much.
+/// Least bytes of a quotation: a shorter one would match too many messages.
 const SHORTEST: usize = 8;
 
-/// Some text in italics there fits what was said; `…` stands for anything.
+/// Asserts that a text in italics on that page matches the message `said`; `…` stands for any text.
 pub(crate) fn assert_quoted(said: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubleshooting.md");
     let page = std::fs::read_to_string(path).unwrap();

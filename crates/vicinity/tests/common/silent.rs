@@ -1,4 +1,4 @@
-//! A file whose close is not answered: the way to have a thread of another process wait in the kernel where no
+//! A file whose close is never answered. It makes a thread of another process wait in the kernel where no
 //! signal reaches it. Its file system is `silent.py`.
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// The mounted file system, and its server. All waits end with it.
+/// The mounted file system and its server. All waits end when this value is dropped.
 pub(crate) struct Silent {
     folder: tempfile::TempDir,
     server: Child,
@@ -30,7 +30,7 @@ impl Silent {
         Self { folder, server }
     }
 
-    /// The file. To close it waits, also for a process that is started meanwhile.
+    /// Opens the file. Closing it waits, also in a process that this process starts meanwhile.
     pub(crate) fn open(&self) -> File {
         File::open(self.folder.path().join("file")).unwrap()
     }

@@ -1,13 +1,13 @@
-//! What a process does and holds, seen from outside.
+//! The system calls and the descriptors of a process, seen from outside.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Calls that need not be seen of a process that has one thread and is not ill: those of `sandbox.rs`,
-/// those of a thread's end, of signal handlers and of the log, and the one for the alarm, which a thread
-/// makes before a tracer can look.
+/// Calls that a trace of a healthy process with one thread need not contain: those of `sandbox.rs`, those of
+/// a thread's end, of signal handlers and of the log, and the one for the alarm, which a thread makes before
+/// a tracer can attach.
 pub(crate) const SELDOM: [&str; 16] = [
     "timer_create",
     "futex",
@@ -27,7 +27,7 @@ pub(crate) const SELDOM: [&str; 16] = [
     "write",
 ];
 
-/// strace on a process that runs already.
+/// strace, attached to a running process.
 pub(crate) struct Trace(Child);
 
 impl Trace {
@@ -43,12 +43,12 @@ impl Trace {
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         assert!(line.contains("attached"), "{line}");
-        // What it says later has a reader too.
+        // Read the later output of strace, too, so that its pipe does not fill.
         std::thread::spawn(move || said.lines().count());
         Self(child)
     }
 
-    /// It ends with the process.
+    /// Waits for the end of strace, which ends with the process.
     pub(crate) fn ended(mut self) {
         self.0.wait().unwrap();
     }
@@ -61,7 +61,7 @@ impl Drop for Trace {
     }
 }
 
-/// The names of the calls in strace's log.
+/// Returns the names of the calls in strace's log.
 pub(crate) fn calls(log: &Path) -> BTreeSet<String> {
     let log = std::fs::read_to_string(log).unwrap();
     let name = |line: &str| {
@@ -73,7 +73,7 @@ pub(crate) fn calls(log: &Path) -> BTreeSet<String> {
     log.lines().filter_map(name).collect()
 }
 
-/// What a descriptor leads to.
+/// Returns the target of each descriptor of a process.
 pub(crate) fn descriptors(process: u32) -> Vec<String> {
     let mut all: Vec<String> = std::fs::read_dir(format!("/proc/{process}/fd"))
         .unwrap()

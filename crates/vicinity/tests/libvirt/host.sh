@@ -1,6 +1,6 @@
 #!/bin/bash
-# A host of its own for libvirt: in new mount, UTS and PID namespaces, libvirtd with folders that
-# nobody else sees. It, and every VM it started, end with the first process here.
+# Starts a separate host for libvirt: in new mount, UTS and PID namespaces, a libvirtd with folders that
+# no other process sees. libvirtd and every VM that it started end with the first process here.
 #   host.sh NAME FOLDER IMAGE CACHE
 # FOLDER/run is /run/vicinity here, IMAGE the guests' kernel and initramfs. QEMU runs as an ordinary
 # user in the group kvm, as Debian's packages have it.
@@ -21,7 +21,7 @@ done
 mkdir -p /var/lib/libvirt/images /var/cache/libvirt /var/log/libvirt
 mount --bind "$image" /var/lib/libvirt/images
 mount --bind "$cache" /var/cache/libvirt
-# libvirt is to find no control groups, and to leave none behind.
+# Without control groups, libvirt leaves none behind.
 umount --recursive --lazy /sys/fs/cgroup || true
 mount -t proc proc /proc
 
@@ -42,11 +42,11 @@ cat >/etc/libvirt/qemu.conf <<'TEXT'
 security_driver = "none"
 cgroup_controllers = []
 namespaces = []
-# The guest's files are not of this host alone.
+# Other hosts use the guest's files, too, so libvirt must not change their owner.
 dynamic_ownership = 0
 stdio_handler = "file"
 TEXT
-# libvirt migrates to another host only.
+# libvirt migrates only to a host with another UUID.
 cat >"$folder/libvirtd.conf" <<TEXT
 unix_sock_dir = "$folder"
 auth_unix_ro = "none"
@@ -54,6 +54,6 @@ auth_unix_rw = "none"
 host_uuid = "$(cat /proc/sys/kernel/random/uuid)"
 log_outputs = "3:file:$folder/libvirtd.log"
 TEXT
-# A shell is the first process, for somebody has to bury QEMUs whose parent has gone.
+# The first process stays a shell, because the first process has to reap QEMUs whose parent has ended.
 libvirtd --config "$folder/libvirtd.conf" --pid-file "$folder/libvirtd.pid" &
 wait $!

@@ -1,7 +1,7 @@
-//! A VM of libvirt's, with what `vicinity libvirt-xml` prints.
+//! A libvirt VM with the output of `vicinity libvirt-xml`.
 //!
-//! Needs root, libvirt and what the lab needs. Two hosts, each a libvirtd of its own beside a `vicinity
-//! serve`: nothing of this machine's libvirt is touched.
+//! Needs root, libvirt and the programs that the lab needs. There are two hosts, each with its own libvirtd
+//! and `vicinity serve`. The test does not change the libvirt of this machine.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -26,7 +26,7 @@ use vm_harness::host::{Tied, command};
 use vm_harness::image::{Image, Recipe};
 use vm_harness::scope::RunFolder;
 
-/// The group of the daemon's sockets: `host.sh` says that QEMU is in it.
+/// The group of the daemon's sockets. `host.sh` makes QEMU a member of it.
 const GROUP: &str = "64056";
 
 const CONFIG: &str = "
@@ -46,7 +46,7 @@ vm = \"web\"
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 9];
 const IP: [u8; 4] = [10, 0, 0, 1];
 
-/// A host: dropped, its VMs end first.
+/// A host. When it is dropped, its VMs end first.
 struct Host {
     _libvirtd: Tied,
     daemon: Daemon,
@@ -87,7 +87,7 @@ impl Host {
         format!("qemu+unix:///system?socket={}", socket.display())
     }
 
-    /// What virsh prints, or why it fails.
+    /// Returns the output of virsh, or its error message.
     fn virsh(&self, arguments: &[&str]) -> Result<String, String> {
         let mut virsh = command("virsh");
         virsh.args(["--quiet", "--connect", &self.uri()]);
@@ -98,7 +98,7 @@ impl Host {
         }
     }
 
-    /// The same, where it must not fail.
+    /// Returns the output of virsh, which must not fail.
     fn done(&self, arguments: &[&str]) -> String {
         match self.virsh(arguments) {
             Ok(said) => said,
@@ -109,7 +109,7 @@ impl Host {
         }
     }
 
-    /// A file for virsh with what `vicinity libvirt-xml` prints.
+    /// Writes the output of `vicinity libvirt-xml` to a file for virsh.
     fn xml(&self, name: &str, arguments: &[&str]) -> String {
         let output = vicinity()
             .args(["libvirt-xml", "web", "--runtime-dir", "/run/vicinity"])
@@ -124,11 +124,11 @@ impl Host {
         file.into_os_string().into_string().unwrap()
     }
 
-    /// The VM answers a neighbour on its network.
+    /// Waits until the VM answers a neighbour on its network.
     fn answers(&self) {
         let socket = UnixStream::connect(self.daemon.path("lan/peer.sock")).unwrap();
         let mut peer = started(Wire::new(socket.into()), Options::default());
-        // Nobody answers before the guest has booted.
+        // The guest answers only after it has booted.
         until("an answer of the VM's", || {
             let request = arp::request(MAC, [10, 0, 0, 9], IP);
             peer.wait_to_send(&request, Layout::One);
@@ -142,7 +142,7 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("libvirt")
 }
 
-/// A domain as an operator has it: nothing in it is of Vicinity.
+/// An operator's domain, which contains nothing of Vicinity.
 const DOMAIN: &str = "<domain type='qemu'>
   <name>web</name>
   <memory unit='MiB'>320</memory>

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Boot the Debian in a folder, with systemd as its first process, in namespaces and a control group of
-# its own:
+# Boots the Debian in a folder, with systemd as its first process, in its own namespaces and its own
+# control group:
 #   boot.sh ROOT
-# /try in there is run as a service; its exit code is ours, and what it says is in /said.
+# systemd runs /try in ROOT as a service. This script exits with its exit code; its output is in /said.
 set -euo pipefail
 readonly root=$1
 
@@ -10,7 +10,7 @@ if [ "${2-}" != inside ]; then
     top=$root/mnt
     mount --make-rprivate /
     mount -t cgroup2 cgroup2 "$top"
-    # Of runs that were killed.
+    # Remove the control groups of runs that were killed.
     for old in "$top"/vicinity-package-*; do
         [ ! -d "$old" ] || [ -d "/proc/${old##*-}" ] || find "$old" -depth -type d -delete
     done
@@ -56,7 +56,7 @@ StandardOutput=append:/said
 StandardError=append:/said
 TEXT
 cd "$root"
-# The kernel makes no user namespace for who is in a chroot.
+# Change the root by pivot_root: the kernel creates no user namespace for a process in a chroot.
 mkdir -p old
 pivot_root . old
 umount --lazy /old

@@ -1,9 +1,10 @@
-//! The Debian packages, made of what was built for the tests, and installed in a clean Debian that
-//! systemd has booted.
+//! The Debian packages, made from the program built for the tests, and installed in a clean Debian
+//! that systemd has booted.
 //!
-//! What systemd does with the daemon otherwise is in [`restart`].
+//! [`restart`] tests everything else that systemd does with the daemon.
 //!
-//! Needs root and what the lab needs. The clean root is made once and kept below the target folder.
+//! Needs root and the programs that the lab needs. The test creates the clean root once and keeps
+//! it below the target folder.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -27,7 +28,7 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned()
 }
 
-/// The guests' agent; the VMs' tests keep one, too.
+/// Returns the path of the guests' agent. The tests of VMs also keep one.
 fn agent() -> PathBuf {
     let mut build = command(root().join("scripts/agent"));
     build.args(["--profile", "dev"]);
@@ -35,7 +36,7 @@ fn agent() -> PathBuf {
     PathBuf::from(run(build).unwrap().trim())
 }
 
-/// What a person does after the installation; each line must succeed.
+/// Commands of a user after the installation. Each line must succeed.
 const TRY: &str = r#"
 set -eux
 export HOME=/root DEBIAN_FRONTEND=noninteractive

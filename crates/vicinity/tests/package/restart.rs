@@ -1,7 +1,8 @@
-//! The daemon under real systemd, with the unit that the package has: killed, restarted and upgraded under
-//! load, what VMs published is there, and frames go on within a second.
+//! The daemon under real systemd, with the unit of the package. After it is killed, restarted and upgraded
+//! under load, the files that VMs published still exist, and the switch forwards frames again within a
+//! second.
 //!
-//! In the clean root, this same program plays the VMs: [`act`], started by the script there.
+//! In the clean root, the script starts this same program, which acts as the VMs: [`act`].
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -37,7 +38,7 @@ listen = "127.0.0.1:8080"
 allow = ["127.0.0.1"]
 "#;
 
-/// What is done to the daemon; each line must succeed.
+/// The script that kills, restarts and upgrades the daemon. Each line must succeed.
 const SCRIPT: &str = r#"
 set -eux
 trap 'systemctl show vicinity.service | grep -E "^(Result|ExecMain|Status|NRes|Active|Sub)" || true' ERR
@@ -105,7 +106,7 @@ systemctl stop vicinity.service
 test "$(of NFileDescriptorStore)" = 0
 "#;
 
-/// Files that the VM publishes, each of so many bytes.
+/// Number of files that the VM publishes, and their length in bytes.
 const FILES: usize = 20;
 
 fn content(number: usize) -> Vec<u8> {
@@ -143,7 +144,8 @@ fn killed_restarted_and_upgraded_under_systemd_it_loses_nothing() {
         std::fs::write(place.join(to), text).unwrap();
     };
     write("etc/vicinity/vicinity.toml", CONFIG);
-    // The log is looked at, and half a minute is long for a test.
+    // The test reads the log from a file. The unit's watchdog time of half a minute is too long for
+    // a test.
     let test = "[Service]\nStandardError=append:/log\nWatchdogSec=2\n";
     write("etc/systemd/system/vicinity.service.d/test.conf", test);
     write("try", SCRIPT);
@@ -158,7 +160,7 @@ fn killed_restarted_and_upgraded_under_systemd_it_loses_nothing() {
     println!("{}", read("gap"));
 }
 
-/// Play the VMs, as `ACT` says.
+/// Acts as the VMs, in the way that `ACT` says.
 #[test]
 #[ignore = "it is a part of the test of this file, which runs it in a clean root"]
 fn act() {
@@ -194,8 +196,8 @@ fn check() {
     }
 }
 
-/// A VM's NIC, which connects again as QEMU does with `reconnect-ms=100`: so long after it was hung up on, or
-/// turned away.
+/// A VM's NIC, which reconnects as QEMU does with `reconnect-ms=100`: 100 ms after the daemon closed or
+/// refused the connection.
 struct Station {
     socket: String,
     nic: Nic,
@@ -214,7 +216,7 @@ impl Station {
         Self { socket, nic, again }
     }
 
-    /// Whether it is connected.
+    /// Returns whether the NIC is connected.
     fn look(&mut self) -> bool {
         if let Some(again) = self.again {
             if Instant::now() < again {
@@ -246,7 +248,8 @@ impl Station {
     }
 }
 
-/// Frames from one VM to another all the time; the longest times without one, in milliseconds.
+/// Sends frames from one VM to another all the time. Prints the longest times without a frame, in
+/// milliseconds.
 fn gap() {
     let [mut from, mut to] = ["a", "b"].map(Station::new);
     let (mut sent, mut last, mut gaps) = (0, None, Vec::new());
@@ -274,7 +277,8 @@ fn gap() {
         std::thread::sleep(Duration::from_millis(1));
     }
     gaps.sort_unstable();
-    // Killed, restarted, upgraded. The watchdog's two seconds are beside them.
+    // The daemon was killed, restarted and upgraded: gaps below 1 s. The longest gap includes the
+    // watchdog's two seconds.
     let longest: Vec<_> = gaps.iter().rev().take(6).collect();
     println!("longest gaps in ms: {longest:?} of {}", gaps.len());
     assert!(*longest[0] < 4000, "{longest:?}");

@@ -1,4 +1,4 @@
-//! VMs whose memory cannot be shared: what the user sees.
+//! VMs whose memory cannot be shared, and the messages that the user sees.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use vm_harness::host::{Tied, command};
 use crate::common::until;
 use crate::rig::{Rig, home, step};
 
-/// The options of `vicinity qemu-args`, with another memory.
+/// Starts a QEMU with the options of `vicinity qemu-args`, but with these options for its memory.
 fn start(rig: &Rig, vm: &str, memory: &[String]) -> Tied {
     let words = rig.qemu_args(vm);
     let mut qemu: Command = command("qemu-system-x86_64");
@@ -27,7 +27,8 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// The first of QEMU's tries ends in quarantine; why.
+/// Waits until the switch puts the port into quarantine after QEMU's first attempt. Returns the
+/// reason.
 fn refused(rig: &Rig, vm: &str) -> String {
     until("the quarantine", || {
         rig.daemon().port(vm)["quarantines"].as_u64() > Some(0)
@@ -59,8 +60,8 @@ fn memory_that_cannot_be_shared() {
     assert!(reason.contains("share=on"), "{reason}");
     drop(qemu);
 
-    // The front-end gives us the file, and the guest writes into a copy of its own. Nothing tells
-    // that from a guest with nothing to say, except kicks that announce nothing.
+    // The front-end passes the file, but the guest writes into a private copy of it. The switch
+    // cannot tell that from a guest that sends nothing, except by kicks without new descriptors.
     step("a private copy of a file");
     let memory = words(
         "-m 128M -object memory-backend-memfd,id=m,size=128M,share=off -machine memory-backend=m",

@@ -1,4 +1,4 @@
-//! VMs that are reset, switched off and killed, while two others go on.
+//! VMs are reset, switched off and killed, while two others exchange frames.
 
 use serde_json::json;
 use vm_harness::vm::{Link, Nic, Spec, Vm};
@@ -9,17 +9,18 @@ use crate::guest::{Pinging, ping, serve_iperf, sh};
 use crate::rig::{Rig, ip, step};
 use crate::tiny::{Firmware, Tiny};
 
-/// Resets of a VM that runs no operating system, half of them with QEMU as server.
+/// Resets of VMs without an operating system, half of them with QEMU as server.
 const RESETS: u32 = 1000;
 
-/// Kills of such VMs, unless `VICINITY_KILLS` says how many.
+/// Default number of kills of such VMs. `VICINITY_KILLS` sets another number.
 const KILLS: u32 = 16;
 
-/// Such VMs, every other one with QEMU as server. A front-end may connect 20 times in 10 seconds.
+/// Number of such VMs, every other one with QEMU as server. There are several because a front-end
+/// may connect only 20 times in 10 seconds.
 const TINY: u32 = 16;
 
-/// Such VMs that run at a time: beside two that are busy, one alone would mostly wait for a CPU.
-/// All have one address, so they send to each other too.
+/// Such VMs that run at a time. A single one would mostly wait for a CPU, because two other VMs are
+/// busy. All have the same address, so they also send to each other.
 const AT_ONCE: usize = 4;
 
 const NETWORK: &str = "default";
@@ -43,8 +44,8 @@ fn holdings(rig: &Rig) -> Holdings {
     Holdings::settled(rig.daemon(), NETWORK)
 }
 
-/// The VM that comes and goes. A reset starts its kernel again, which then finds its address
-/// by itself.
+/// Returns the VM that is reset, switched off and killed. After a reset, its kernel boots again and
+/// configures its address by itself.
 fn guest(rig: &Rig) -> Spec {
     let address = ip(3);
     let mut spec = rig.bare("guest").nic(Nic {
@@ -69,7 +70,7 @@ fn up(rig: &Rig) -> Vm {
 
 fn load(vm: &Vm) {
     let to = ip(2);
-    // For longer than any test takes.
+    // The time is longer than any test takes.
     let iperf = format!("iperf3 --client {to} --time 86400 </dev/null >/dev/null 2>&1");
     sh(vm, &format!("setsid {iperf} &"));
     sh(
@@ -103,7 +104,8 @@ fn vm_comes_and_goes() {
 
     step("killed under load");
     let vm = up(&rig);
-    // The server still waits for the guest that went away, and serves one at a time.
+    // The iperf3 server still waits for the guest that was killed, and serves only one client at a
+    // time.
     sh(&blue, "pkill -KILL iperf3; sleep 0.5");
     serve_iperf(&blue);
     load(&vm);
@@ -134,9 +136,8 @@ fn reset(rig: &Rig, vm: &Vm, neighbour: &Vm) {
     ping(vm, &ip(2));
 }
 
-/// VMs that are reset, and VMs whose QEMU is killed, with frames under way, while two others are
-/// under load. Each reset counted here is one of a NIC whose rings ran and carried frames; so is
-/// each kill.
+/// VMs are reset, and QEMU processes killed, with frames in flight, while two other VMs are under
+/// load. The test counts only resets and kills at which the NIC's rings ran and carried frames.
 #[test]
 fn a_thousand_resets_under_load() {
     let kills = setting("VICINITY_KILLS").unwrap_or(KILLS);

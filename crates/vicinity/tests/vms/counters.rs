@@ -1,4 +1,4 @@
-//! Reading counters off `vicinity port list --json`.
+//! Reads counters from `vicinity port list --json`.
 
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use crate::common::{Daemon, vicinity};
 pub(crate) struct Counters(Value);
 
 impl Counters {
-    /// Those of several ports, from one answer: the data plane reports between two bursts, so
-    /// no frame is counted at its sender and not yet at its receiver.
+    /// Reads the counters of several ports from one answer. The data plane reports between two
+    /// bursts, so a frame that its sender's counters include is also in those of its receiver.
     pub(crate) fn of<const N: usize>(daemon: &Daemon, vms: [&str; N]) -> [Self; N] {
         let mut command = vicinity();
         command.args(["port", "list", "--json", "--runtime-dir"]);
@@ -31,7 +31,7 @@ impl Counters {
         names.iter().map(one).sum()
     }
 
-    /// Frames lost that this port sent.
+    /// Returns the number of lost frames that this port sent.
     fn lost_by_sender(&self) -> u64 {
         self.drops(&[
             "receiver_stuck",
@@ -47,30 +47,30 @@ impl Counters {
         ])
     }
 
-    /// Frames lost that were for this port.
+    /// Returns the number of lost frames that were addressed to this port.
     pub(crate) fn lost_by_receiver(&self) -> u64 {
         self.drops(&["receiver_full", "receiver_small", "receive_limit"])
     }
 
-    /// Frames lost for any reason.
+    /// Returns the number of frames lost for any reason.
     pub(crate) fn lost(&self) -> u64 {
         let drops = self.0["drops"].as_object().unwrap();
         drops.values().filter_map(Value::as_u64).sum()
     }
 
-    /// How much a counter has grown since `before`.
+    /// Returns how much a counter has grown since `before`.
     pub(crate) fn grown(&self, before: &Self, name: &str) -> u64 {
         self.get(name) - before.get(name)
     }
 }
 
-/// On a network of two ports that pass frames on as they are: every frame one has sent since
-/// `before` was received by the other or is counted as lost.
+/// Asserts, on a network of two ports that forward frames unchanged, that every frame that one port
+/// has sent since `before` was received by the other port, or is counted as lost.
 pub(crate) fn assert_nothing_vanished(before: &[Counters; 2], after: &[Counters; 2]) {
     for [sender, receiver] in [[0, 1], [1, 0]] {
         let sent = after[sender].grown(&before[sender], "tx_frames");
         let received = after[receiver].grown(&before[receiver], "rx_frames");
-        // What guests say to routers of groups, where there are none.
+        // Messages of guests to multicast routers, on a network without any.
         let unheard = after[sender].grown(&before[sender], "unheard");
         let lost = after[sender].lost_by_sender() - before[sender].lost_by_sender()
             + after[receiver].lost_by_receiver()

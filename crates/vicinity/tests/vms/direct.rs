@@ -1,5 +1,5 @@
-//! Members of trust groups: VMs whose guests get the direct channel's module, built here for their
-//! kernel.
+//! Members of trust groups: VMs whose guests have the direct channel's module, which this test
+//! builds for their kernel.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use crate::common::until;
 use crate::guest::{self, GUARD, sh};
 use crate::rig::Rig;
 
-/// Where the module is in the guests.
+/// Path of the module in the guests.
 const MODULE: &str = "/lib/modules/vicinity_direct.ko";
 
-/// What a kernel says when something is wrong in it.
+/// Messages of a kernel in which something went wrong.
 const TROUBLE: [&str; 6] = [
     "BUG:",
     "WARNING:",
@@ -22,7 +22,8 @@ const TROUBLE: [&str; 6] = [
     "stall",
 ];
 
-/// A network, and a trust group of these VMs; more of its table may follow.
+/// Returns a configuration with a network and a trust group of these VMs. The caller may append
+/// keys to the group's table.
 pub(crate) fn config(members: &[&str]) -> String {
     format!(
         "
@@ -36,13 +37,13 @@ members = {members:?}
     )
 }
 
-/// Guests of this host get the module.
+/// Puts the module into the guests of this host.
 pub(crate) fn with_module(rig: Rig) -> Rig {
     let module = guest::module("direct", rig.kernel());
     rig.with_file(&module, &MODULE[1..], "with-module")
 }
 
-/// A VM that may join, without a NIC.
+/// Returns a VM that may join, without a NIC.
 pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
     let mut spec = rig.bare(name);
     spec.memory_mib = 512;
@@ -50,31 +51,31 @@ pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
     spec
 }
 
-/// The same on a `q35` machine.
+/// Returns a VM that may join, without a NIC, on a `q35` machine.
 pub(crate) fn member_on_q35(rig: &Rig, name: &str) -> Spec {
     let mut spec = member(rig, name);
     spec.qemu_args = words(rig, &["direct", "qemu-args", name, "--ports", "7"]);
-    // The firmware puts ports' memory at the end of what can be addressed. An AMD processor's last
-    // 12 GiB of 40 bits are not to be used.
+    // The firmware places the memory of root ports at the end of the physical address space. On AMD
+    // processors with 40 bits, the last 12 GiB must not be used.
     let more = ["-machine", "q35", "-global", "x86_64-cpu.phys-bits=39"];
     spec.qemu_args.extend(more.map(str::to_owned));
     spec
 }
 
-/// One whose guest may start again.
+/// Returns the VM with permission for its guest to reboot.
 pub(crate) fn restartable(mut spec: Spec) -> Spec {
     spec.qemu_args
         .extend(["-action", "reboot=reset"].map(str::to_owned));
     spec
 }
 
-/// Send a signal to a VM's QEMU.
+/// Sends a signal to a VM's QEMU.
 pub(crate) fn signal(vm: &Vm, signal: Signal) {
     let qemu = Pid::from_raw(i32::try_from(vm.id()).unwrap()).unwrap();
     kill_process(qemu, signal).unwrap();
 }
 
-/// Have a guest start again, as it does without an orderly end.
+/// Reboots a guest without an orderly shutdown.
 pub(crate) fn start_again(vm: &Vm) {
     let boot = "cat /proc/sys/kernel/random/boot_id";
     let before = sh(vm, boot);
@@ -88,26 +89,26 @@ pub(crate) fn start_again(vm: &Vm) {
     });
 }
 
-/// What the program prints, as words.
+/// Returns the output of the program as words.
 pub(crate) fn words(rig: &Rig, arguments: &[&str]) -> Vec<String> {
     let output = rig.daemon().command(arguments);
     assert!(output.status.success(), "{output:?}");
     shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
 
-/// Have a VM `leave`, or `join`.
+/// Makes a VM `leave`, or `join`.
 pub(crate) fn tell(rig: &Rig, what: &str, vm: &str) {
     let output = rig.daemon().command(&["direct", what, vm]);
     assert!(output.status.success(), "{output:?}");
 }
 
-/// How the daemon says that a VM is.
+/// Returns the state of a VM as the daemon reports it.
 pub(crate) fn standing(rig: &Rig, vm: &str) -> String {
     let state = member_of(rig, vm)["state"].clone();
     state.as_str().unwrap_or_default().to_owned()
 }
 
-/// What the daemon knows of a VM; null while no process serves the group.
+/// Returns the daemon's status of a VM; null while no process serves the group.
 pub(crate) fn member_of(rig: &Rig, vm: &str) -> Value {
     let output = rig.daemon().command(&["direct", "list", "--json"]);
     assert!(output.status.success(), "{output:?}");
@@ -117,12 +118,12 @@ pub(crate) fn member_of(rig: &Rig, vm: &str) -> Value {
     member.cloned().unwrap_or_default()
 }
 
-/// Address of this VM's direct device.
+/// Returns the IP address of the direct device of the VM with this number.
 pub(crate) fn ip(number: u8) -> String {
     format!("10.97.0.{number}")
 }
 
-/// Load the module and take this address.
+/// Loads the module and configures the address of this number.
 pub(crate) fn load(vm: &Vm, number: u8) {
     insert(vm);
     address(vm, number);
@@ -138,14 +139,14 @@ pub(crate) fn address(vm: &Vm, number: u8) {
     );
 }
 
-/// Load the module.
+/// Loads the module.
 pub(crate) fn insert(vm: &Vm) {
-    // Emulated guests may complain of their clock while they boot on a busy host.
+    // Emulated guests may log warnings about their clock while they boot on a busy host.
     sh(vm, &format!("dmesg --clear; insmod {MODULE}"));
     until_device(vm);
 }
 
-/// Wait until a guest with the module has the network device.
+/// Waits until a guest with the module has the network device.
 pub(crate) fn until_device(vm: &Vm) {
     sh(
         vm,
@@ -159,20 +160,21 @@ pub(crate) fn counter(vm: &Vm, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Wait until a VM exchanges packets with so many others, and holds none of those that are gone.
+/// Waits until a VM exchanges packets with `count` others, and holds no packets of members that
+/// have left.
 pub(crate) fn until_peers(vm: &Vm, count: u64) {
     let is = |name: &str, value: u64| format!("ethtool -S direct0 | grep -q '^ *{name}: {value}$'");
     let (peers, held) = (is("peers", count), is("tx_held", 0));
     sh(vm, &format!("until {peers} && {held}; do sleep 0.1; done"));
 }
 
-/// Wait until a VM has an echo from here: a peer that has only now seen that the other was gone begins
-/// once more.
+/// Waits until a VM answers an echo request from `from`. A peer that only now detects that the other had left
+/// starts a new session.
 pub(crate) fn until_reached(from: &Vm, to: &str) {
     sh(from, &format!("until ping -c 1 -W 1 {to}; do :; done"));
 }
 
-/// Views and windows that a VM has.
+/// Returns the views and windows of a VM.
 pub(crate) fn devices(vm: &Vm) -> String {
     sh(vm, "grep -l 0x1110 /sys/bus/pci/devices/*/device | wc -l")
 }
@@ -192,7 +194,7 @@ pub(crate) fn is_well(vm: &Vm) {
     assert!(!trouble, "kernel of {}: {said}", vm.name());
 }
 
-/// Have `from` send to `to`, which is number 2, for as long as the job runs.
+/// Makes `from` send to `to`, which is number 2, while the job runs.
 pub(crate) fn flood<'vm>(from: &'vm Vm, to: &Vm) -> Job<'vm> {
     let job = from
         .start("exec iperf3 --client 10.97.0.2 --time 600")
@@ -202,7 +204,7 @@ pub(crate) fn flood<'vm>(from: &'vm Vm, to: &Vm) -> Job<'vm> {
     job
 }
 
-/// Bytes or packets that a VM's direct device has received.
+/// Returns the bytes or packets that a VM's direct device has received.
 pub(crate) fn received(vm: &Vm, what: &str) -> u64 {
     let file = format!("/sys/class/net/direct0/statistics/rx_{what}");
     sh(vm, &format!("cat {file}")).parse().unwrap()

@@ -1,4 +1,4 @@
-//! Members of trust groups that come and go in every way, under load, and many at once.
+//! Members of trust groups join and leave in every way, under load, and many at once.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::guest::{self, GUARD, sh};
 use crate::migration::Stream;
 use crate::rig::{Rig, step};
 
-/// The member that comes and goes.
+/// The member that leaves and joins repeatedly.
 const NAME: &str = "c";
 const NUMBER: u8 = 3;
 
-/// It, `c`, in the group of `a` and `b`, with a machine of another kind each time.
+/// Returns the VM `c`, in the group of `a` and `b`, with another machine type each time.
 pub(crate) fn guest_who_goes(rig: &Rig, time: usize) -> Spec {
     restartable(match time % 2 {
         0 => member_on_q35(rig, NAME),
@@ -28,11 +28,12 @@ pub(crate) fn guest_who_goes(rig: &Rig, time: usize) -> Spec {
     })
 }
 
-/// It comes and goes, while two others keep a connection, and hold no more at the end than before.
+/// The test of a member that leaves and joins repeatedly, while two others keep a connection. At
+/// the end, the others hold no more resources than before.
 pub(crate) struct Churn<'vm> {
     rig: &'vm Rig,
     stay: [&'vm Vm; 2],
-    /// None while it is gone.
+    /// The member; `None` while it is not running.
     goes: Option<Vm>,
     kept: Stream<'vm>,
     host: Vec<usize>,
@@ -43,7 +44,7 @@ pub(crate) struct Churn<'vm> {
 }
 
 impl<'vm> Churn<'vm> {
-    /// The VMs' numbers are 1, 2 and 3; each exchanges packets with the others.
+    /// Starts the test. The VMs' numbers are 1, 2 and 3; each exchanges packets with the others.
     pub(crate) fn begin(rig: &'vm Rig, stay: [&'vm Vm; 2], goes: Vm) -> Self {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
@@ -62,7 +63,7 @@ impl<'vm> Churn<'vm> {
         }
     }
 
-    /// Have it go in one of four ways, each once in four times, under load, and come again.
+    /// Makes the member leave under load, in one of four ways in turn, and join again.
     pub(crate) fn go_on(&mut self) {
         let vm = self.goes.take().unwrap();
         let (way, stream) = (self.rounds % 4, self.random.bool());
@@ -82,7 +83,7 @@ impl<'vm> Churn<'vm> {
         self.goes = Some(vm);
     }
 
-    /// The others send to it, by streams or by echoes, for as long as the jobs run.
+    /// Makes the others send to the member, by TCP streams or by echo requests, while the jobs run.
     fn load(&self, to: &Vm, stream: bool) -> [Job<'vm>; 2] {
         let ip = ip(NUMBER);
         let command = match stream {
@@ -126,8 +127,8 @@ impl<'vm> Churn<'vm> {
         address(vm, NUMBER);
     }
 
-    /// What was meant for a guest that starts again is not sent to the guest that comes after it: the others
-    /// are told at once, and do not wait until it has taken nothing for too long.
+    /// Reboots the guest. The others do not send packets for the old guest to the new one: they learn of the
+    /// reboot at once, and do not wait for the time limit after which a member counts as not receiving.
     fn start_again(&self, vm: &Vm) {
         let resent = || self.stay.map(|vm| counter(vm, "tx_resent"));
         let before = resent();
@@ -139,14 +140,15 @@ impl<'vm> Churn<'vm> {
         assert_eq!(resent(), before);
     }
 
-    /// What a guest needs that has just started.
+    /// Sets up a guest that has just started.
     fn settle(&self, vm: &Vm) {
         until_devices(vm, 3);
         load(vm, NUMBER);
         guest::serve_iperf(vm);
     }
 
-    /// The connection was kept, and nothing is left over; the one that came and went.
+    /// Asserts that the connection was kept and no resources are left over. Returns the member that
+    /// left and joined.
     pub(crate) fn end(self) -> Vm {
         let [a, b] = self.stay;
         self.kept.stop(b);
@@ -164,7 +166,8 @@ impl<'vm> Churn<'vm> {
     }
 }
 
-/// Descriptors and mappings of the daemon, of the group's process and of a member's QEMU.
+/// Returns the numbers of descriptors and mappings of the daemon, of the group's process and of a
+/// member's QEMU.
 fn held_by_the_host(rig: &Rig, qemu: &Vm) -> Vec<usize> {
     let group = rig.daemon().process("direct-g").unwrap();
     [rig.pid(), group, qemu.id()]
@@ -178,7 +181,7 @@ fn held_by_the_host(rig: &Rig, qemu: &Vm) -> Vec<usize> {
         .collect()
 }
 
-/// Packets that a guest's kernel has, and its free memory in KB.
+/// Returns the packets that a guest's kernel holds, and its free memory in KB.
 fn held_by_the_guest(vm: &Vm) -> [u64; 2] {
     sh(
         vm,
@@ -194,7 +197,7 @@ fn held_by_the_guest(vm: &Vm) -> [u64; 2] {
     })
 }
 
-/// How long members come and go: ten minutes, or `VICINITY_CHURN_SECONDS`.
+/// Returns how long members leave and join: ten minutes, or `VICINITY_CHURN_SECONDS`.
 fn how_long() -> Duration {
     let asked = std::env::var("VICINITY_CHURN_SECONDS").ok();
     let seconds = asked.map_or(600, |text| text.parse().unwrap());
@@ -228,7 +231,7 @@ fn members_that_come_and_go_cost_the_others_nothing() {
 /// Some members, with their numbers.
 type Members<'vm> = Vec<(u8, &'vm Vm)>;
 
-/// Each of these members reaches each, and sees its memory.
+/// Asserts that each of these members reaches each other member, and sees its memory.
 fn all_reach_each_other(vms: &[(u8, &Vm)]) {
     let others = vms.len() - 1;
     for (_, vm) in vms {
@@ -254,13 +257,13 @@ fn all_reach_each_other(vms: &[(u8, &Vm)]) {
 fn a_group_of_eight() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let rig = with_module(Rig::new(Some(&config(&names))));
-    // Half of them on each kind of machine.
+    // Half of the VMs run on each machine type.
     let vms = rig.boot(names.map(|name| {
         let mut spec = match name < "e" {
             true => member(&rig, name),
             false => member_on_q35(&rig, name),
         };
-        // Room for seven others' memory.
+        // Address space for the memory of seven other members.
         let room = ["-global", "i440FX-pcihost.pci-hole64-size=64G"];
         spec.qemu_args.extend(room.map(str::to_owned));
         spec

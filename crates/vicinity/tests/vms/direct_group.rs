@@ -1,5 +1,5 @@
-//! A trust group of three: its VMs exchange packets, whatever becomes of each other, of the window, of
-//! the process that serves them and of the daemon.
+//! A trust group of three VMs. They continue to exchange packets when another member, the window, the process
+//! that serves the group, or the daemon fails.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -22,14 +22,14 @@ use crate::direct_churn::{Churn, guest_who_goes};
 use crate::guest::{self, sh};
 use crate::rig::{Rig, step};
 
-/// Two of the three are sent to each other as it pays.
+/// Two of the three members choose the way to each other by cost.
 const PAIR: &str = "
 [[direct.group.pair]]
 vms = [\"a\", \"c\"]
 policy = \"auto\"
 ";
 
-/// What the device does for the network stack.
+/// Offloads of the device for the network stack.
 const FEATURES: [&str; 4] = [
     "rx-checksumming",
     "tx-checksumming",
@@ -37,14 +37,14 @@ const FEATURES: [&str; 4] = [
     "tcp-segmentation-offload",
 ];
 
-/// Shows whom a guest is to send to directly.
+/// Prints the peers to which a guest is to send directly.
 const PEERS: &str = "cat /sys/class/net/direct0/peers";
 
-/// Bytes of a ring with its words: 5 pages, of which the first has the words.
+/// Bytes of a ring with its control words: 5 pages, of which the first contains the words.
 const RING: u64 = 5 * 4096;
 const PAGE: u64 = 4096;
 
-/// Where words are in a ring.
+/// Offsets of the control words in a ring.
 const SESSION: u64 = 0;
 const PRODUCED: u64 = 4;
 const ACCEPTED: u64 = 128;
@@ -53,8 +53,8 @@ const CONSUMED: u64 = 132;
 /// Bytes of a member's RAM.
 const RAM: u64 = 512 << 20;
 
-/// More is sent to `b` than its program takes: the sender waits. Were all taken that a poll can take, sockets
-/// would drop two thirds of it.
+/// Asserts that UDP makes its sender wait. `a` sends more to `b` than its program takes, so the sender has to
+/// wait. If the device took as many packets as a poll can take, sockets would drop two thirds of them.
 fn udp_holds_its_sender_back(a: &Vm) {
     let end = guest::iperf(a, &ip(2), "--udp --bitrate 0 --length 16K --bytes 64M");
     let lost = end["sum"]["lost_percent"].as_f64().unwrap();
@@ -62,8 +62,8 @@ fn udp_holds_its_sender_back(a: &Vm) {
     assert!(lost < 35.0);
 }
 
-/// Have `a` send short packets to `c` while both share a CPU with each other and with a job that never
-/// waits: they are to go another way.
+/// Makes `a` send short packets to `c` while both share a CPU with each other and with a job that never
+/// waits. The packets must then take the other way.
 fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     assert_eq!(sh(a, PEERS).lines().count(), 2);
     let mut hog = vm_harness::host::command("sh");
@@ -82,8 +82,8 @@ fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     sending.unwrap().kill().unwrap();
 }
 
-/// A member that is there takes nothing, or next to nothing: its peer has its pages back in time, and what
-/// was not taken is not lost.
+/// Asserts that a sender sends packets again that a present member does not take. The member takes none, or
+/// almost none. Its peer gets its pages back in time, and packets that were not taken are not lost.
 fn what_is_not_taken_is_sent_again(window: &File, a: &Vm, b: &Vm) {
     let take = "socat -u UDP-RECV:7001 CREATE:/tmp/lines";
     sh(
@@ -105,7 +105,7 @@ fn what_is_not_taken_is_sent_again(window: &File, a: &Vm, b: &Vm) {
         if counter(a, "tx_withdrawn") > withdrawn {
             break;
         }
-        // As if it had taken one: a head, and a piece.
+        // Act as if `b` had taken one packet: a head entry, and a piece entry.
         advance(window, CONSUMED, 2);
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -122,7 +122,7 @@ fn what_is_not_taken_is_sent_again(window: &File, a: &Vm, b: &Vm) {
     assert!(counter(a, "tx_resent") >= before + 100);
 }
 
-/// A word of the ring from `a` to `b`.
+/// Returns a word of the ring from `a` to `b`.
 fn word(window: &File, word: u64) -> u32 {
     word_at(window, layout::ring(0, 1) + word)
 }
@@ -133,7 +133,7 @@ fn word_at(window: &File, at: u64) -> u32 {
     u32::from_le_bytes(value)
 }
 
-/// Raise it.
+/// Adds `by` to a word of the ring.
 fn advance(window: &File, what: u64, by: u32) {
     let value = word(window, what).wrapping_add(by).to_le_bytes();
     window
@@ -141,11 +141,12 @@ fn advance(window: &File, what: u64, by: u32) {
         .unwrap();
 }
 
-/// A packet of one piece, as its sender's module writes it, at or beyond an end of its RAM.
+/// Returns the ring entries of a packet of one piece, as the sender's module writes them, with an
+/// address near or beyond the end of a part of its RAM.
 fn at_the_edge(random: &mut fastrand::Rng) -> [u8; 32] {
     let mut entries = [0; 32];
     if random.bool() {
-        // What is to be done about checksums and segmentation.
+        // The fields for checksums and segmentation.
         random.fill(&mut entries[..10]);
     }
     let length = random.u32(14..=65553);
@@ -160,7 +161,8 @@ fn at_the_edge(random: &mut fastrand::Rng) -> [u8; 32] {
     entries
 }
 
-/// Wait until `a` and `b` have a session. If none begins, what the ring and the kernels of these VMs say is the reason.
+/// Waits until `a` and `b` have a session. If none begins, fails with the words of the ring and the kernel
+/// logs of these VMs.
 fn until_session(window: &File, vms: [&Vm; 2]) {
     let end = Instant::now() + HANG;
     loop {
@@ -179,15 +181,16 @@ fn until_session(window: &File, vms: [&Vm; 2]) {
     }
 }
 
-/// Rings from `a` to `b` full of packets that are partly there, and partly beyond what there is, while `b` has
-/// others to take from `c`. What is refused ends the session.
+/// Fills the ring from `a` to `b` with packets that are partly in, and partly beyond, the sender's memory,
+/// while `b` takes other packets from `c`. A packet that `b` refuses ends the session.
 fn packets_at_the_edge(window: &File, b: &Vm, c: &Vm) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let refused = counter(b, "rx_nonsense");
     let sending = c.start("exec ping -f 10.97.0.2").unwrap();
-    // A second each: what is refused before its sender knows of the session is tried again no sooner.
+    // Each round takes a second: if `b` refuses a packet before the sender knows of the session, the next
+    // attempt starts no sooner.
     for _ in 0..6 {
         until_session(window, [b, c]);
         let packets: Vec<u8> = (0..512).flat_map(|_| at_the_edge(&mut random)).collect();
@@ -197,7 +200,7 @@ fn packets_at_the_edge(window: &File, b: &Vm, c: &Vm) {
         let before = word(window, CONSUMED);
         let count = 2 * random.u32(1..64);
         until("some to be taken or refused", || {
-            // Where a session begins its sender says that it has produced nothing.
+            // When a session begins, its sender resets the word of what it has produced.
             if word(window, PRODUCED) == before {
                 advance(window, PRODUCED, count);
             }
@@ -208,7 +211,7 @@ fn packets_at_the_edge(window: &File, b: &Vm, c: &Vm) {
     assert!(counter(b, "rx_nonsense") > refused + 2);
 }
 
-/// Random words in the ring from `a` to `b`, while packets go.
+/// Writes random words to the ring from `a` to `b` while packets are in flight.
 fn nonsense(window: &File, a: &Vm, b: &Vm) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
@@ -227,7 +230,7 @@ fn nonsense(window: &File, a: &Vm, b: &Vm) {
                 )
                 .unwrap();
         }
-        // What was produced and consumed, and now and then the sessions.
+        // The words for produced and consumed entries, and now and then those of the sessions.
         for word in [PRODUCED, 8, CONSUMED, SESSION, ACCEPTED] {
             if !matches!(word, SESSION | ACCEPTED) || rounds % 8 == 0 {
                 let value = random.u32(..) >> random.u32(..32);
@@ -240,7 +243,7 @@ fn nonsense(window: &File, a: &Vm, b: &Vm) {
     sending.kill().unwrap();
 }
 
-/// The group's control window, as the daemon holds it.
+/// Opens the group's control window, which the daemon holds.
 fn window(rig: &Rig) -> File {
     let entries = fs::read_dir(format!("/proc/{}/fd", rig.pid())).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
@@ -252,12 +255,13 @@ fn window(rig: &Rig) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// The sessions in which `a` and `b` send to each other.
+/// Returns the sessions in which `a` and `b` send to each other.
 fn sessions(window: &File) -> [u32; 2] {
     [(0, 1), (1, 0)].map(|(from, to)| word_at(window, layout::ring(from, to) + SESSION))
 }
 
-/// Has the daemon start the group's process anew: the process finds all members as they are.
+/// Kills the group's process, so that the daemon starts it again. The new process finds all members
+/// in their present state.
 fn kill_process_of(rig: &Rig, group: &str) {
     let name = format!("direct-{group}");
     let killed = rig.daemon().signal_process(&name, Signal::KILL);

@@ -1,5 +1,5 @@
-//! What the QEMUs of a trust group are given, and what is said of those that have no room for it. No
-//! guest takes part: a firmware that finds nothing to boot will do.
+//! The devices that the daemon plugs into the QEMUs of a trust group, and the messages about QEMUs without
+//! room for them. No guest takes part: firmware that finds nothing to boot is enough.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,14 +10,14 @@ use crate::common::until;
 use crate::direct::{config, member_of, standing, words};
 use crate::rig::{Rig, step};
 
-/// Two of the eight do not see each other.
+/// Two of the eight members do not see each other's memory.
 const PAIR: &str = "
 [[direct.group.pair]]
 vms = [\"a\", \"b\"]
 policy = \"never\"
 ";
 
-/// Start a QEMU that may join, with these options.
+/// Starts a QEMU that may join, with these options.
 fn power_on(rig: &Rig, name: &str, options: &[&str]) -> Tied {
     let mut qemu = command("qemu-system-x86_64");
     qemu.args(rig.accel())
@@ -31,7 +31,7 @@ fn power_on(rig: &Rig, name: &str, options: &[&str]) -> Tied {
     Tied::spawn(qemu).unwrap()
 }
 
-/// The same on a `q35` machine with root ports for so many views.
+/// Starts a QEMU that may join, on a `q35` machine with root ports for `views` views.
 fn power_on_q35(rig: &Rig, name: &str, views: u16) -> Tied {
     let views = views.to_string();
     let with_ports = ["direct", "qemu-args", name, "--memory", "64M", "--ports"];
@@ -40,7 +40,8 @@ fn power_on_q35(rig: &Rig, name: &str, views: u16) -> Tied {
     power_on(rig, name, &[&["-machine", "q35"], &ports[..]].concat())
 }
 
-/// How a QEMU maps memory of the size of a VM's: what it may write, and what it only reads.
+/// Returns how many mappings of the size of a VM's memory a QEMU has: those that it may write, and
+/// those that it may only read.
 fn mapped(qemu: &Tied) -> [usize; 2] {
     let maps = fs::read_to_string(format!("/proc/{}/maps", qemu.id())).unwrap();
     let of_a_vm = |line: &&str| {
@@ -53,7 +54,8 @@ fn mapped(qemu: &Tied) -> [usize; 2] {
     [" rw-s ", " r--s "].map(|rights| lines.iter().filter(|line| line.contains(rights)).count())
 }
 
-/// How many peers' memories are in a core dump of this QEMU: those whose mapping lacks the flag `dd` (`VM_DONTDUMP`).
+/// Returns the number of peers whose memory would be in a core dump of this QEMU: those whose mapping lacks
+/// the flag `dd` (`VM_DONTDUMP`).
 fn dumped(qemu: &Tied) -> usize {
     let maps = fs::read_to_string(format!("/proc/{}/smaps", qemu.id())).unwrap();
     let mut views = 0;
@@ -70,7 +72,7 @@ fn dumped(qemu: &Tied) -> usize {
     views
 }
 
-/// What the daemon has to say of a VM.
+/// Returns the reason that the daemon reports for a VM.
 fn reason(rig: &Rig, vm: &str) -> String {
     let reason = member_of(rig, vm)["reason"].clone();
     reason.as_str().unwrap_or_default().to_owned()

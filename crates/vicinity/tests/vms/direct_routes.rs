@@ -1,5 +1,6 @@
-//! Connections of a trust group's VMs: the guests' agent sends them by the direct channel while it
-//! can, and back to the ordinary NIC, and applications do not notice.
+//! Connections between a trust group's VMs. The guests' agent routes them by the direct channel
+//! while the channel works, and otherwise by the ordinary NIC. Applications do not notice the
+//! change.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +15,7 @@ use crate::migration::{Hosts, Stream, arriving, check, longest_pause};
 use crate::rig::{Rig, home, ip, step};
 use crate::ssh::Session;
 
-/// Where the agent is in the guests.
+/// Path of the agent in the guests.
 const AGENT: &str = "/usr/local/bin/vicinity-agent";
 
 const CONFIG: &str = "
@@ -30,7 +31,7 @@ name = \"g\"
 members = [\"red\", \"blue\"]
 ";
 
-/// Build the agent, as it is built for guests.
+/// Builds the agent as for guests.
 fn agent() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/agent");
     let mut command = vm_harness::host::command(script);
@@ -45,7 +46,7 @@ fn host(rig: Rig, agent: &Path) -> Rig {
     with_module(rig).with_file(agent, &AGENT[1..], "with-agent")
 }
 
-/// A VM with an ordinary NIC that may join.
+/// Returns a VM that has an ordinary NIC and may join.
 fn member(rig: &Rig, name: &str) -> Spec {
     let config = rig.folder().join("vicinity.toml");
     let config = config.to_str().unwrap();
@@ -66,7 +67,7 @@ fn member(rig: &Rig, name: &str) -> Spec {
     spec
 }
 
-/// Wait until what goes to this address goes by this device, and packets arrive.
+/// Waits until the guest routes packets to this address by this device, and packets arrive.
 fn until_by(vm: &Vm, to: &str, device: &str) {
     let by = format!("ip route get {to} | grep -q 'dev {device} '");
     sh(vm, &format!("until {by}; do sleep 0.05; done"));
@@ -80,10 +81,10 @@ fn until_by(vm: &Vm, to: &str, device: &str) {
     }
 }
 
-/// What the younger connection's sender says ten times a second.
+/// File with the output of the younger connection's sender, ten lines a second.
 const YOUNG: &str = "/tmp/young";
 
-/// Wait until it says that bytes were sent, for more than what buffers take.
+/// Waits until the sender reports more sent bytes than buffers can hold.
 fn until_young_goes_on(vm: &Vm) {
     let lines = format!("grep -c '[KMG]Bytes' {YOUNG}");
     sh(
@@ -99,7 +100,8 @@ fn start_agent(vm: &Vm) {
     );
 }
 
-/// QEMU's parameters for a migration that ends soon: it is not what is tested here.
+/// Returns QEMU's parameters for a migration that ends soon, because this test is not about
+/// migration itself.
 fn soon() -> Value {
     json!({"max-bandwidth": 400 << 20, "downtime-limit": 1000})
 }
@@ -141,7 +143,7 @@ fn connections_survive_every_change_of_channel() {
     until_by(&red, &ip(2), "direct0");
     until_by(&blue, &ip(1), "direct0");
 
-    // It begins with the direct device's long packets.
+    // The connection begins with the direct device's long packets.
     let young = format!("iperf3 --client {} --port 5202 --time 600", ip(2));
     let young = format!("exec {young} --interval 0.1 --forceflush >{YOUNG}");
     let young = red.start(&young).unwrap();

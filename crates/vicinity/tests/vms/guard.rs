@@ -1,5 +1,5 @@
 //! What a VM may send and receive: real guests, one of them with rules, and light front-ends that
-//! see what the others do not.
+//! receive the frames that guests do not show.
 
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::guest::{iperf, ping, serve_iperf, sh};
 use crate::rig::{Rig, ip, step};
 
-/// Bytes a second, and at once, that blue may send.
+/// Rate in bytes a second, and burst in bytes, that blue may send.
 const RATE: f64 = 10e6 / 8.0;
 const BURST: f64 = RATE / 10.0;
 
@@ -50,7 +50,7 @@ vm = "other"
 vlan = 20
 "#;
 
-/// A light front-end at a port.
+/// Connects a light front-end to a port.
 fn light(rig: &Rig, name: &str) -> Nic {
     let socket = rig.daemon().path(&format!("lan/{name}.sock"));
     let wire = Wire::new(UnixStream::connect(socket).unwrap().into());
@@ -65,14 +65,14 @@ fn light(rig: &Rig, name: &str) -> Nic {
     nic
 }
 
-/// All frames that have come for a NIC.
+/// Returns all frames that a NIC has received.
 fn come(nic: &mut Nic) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| nic.receive())
         .map(|received| received.frame)
         .collect()
 }
 
-/// Checks that no VM answers.
+/// Asserts that no VM answers.
 fn no_ping(from: &Vm, more: &str) {
     let said = sh(
         from,
@@ -144,7 +144,7 @@ fn guarded_vms() {
     let time = begin.elapsed().as_secs_f64();
     let sent = after[1].grown(&before[1], "tx_bytes") as f64;
     let most = RATE * time + BURST + 65_550.0;
-    // iperf3 hangs up once the last of it is in a socket's buffer.
+    // iperf3 closes the connection once its last bytes are in a socket's buffer.
     assert!(sent >= f64::from(3 << 20), "{sent} bytes");
     assert!(sent <= most, "{sent} bytes in {time} s");
     assert!(after[1].grown(&before[1], "limited") > 0);

@@ -1,4 +1,4 @@
-//! Things done inside a guest.
+//! Actions inside a guest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use vm_harness::vm::Vm;
 
 use crate::rig::{home, ip};
 
-/// Ends a test that hangs.
+/// Time limit that ends a test that hangs.
 pub(crate) const GUARD: Duration = Duration::from_secs(120);
 
-/// Run a shell command; it must succeed. Its output, trimmed.
+/// Runs a shell command, which must succeed. Returns its output, trimmed.
 pub(crate) fn sh(vm: &Vm, command: &str) -> String {
     match vm.check(command, GUARD) {
         Ok(output) => output.trim().to_owned(),
@@ -20,7 +20,7 @@ pub(crate) fn sh(vm: &Vm, command: &str) -> String {
     }
 }
 
-/// Give the only NIC of a VM the address of this number.
+/// Configures the address of this number on the only NIC of a VM.
 pub(crate) fn give_address(vm: &Vm, number: u8) {
     let address = ip(number);
     sh(
@@ -29,13 +29,13 @@ pub(crate) fn give_address(vm: &Vm, number: u8) {
     );
 }
 
-/// Five echoes there and back, none lost.
+/// Sends five echo requests, and asserts that all are answered.
 pub(crate) fn ping(from: &Vm, to: &str) {
     let said = sh(from, &format!("ping -c 5 -i 0.02 -W 30 {to}"));
     assert!(said.contains(" 5 received"), "{said}");
 }
 
-/// Have a VM answer [`iperf`].
+/// Starts a server for [`iperf`] in a VM.
 pub(crate) fn serve_iperf(vm: &Vm) {
     sh(vm, "iperf3 --server --daemon");
     wait_for_port(vm, 5201);
@@ -47,14 +47,15 @@ pub(crate) fn wait_for_port(vm: &Vm, port: u16) {
     sh(vm, &format!("until {listens}; do sleep 0.1; done"));
 }
 
-/// Run iperf3 to a server and return the `end` of its report. `more` may hold `--reverse`.
+/// Runs iperf3 with a server, and returns the `end` of its report. `more` may contain `--reverse`.
 pub(crate) fn iperf(from: &Vm, to: &str, more: &str) -> Value {
     let report = sh(from, &format!("iperf3 --client {to} --json {more}"));
     let report: Value = serde_json::from_str(&report).unwrap();
     report["end"].clone()
 }
 
-/// Send TCP both ways; most of it is seen to arrive before the sender hangs up.
+/// Sends data by TCP in both directions, and asserts that most of it arrives before the sender
+/// closes the connection.
 pub(crate) fn tcp_both_ways(from: &Vm, to: &str, mib: u32) {
     for direction in ["", "--reverse"] {
         let end = iperf(from, to, &format!("--bytes {mib}M {direction}"));
@@ -68,7 +69,7 @@ pub(crate) fn tcp_both_ways(from: &Vm, to: &str, mib: u32) {
     }
 }
 
-/// Copy a file of random bytes over TCP and compare its hashes.
+/// Copies a file of random bytes over TCP, and compares the hashes at both ends.
 pub(crate) fn copy_file(from: &Vm, to: &Vm, to_ip: &str, mib: u32) {
     sh(
         to,
@@ -84,7 +85,7 @@ pub(crate) fn copy_file(from: &Vm, to: &Vm, to_ip: &str, mib: u32) {
     assert_eq!(sum(from, "/tmp/file"), sum(to, "/tmp/copy"));
 }
 
-/// A counter of the guest's network stack.
+/// Returns a counter of the guest's network stack.
 pub(crate) fn stack_counter(vm: &Vm, name: &str) -> u64 {
     let said = sh(vm, &format!("nstat -asz {name}"));
     let line = said.lines().find(|line| line.starts_with(name));
@@ -92,7 +93,7 @@ pub(crate) fn stack_counter(vm: &Vm, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{said}")).parse().unwrap()
 }
 
-/// Bytes and packets a NIC of the guest has received.
+/// Returns the bytes and packets that a NIC of the guest has received.
 pub(crate) fn received(vm: &Vm, device: &str) -> [u64; 2] {
     ["bytes", "packets"].map(|what| {
         let file = format!("/sys/class/net/{device}/statistics/rx_{what}");
@@ -100,7 +101,7 @@ pub(crate) fn received(vm: &Vm, device: &str) -> [u64; 2] {
     })
 }
 
-/// Echoes sent in the background until [`Pinging::stop`].
+/// Echo requests that a guest sends in the background until [`Pinging::stop`].
 pub(crate) struct Pinging<'vm>(&'vm Vm);
 
 impl<'vm> Pinging<'vm> {
@@ -112,14 +113,14 @@ impl<'vm> Pinging<'vm> {
         pinging
     }
 
-    /// Wait until more answers have come than so far.
+    /// Waits until more answers have arrived than so far.
     pub(crate) fn goes_on(&self) {
         let count = "grep -c 'bytes from' /tmp/ping.log";
         let wait = format!("n=$({count}); until [ $({count}) -gt $((n + 2)) ]; do sleep 0.1; done");
         sh(self.0, &wait);
     }
 
-    /// End it; how many echoes were sent and how many came back.
+    /// Stops sending. Returns how many echo requests were sent and how many were answered.
     pub(crate) fn stop(self) -> [u64; 2] {
         let wait = "while kill -0 $(</tmp/ping.pid) 2>/dev/null; do sleep 0.1; done";
         sh(self.0, &format!("kill -INT $(</tmp/ping.pid); {wait}"));
@@ -130,7 +131,7 @@ impl<'vm> Pinging<'vm> {
     }
 }
 
-/// Build the guests' module `vicinity_NAME` for a kernel, from `guest/NAME`.
+/// Builds the guests' module `vicinity_NAME` for a kernel, from `guest/NAME`.
 pub(crate) fn module(name: &str, release: &str) -> PathBuf {
     let folder = home().join(format!("{name}-{release}"));
     fs::create_dir_all(&folder).unwrap();

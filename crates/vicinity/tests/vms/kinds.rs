@@ -1,5 +1,5 @@
-//! Guests that differ in what their driver and device have negotiated, talking to one that has
-//! everything.
+//! Guests whose drivers and devices have negotiated different features exchange frames with a guest
+//! that has negotiated all of them.
 
 use vm_harness::vm::{Link, Nic, Spec, Vm};
 
@@ -7,11 +7,11 @@ use crate::counters::Counters;
 use crate::guest::{received, serve_iperf, sh, stack_counter, tcp_both_ways};
 use crate::rig::{Rig, step};
 
-/// A NIC: its port, QEMU's properties, and what it means for frames to it.
+/// A NIC: its port, QEMU's properties, and their effect on frames to the NIC.
 struct Kind {
     port: &'static str,
     properties: &'static str,
-    /// Frames to it must be cut.
+    /// The switch must segment frames to this NIC.
     cut: bool,
 }
 
@@ -59,7 +59,8 @@ fn config() -> String {
     format!("[[network]]\nname = \"lan\"\n{ports}")
 }
 
-/// The VM with a NIC of every kind; NIC number N, from 1, is `ethN-1` and has `10.97.N.2`.
+/// Returns the VM with a NIC of every kind. NIC number N, from 1, is `ethN-1` and has the address
+/// `10.97.N.2`.
 fn motley(rig: &Rig) -> Spec {
     let mut spec = rig.bare("motley");
     for (number, kind) in (1_u8..).zip(&KINDS) {
@@ -76,7 +77,8 @@ fn motley(rig: &Rig) -> Spec {
     spec
 }
 
-/// Addresses of a number on each side, and no answers for other NICs' addresses.
+/// Configures the addresses of every NIC on both sides, and disables ARP answers for the addresses
+/// of other NICs.
 fn set_up(full: &Vm, motley: &Vm) {
     sh(full, "ip link set eth0 up");
     for (number, _) in (1..).zip(&KINDS) {
@@ -124,7 +126,7 @@ fn guests_of_every_kind() {
     offloads_switched_off_in_the_guest(&rig, &full, &motley);
 }
 
-/// The port's features are those of its kind: else the rest would show nothing.
+/// Asserts that the port's features are those of its kind. Otherwise the test would prove nothing.
 fn negotiated(rig: &Rig, kind: &Kind) {
     let features = rig.daemon().port(kind.port)["features"].as_u64().unwrap();
     let bits = [
@@ -156,7 +158,8 @@ fn negotiated(rig: &Rig, kind: &Kind) {
     );
 }
 
-/// TCP over IPv4 and IPv6 in both directions, and what the switch had to do for it.
+/// Exchanges data by TCP over IPv4 and IPv6 in both directions, and checks what the switch had to
+/// do for it.
 fn exchange(rig: &Rig, full: &Vm, motley: &Vm, number: u8, kind: &Kind) {
     let counters = || Counters::of(rig.daemon(), [kind.port, FULL]);
     let device = format!("eth{}", number - 1);
@@ -192,7 +195,7 @@ fn offloads_switched_off_in_the_guest(rig: &Rig, full: &Vm, motley: &Vm) {
     assert!(on > 1514, "mean frame {on} with TSO");
     step("receive offloads off and on");
     for options in ["gro off", "rx-gro-hw off", "gro on"] {
-        // Not every device can switch each of them; traffic must go on either way.
+        // Not every device can switch each of these offloads. Traffic must continue in either case.
         sh(motley, &format!("ethtool -K eth4 {options} || true"));
         tcp_both_ways(full, "10.97.5.2", 6);
     }

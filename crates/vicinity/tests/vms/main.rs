@@ -1,11 +1,11 @@
 //! Real VMs on a real `vicinity serve`: unmodified Debian guests, QEMU, stock virtio-net.
 //!
-//! Needs root, QEMU and `mmdebstrap`, as the lab does. The guest image is built once and kept
-//! below the target folder. Each test owns the machine while it runs ([`rig::Rig`] holds a lock),
-//! so the tests run one after another whatever `--test-threads` says: two emulated guests at a
-//! time are enough for two CPUs. Nothing here is timed; every limit is a guard against hanging.
-//! A failed test prints its steps; guests' consoles and QEMU's messages are in
-//! `target/tmp/vms/logs`. The target folder must be on a disk, not on tmpfs ([`bad`]).
+//! Needs root, QEMU and `mmdebstrap`, as the lab does. The guest image is built once and kept below
+//! the target folder. Each test uses the machine alone while it runs ([`rig::Rig`] holds a lock),
+//! so the tests run one after another whatever `--test-threads` says: two emulated guests at a time
+//! are enough for two CPUs. No test measures time; every limit only ends a test that hangs. A
+//! failed test prints its steps; guests' consoles and QEMU's messages are in `target/tmp/vms/logs`.
+//! The target folder must be on a disk, not on tmpfs ([`bad`]).
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,

@@ -1,5 +1,5 @@
-//! How a guest's kernel maps the region: what KVM on AMD processors obeys, and TCG does not, which kernels tell
-//! all the same.
+//! The memory type with which a guest's kernel maps the region. KVM on AMD processors obeys this type, and
+//! TCG does not, but the guest's kernel reports it in both cases.
 
 use vm_harness::vm::Vm;
 
@@ -15,14 +15,15 @@ name = \"small\"
 name = \"large\"
 ";
 
-/// Memory above 4 GiB, and none: firmware places BARs accordingly.
+/// Memory without and with a part above 4 GiB, because firmware places BARs accordingly.
 const MEMORY_MIB: [u32; 2] = [1024, 5120];
 
-/// Prints which process of a guest is the gateway; false if there is none.
+/// Prints the path below /proc of a guest's gateway process; fails if there is none.
 const GATEWAY: &str =
     "grep --no-messages --files-with-matches --line-regexp vicinity /proc/[0-9]*/comm";
 
-/// The numbers of a line such as `PAT: [mem 0x1000-0x2000] write-back`, or `0x1000 0x1fff 0x0`.
+/// Parses the numbers of a line such as `PAT: [mem 0x1000-0x2000] write-back`, or `0x1000 0x1fff
+/// 0x0`.
 fn range(line: &str) -> Option<[u64; 2]> {
     let mut numbers = line.split("0x").skip(1).map(|rest| {
         let digits = rest.split(|it: char| !it.is_ascii_hexdigit()).next();
@@ -31,7 +32,8 @@ fn range(line: &str) -> Option<[u64; 2]> {
     Some([numbers.next()??, numbers.next()??])
 }
 
-/// Where the region lies, and the memory types of what the kernel has mapped of it.
+/// Returns the address of the region, and the memory types with which the kernel has mapped parts
+/// of it.
 fn mapped(vm: &Vm) -> (u64, Vec<String>) {
     let device = "$(dirname $(grep --files-with-matches 0x1110 /sys/bus/pci/devices/*/device))";
     let bar = sh(vm, &format!("head -n 3 {device}/resource | tail -n 1"));
@@ -51,11 +53,11 @@ fn mapped(vm: &Vm) -> (u64, Vec<String>) {
     (start, kinds)
 }
 
-/// Times in which the gateway woke up while a VM did nothing for five seconds.
+/// Returns how often the gateway woke up while a VM was idle for five seconds.
 fn wakeups(vm: &Vm) -> u32 {
     let count =
         "grep --no-filename ^voluntary $(dirname $(COMM))/task/*/status".replace("COMM", GATEWAY);
-    // Traffic has to be over for a while.
+    // Traffic has to have ended for a while.
     let text = sh(vm, &format!("sleep 2; {count}; echo; sleep 5; {count}"));
     let sum = |text: &str| {
         let of_line = |line: &str| line.rsplit('\t').next().unwrap().parse::<u32>().unwrap();

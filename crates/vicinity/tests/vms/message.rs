@@ -1,5 +1,5 @@
-//! Messages between VMs of one host and of two, and between VMs and hosts: the program itself runs in
-//! the guests. The hosts are network namespaces with an Ethernet link between them.
+//! Messages between VMs of one host and of two hosts, and between VMs and hosts. The program under test also
+//! runs in the guests. The hosts are network namespaces with an Ethernet link between them.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::common::until;
 use crate::guest;
 use crate::rig::{Rig, step};
 
-/// On a busy machine.
+/// Time limit of a command on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// VMs `a`, `b` and `d` of one trust group.
@@ -41,10 +41,10 @@ name = \"c\"
 name = \"host\"
 ";
 
-/// Where the module is in the guests that hands interrupts to programs.
+/// Path in the guests of the module that passes interrupts to programs.
 pub(crate) const MODULE: &str = "/lib/modules/vicinity_wake.ko";
 
-/// Guests get that module.
+/// Puts that module into the guests.
 pub(crate) fn with_wake(rig: Rig) -> Rig {
     let module = guest::module("wake", rig.kernel());
     rig.with_file(&module, &MODULE[1..], "with-wake")
@@ -81,13 +81,13 @@ impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.0 {
             let mut command = vm_harness::host::command("ip");
-            // It may never have been made.
+            // The namespace may never have been created.
             drop(command.args(["netns", "del", name]).output());
         }
     }
 }
 
-/// `vicinity message` on a host.
+/// Returns the command `vicinity message` on a host.
 fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
     let mut command = vm_harness::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
@@ -105,7 +105,7 @@ pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
     spec
 }
 
-/// Start a program in a VM that opens a socket on its board; it is there when this returns.
+/// Starts a program in a VM that opens a socket on its board. Returns when the socket exists.
 pub(crate) fn open<'vm>(vm: &'vm Vm, program: &str, socket: &str, limit: Duration) -> Job<'vm> {
     let job = vm.start(program).unwrap();
     let there = format!("until test -S /run/vicinity/message/{socket}; do sleep 0.1; done");
@@ -113,19 +113,19 @@ pub(crate) fn open<'vm>(vm: &'vm Vm, program: &str, socket: &str, limit: Duratio
     job
 }
 
-/// Become a member.
+/// Makes a VM a member.
 pub(crate) fn join(vm: &Vm, limit: Duration) -> Job<'_> {
     open(vm, "exec vicinity message join", "gateway.sock", limit)
 }
 
-/// Become a member, and answer at endpoint 7.
+/// Makes a VM a member that answers at endpoint 7.
 fn join_and_answer(vm: &Vm) -> [Job<'_>; 2] {
     let gateway = join(vm, LIMIT);
     let answer = "exec vicinity message answer --endpoint 7";
     [gateway, open(vm, answer, "7.sock", LIMIT)]
 }
 
-/// Answer at endpoint 7 of a host.
+/// Starts a process that answers at endpoint 7 of a host.
 fn answer(rig: &Rig) -> Tied {
     let mut command = message(rig, &["answer", "--endpoint", "7"]);
     command.stderr(Stdio::null());
@@ -145,14 +145,14 @@ fn ping(vm: &Vm, peer: &str, length: u32, count: u32) -> String {
     said
 }
 
-/// What the host has counted of each member.
+/// Returns the host's counters of each member.
 pub(crate) fn counted(rig: &Rig) -> Vec<serde_json::Value> {
     let output = message(rig, &["counters", "--json"]).output().unwrap();
     let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     counters["members"].as_array().unwrap().clone()
 }
 
-/// Links that a member has now.
+/// Returns how many links a member has now.
 fn links(rig: &Rig, name: &str) -> u64 {
     let mut members = counted(rig).into_iter();
     let member = members.find(|member| member["name"] == name).unwrap();
@@ -169,7 +169,8 @@ fn vms_and_hosts_exchange_messages() {
     let vms = alpha.boot(vms.map(|(rig, name)| {
         let mut spec = member(rig, name);
         if name != "d" {
-            // What locks words does so for other VMs, too, when QEMU emulates this one.
+            // With room for a second CPU, QEMU makes an emulated guest's compare-and-swap atomic
+            // also with respect to other VMs.
             spec.qemu_args.extend(WITH_ROOM.map(str::to_owned));
         }
         spec
@@ -203,7 +204,8 @@ fn vms_and_hosts_exchange_messages() {
             assert!(said.contains(how), "{said}");
         }
     }
-    // Who loses its processor does not look, and the other side copies all.
+    // A side that loses its processor does not copy, and then the other side copies everything. So
+    // repeat until both sides have copied.
     while !ping(a, "b:7", 4 << 20, 20).contains("by both sides") {}
     let alone = "20 round trips of 4194304 B";
     for (vm, peer) in [(a, "d:7"), (d, "a:7")] {

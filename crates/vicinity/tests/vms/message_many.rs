@@ -1,4 +1,4 @@
-//! Programs in C for MX in many VMs and on the host: each member sends something to all members.
+//! C programs that use MX in many VMs and on the host: each member sends messages to all members.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,10 +13,10 @@ use crate::common::until;
 use crate::message::{counted, join, member};
 use crate::rig::{Rig, step};
 
-/// On a machine that is busy with forty VMs.
+/// Time limit of a command on a machine that is busy with forty VMs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Memory of a guest: its files twice while they are unpacked.
+/// Memory of a guest. While the guest unpacks its files, memory contains them twice.
 const MEMORY_MIB: u32 = 384;
 
 /// Messages that the program sends to each of its peers.
@@ -25,7 +25,8 @@ const KINDS: usize = 3;
 /// Endpoint of each member.
 const ENDPOINT: u32 = 9;
 
-/// `grouped` VMs of one trust group, `alone` ones of none, and the host.
+/// Returns the members: `grouped` VMs of one trust group, `alone` VMs without a trust group, and
+/// the host.
 fn members(grouped: usize, alone: usize) -> (Vec<String>, String) {
     let mut names: Vec<String> = (0..grouped + alone).map(|n| format!("vm{n}")).collect();
     names.push("host".to_owned());
@@ -64,7 +65,7 @@ impl Program {
         self.installed.libraries().join("libmyriexpress.so")
     }
 
-    /// Guests have it, as Debian's packages would put it there.
+    /// Puts the library and the program into the guests, at the places of Debian's packages.
     fn inside(&self, rig: Rig) -> Rig {
         let rig = rig.with_file(&self.file(), "usr/local/bin/all_to_all", "all-to-all");
         let library = "usr/lib/libmyriexpress.so";
@@ -80,7 +81,7 @@ impl Program {
     }
 }
 
-/// Messages that the host passed on.
+/// Returns the number of messages that the host passed on.
 fn mediated(rig: &Rig) -> u64 {
     let members = counted(rig).into_iter();
     members
@@ -129,7 +130,7 @@ fn exchange(grouped: usize, alone: usize) {
         host.ended().unwrap().is_some()
     });
     assert!(host.ended().unwrap().unwrap().success());
-    // Not those to oneself, nor those within the group.
+    // The host does not pass on messages of a member to itself, nor those within the group.
     let pairs = names.len() * (names.len() - 1) - grouped * grouped.saturating_sub(1);
     assert_eq!(mediated(&rig), (pairs * KINDS) as u64);
 }
@@ -142,8 +143,8 @@ fn c_programs_of_vms_and_the_host_exchange_all_to_all() {
 #[test]
 #[ignore = "long: make soak"]
 fn as_many_vms_as_fit_exchange_all_to_all() {
-    // What 48 links of a group's memory are enough for: 36 between its VMs, nine with the host.
+    // The 48 links of a group's memory suffice: 36 between its VMs, nine with the host.
     exchange(9, 0);
-    // And of a VM's memory: 39 with other VMs, one with the host.
+    // The links of a VM's memory suffice, too: 39 with other VMs, one with the host.
     exchange(0, 40);
 }

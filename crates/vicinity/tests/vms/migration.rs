@@ -1,5 +1,5 @@
-//! VMs that move between two hosts while they talk: two network namespaces, each with its own
-//! daemon and an uplink into a bridge, the bridges joined by a cable (`veth`).
+//! VMs migrate between two hosts while they exchange frames. The hosts are two network namespaces,
+//! each with its own daemon and an uplink into a bridge. A veth pair connects the bridges.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Hosts {
         Self::cabled(one, two)
     }
 
-    /// Whose networks have an uplink each, `vic0`.
+    /// Connects two hosts. The network of each has an uplink, `vic0`.
     pub(crate) fn cabled(one: Rig, two: Rig) -> Self {
         let other = two.pid().to_string();
         let ip = |host: &Rig, words: &str| {
@@ -61,42 +61,44 @@ impl Hosts {
     }
 }
 
-/// QEMU's parameters for a migration that goes through all memory in some seconds, and then ends
-/// soon, however busy the guest.
+/// Returns QEMU's parameters for a migration that copies all memory in some seconds, and then ends
+/// soon, however busy the guest is.
 pub(crate) fn fast() -> Value {
     json!({"max-bandwidth": 100 << 20, "downtime-limit": 1000})
 }
 
-/// Parameters with which it never ends.
+/// Returns parameters with which a migration never ends.
 fn slow() -> Value {
     json!({"max-bandwidth": 1 << 20, "downtime-limit": 1})
 }
 
-/// A QEMU at a host that waits for `spec`, whose logs are not to be mixed with others'.
+/// Starts a QEMU on a host that waits for the migration of `spec`, with its own log files.
 pub(crate) fn arriving(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
     spec.logs = spec.logs.join(format!("arrival-{attempt}"));
     host.incoming(spec)
 }
 
-/// The same, but the guest will not run there before it is told to.
+/// Starts a QEMU that waits for the migration of `spec`, and that does not run the guest before it
+/// is told to.
 fn arriving_stopped(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
     spec.qemu_args.push("-S".to_owned());
     arriving(host, spec, attempt)
 }
 
-/// What a move took is plausible.
+/// Asserts that the figures of a migration are plausible.
 pub(crate) fn check(moved: &Moved) {
     println!("moved: {moved:?}");
-    // A pause that no connection survives: a mistake, not a figure.
+    // No connection survives a pause this long, so it would be an error rather than a measurement.
     assert!(moved.downtime < Duration::from_secs(30), "{moved:?}");
 }
 
-/// Move a VM that receives all the time. It is stopped at its old place and complete at its new one,
-/// where it has not run yet, and its memory is the same in both: no write of the switch was missed.
-/// Then it goes on.
+/// Migrates a VM that receives all the time. When the VM is stopped on the old host and complete on the new
+/// host, but has not run there yet, asserts that its memory is the same on both: the migration missed no
+/// write of the switch. Then the VM continues.
 fn arrive(from: &Vm, migration: Migration<'_>, to: &Vm) {
     let moved = migration.wait(GUARD).unwrap();
-    // All of memory, then what was written meanwhile, and the rest while the guest stood still.
+    // The passes are: all of memory, then the pages written meanwhile, and the rest while the guest
+    // is stopped.
     assert!(moved.passes >= 3, "{moved:?}");
     let mut qmp = to.qmp().unwrap();
     until("the guest to be complete", || {
@@ -112,7 +114,7 @@ fn arrive(from: &Vm, migration: Migration<'_>, to: &Vm) {
     check(&moved);
 }
 
-/// The pages, by number, that are not the same in the memories of two VMs.
+/// Returns the numbers of the pages that differ in the memories of two VMs.
 fn different_pages(one: &Vm, other: &Vm) -> Vec<u64> {
     const PAGE: usize = 4096;
     let files = [one, other].map(|vm| find_memory(vm.id()).unwrap());
@@ -130,7 +132,7 @@ fn different_pages(one: &Vm, other: &Vm) -> Vec<u64> {
     different
 }
 
-/// Let a migration that hardly ever ends go through memory many times; then it may end.
+/// Lets a migration with parameters that hardly let it end copy memory many times, and then end.
 fn many_passes(mut migration: Migration<'_>) -> Migration<'_> {
     loop {
         let state = migration.state().unwrap();
@@ -144,7 +146,7 @@ fn many_passes(mut migration: Migration<'_>) -> Migration<'_> {
     migration
 }
 
-/// Where a VM's address lives: at its port here, or elsewhere.
+/// Waits until the switch has the VM's address at its port here, or elsewhere.
 fn until_lives(host: &Rig, vm: &str, here: bool) {
     until("the address to move", || {
         (host.daemon().port(vm)["residents"] != 0) == here
@@ -155,7 +157,7 @@ fn until_state(host: &Rig, vm: &str, state: &str) {
     host.daemon().until_state(vm, state);
 }
 
-/// The longest time, in seconds, in which iperf3's report shows no byte.
+/// Returns the longest time, in seconds, in which iperf3's report shows no received bytes.
 pub(crate) fn longest_pause(report: &Value) -> f64 {
     let (mut longest, mut pause): (f64, f64) = (0.0, 0.0);
     for interval in report["intervals"].as_array().unwrap() {
@@ -172,8 +174,8 @@ pub(crate) fn longest_pause(report: &Value) -> f64 {
 
 /// A stream of bytes over one TCP connection, hashed at both ends.
 ///
-/// The receiver reads slowly, so that it always holds some megabytes that arrived lately: what the
-/// switch wrote and did not log would be missing there after a move.
+/// The receiver reads slowly, so that it always holds some megabytes that arrived recently. After a
+/// migration, these would lack any bytes that the switch wrote and did not log.
 pub(crate) struct Stream<'vm> {
     from: &'vm Vm,
 }
@@ -203,7 +205,8 @@ impl<'vm> Stream<'vm> {
         Self { from }
     }
 
-    /// End it; what arrived is what was sent. `to` may be where the receiver has moved.
+    /// Ends the stream, and asserts that the received bytes are those that were sent. `to` may be
+    /// the VM to which the receiver has migrated.
     pub(crate) fn stop(self, to: &Vm) {
         sh(
             self.from,
@@ -217,7 +220,7 @@ impl<'vm> Stream<'vm> {
     }
 }
 
-/// Wait until megabytes wait in a VM to be read from the stream.
+/// Waits until a VM holds megabytes of the stream that its program has not yet read.
 fn until_full(vm: &Vm) {
     let waiting = "read -r bytes _ < <(ss -Htn state established '( sport = :7000 )')";
     sh(
@@ -226,7 +229,7 @@ fn until_full(vm: &Vm) {
     );
 }
 
-/// Bytes that a VM's NIC has sent and received go up.
+/// Waits until a VM's NIC has sent and received more bytes.
 fn traffic_goes_on(host: &Rig, vm: &str) {
     let bytes = || {
         let counters = host.daemon().port(vm)["counters"].clone();
@@ -240,8 +243,8 @@ fn traffic_goes_on(host: &Rig, vm: &str) {
 fn a_vm_moves_under_load_and_back_again() {
     let hosts = Hosts::joined();
     let (one, two) = (&hosts.one, &hosts.two);
-    // Debian's kernel clears pages before it receives into them, and what the guest itself writes
-    // needs no log.
+    // By default, Debian's kernel clears pages before it receives into them. QEMU detects the
+    // guest's own writes without the switch's log, so turn the clearing off.
     let mut spec = one.spec("blue");
     spec.kernel_args.push("init_on_alloc=0".to_owned());
     let [red, blue] = one.boot([one.spec("red"), spec]);
@@ -264,7 +267,7 @@ fn a_vm_moves_under_load_and_back_again() {
     until_state(two, "blue", "running");
     until_lives(two, "blue", true);
     until_lives(one, "blue", false);
-    // Not stopped yet, the VM that was left is a paused shell.
+    // On the old host, QEMU still runs with the VM paused.
     until_state(one, "blue", "connected");
     drop(blue);
     until_state(one, "blue", "waiting");
@@ -323,7 +326,7 @@ fn a_vm_moves_under_load_and_back_again() {
     }
 }
 
-/// A guest that cannot announce itself is announced by QEMU through `SEND_RARP`, here and by the
+/// QEMU announces a guest that cannot announce itself by `SEND_RARP`, on this network and by the
 /// uplink.
 #[test]
 fn a_silent_vm_is_announced() {

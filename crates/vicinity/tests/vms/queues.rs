@@ -8,7 +8,7 @@ use crate::counters::{Counters, assert_nothing_vanished};
 use crate::guest::{give_address, ping, serve_iperf, sh, tcp_both_ways};
 use crate::rig::{Rig, ip, shared_by_workers, step};
 
-/// Packets each transmit queue of the guest has sent.
+/// Returns the number of packets that each transmit queue of the guest has sent.
 fn sent_by_queue(vm: &Vm) -> Vec<u64> {
     let said = sh(vm, "ethtool -S eth0");
     let counters = said.lines().filter_map(|line| line.trim().split_once(": "));
@@ -18,7 +18,7 @@ fn sent_by_queue(vm: &Vm) -> Vec<u64> {
         .collect()
 }
 
-/// Have the guest use so many of its queue pairs.
+/// Makes the guest use `pairs` of its queue pairs.
 fn use_pairs(vm: &Vm, pairs: usize) {
     sh(vm, &format!("ethtool -L eth0 combined {pairs}"));
     assert_eq!(
@@ -27,7 +27,8 @@ fn use_pairs(vm: &Vm, pairs: usize) {
     );
 }
 
-/// Several streams by each of these numbers of queue pairs: none of the frames vanishes.
+/// Sends several streams with each of these numbers of queue pairs, and asserts that no frame is
+/// lost without being counted.
 fn talk_by_pairs(rig: &Rig, of_both: &[[usize; 2]]) {
     let names = ["red", "blue"];
     let vms = rig.boot_with_pairs(names, 4);
@@ -42,7 +43,8 @@ fn talk_by_pairs(rig: &Rig, of_both: &[[usize; 2]]) {
             use_pairs(vm, *pairs);
         }
         let before = sent_by_queue(red);
-        // Linux picks the queue by the sender's CPU; the first and the last have different ones.
+        // Linux selects the queue by the sender's CPU. The first and the last CPU have different
+        // queues.
         for cpu in [0, 3] {
             let client = format!("iperf3 --client {} --parallel 4 --bytes 12M", ip(2));
             sh(red, &format!("taskset --cpu-list {cpu} {client}"));
@@ -63,7 +65,7 @@ fn vms_with_four_queue_pairs_talk() {
     talk_by_pairs(&Rig::new(None), &[[4, 4], [2, 3], [4, 1], [1, 4]]);
 }
 
-/// The first and the last queue pair of a VM are different workers' to read.
+/// Different workers read the first and the last queue pair of a VM.
 #[test]
 fn two_workers_share_four_queue_pairs() {
     let rig = Rig::new(Some(&shared_by_workers(2)));
@@ -71,11 +73,12 @@ fn two_workers_share_four_queue_pairs() {
     let plane = rig.daemon().data_plane("lan").unwrap();
     let ran = worker_times(plane);
     assert_eq!(ran.len(), 2, "{ran:?}");
-    // Megabytes were copied by each: a worker that only hears of changes needs microseconds.
+    // Each worker copied megabytes. A worker that only handles configuration changes runs for
+    // microseconds.
     assert!(ran.iter().all(|nanos| *nanos > 5_000_000), "{ran:?}");
 }
 
-/// How long each worker of a data plane has run, in nanoseconds.
+/// Returns how long each worker of a data plane has run, in nanoseconds.
 fn worker_times(plane: u32) -> Vec<u64> {
     let proc = Proc::default();
     let serves = |thread: &u32| {
@@ -111,7 +114,7 @@ fn frames_of_9000_and_of_65535_bytes_pass() {
         for vm in &vms {
             sh(vm, &format!("ip link set eth0 mtu {mtu}"));
         }
-        // The largest echo that is not fragmented.
+        // The largest echo request that is not fragmented.
         let bytes = mtu - 28;
         for (from, to) in [(red, 2), (blue, 1)] {
             let echo = format!("ping -c 5 -i 0.2 -W 30 -M do -s {bytes} {}", ip(to));
@@ -134,7 +137,7 @@ fn frames_of_9000_and_of_65535_bytes_pass() {
     }
 }
 
-/// QEMU would say so only when the VM starts.
+/// QEMU would report this error only when the VM starts.
 #[test]
 fn more_pairs_than_there_are_is_refused() {
     let output = vicinity()

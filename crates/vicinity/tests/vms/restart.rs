@@ -1,4 +1,4 @@
-//! Vicinity ends and starts again under running VMs, in both modes of a port.
+//! Vicinity ends and starts again while VMs run, in both modes of a port.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -49,7 +49,7 @@ fn server_and_client_mode() {
     a_second_front_end_waits(&rig);
 }
 
-/// The data plane alone is killed, with TCP under way: the stream goes on by itself.
+/// Only the data plane is killed while TCP data is in flight. The stream continues by itself.
 #[test]
 fn data_plane_killed_under_load() {
     let rig = Rig::new(Some(&shared_by_workers(1)));
@@ -57,7 +57,7 @@ fn data_plane_killed_under_load() {
     killed_under_load(&rig, vms, 1);
 }
 
-/// The same with two workers, who share the rings of four queue pairs.
+/// The data plane is killed with two workers, which share the rings of four queue pairs.
 #[test]
 fn data_plane_with_two_workers_killed_under_load() {
     let rig = Rig::new(Some(&shared_by_workers(2)));
@@ -119,7 +119,7 @@ fn a_vm_stopped_and_continued_under_a_flood_receives_each_time() {
         for command in ["stop", "cont"] {
             monitor.execute(command, &json!({})).unwrap();
         }
-        // Nobody but the other VM sends to this one.
+        // Only the other VM sends to this one.
         let before = received(&rig, "red");
         until("answers", || received(&rig, "red") > before + 20);
     }
@@ -159,7 +159,7 @@ fn finish_connection(red: &Vm, blue: &Vm) {
     );
 }
 
-/// One more connection to a port that is served takes nothing from the one that is there.
+/// Asserts that a second connection to a port does not disturb the first.
 fn a_second_front_end_waits(rig: &Rig) {
     step("a second front-end");
     let mut second = UnixStream::connect(rig.daemon().path("lan/red.sock")).unwrap();
@@ -169,8 +169,9 @@ fn a_second_front_end_waits(rig: &Rig) {
     assert_eq!(read.kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// QEMU resumes a ring behind the last chain that was handed back. A frame that is overtaken is set
-/// aside: were its chain kept, a guest would get some chains twice and others never.
+/// QEMU resumes a ring behind the last chain that the switch returned. So when a frame is
+/// overtaken, the switch stores it apart from the ring and does not keep its chain. If the switch
+/// kept the chain, a guest would get some chains twice and others never.
 #[test]
 fn a_daemon_that_ends_keeps_no_chain() {
     let light = |vm| format!("[[network.port]]\nvm = \"{vm}\"\n");

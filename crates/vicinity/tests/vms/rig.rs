@@ -1,4 +1,4 @@
-//! What every test here starts with: the machine to itself, a daemon, and VMs.
+//! The setup of every test here: exclusive use of the machine, a daemon, and VMs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use vm_harness::vm::{Spec, Vm};
 
 use crate::common::{Daemon, vicinity};
 
-/// A guest is up within this even on a busy machine.
+/// Longest time in which a guest boots, even on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
 
 /// Memory of a guest.
@@ -21,12 +21,12 @@ pub(crate) const MEMORY_MIB: u32 = 320;
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// A daemon with its folder. VMs made with it must be dropped first.
+/// A daemon with its folder. VMs started with it must be dropped first.
 pub(crate) struct Rig {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     daemon: Option<Daemon>,
     config: Option<String>,
-    /// What the daemon is started by.
+    /// The command that starts the daemon.
     by: Vec<String>,
     folder: RunFolder,
     image: Image,
@@ -34,32 +34,32 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// With this configuration; with the default one for `None`.
+    /// Starts a daemon with this configuration; with the default configuration for `None`.
     pub(crate) fn new(config: Option<&str>) -> Self {
         Self::start(config, &[], Some(take_machine()))
     }
 
-    /// The same, in a network namespace of its own, which ends with the daemon.
+    /// Starts a daemon in its own network namespace, which ends with the daemon.
     pub(crate) fn isolated(config: &str) -> Self {
         Self::start(Some(config), &UNSHARED, Some(take_machine()))
     }
 
-    /// The same, in a network namespace that is there.
+    /// Starts a daemon in an existing network namespace.
     pub(crate) fn within(namespace: &str, config: &str) -> Self {
         Self::start(Some(config), &inside_of(namespace), Some(take_machine()))
     }
 
-    /// Another host beside this one, which must outlive it.
+    /// Returns another host beside this one. This host must outlive it.
     pub(crate) fn beside(&self, config: &str) -> Self {
         Self::start(Some(config), &UNSHARED, None)
     }
 
-    /// The same, in a network namespace that is there.
+    /// Returns another host beside this one, in an existing network namespace.
     pub(crate) fn beside_within(&self, namespace: &str, config: &str) -> Self {
         Self::start(Some(config), &inside_of(namespace), None)
     }
 
-    /// Put the program under test into the guests that are booted from now on.
+    /// Puts the program under test into the guests that are booted from now on.
     pub(crate) fn with_program(mut self) -> Self {
         let program = Path::new(env!("CARGO_BIN_EXE_vicinity"));
         let folder = home().join("with-program");
@@ -67,7 +67,7 @@ impl Rig {
         self
     }
 
-    /// Put a file of this host into the guests that are booted from now on.
+    /// Puts a file of this host into the guests that are booted from now on.
     pub(crate) fn with_file(mut self, file: &Path, inside: &str, folder: &str) -> Self {
         let folder = home().join(folder);
         self.image = self
@@ -77,12 +77,12 @@ impl Rig {
         self
     }
 
-    /// QEMU's option for the accelerator that works here.
+    /// Returns QEMU's option for the accelerator that works here.
     pub(crate) fn accel(&self) -> [&'static str; 2] {
         ["-accel", accel::detect(&self.image.kernel).unwrap().name()]
     }
 
-    /// Release of the guests' kernel.
+    /// Returns the release of the guests' kernel.
     pub(crate) fn kernel(&self) -> &str {
         &self.image.manifest.kernel_release
     }
@@ -100,7 +100,7 @@ impl Rig {
         rig
     }
 
-    /// Start the daemon.
+    /// Starts the daemon.
     pub(crate) fn serve(&mut self) {
         let program = env!("CARGO_BIN_EXE_vicinity");
         let mut command = match self.by.split_first() {
@@ -116,7 +116,7 @@ impl Rig {
         self.daemon = Some(daemon);
     }
 
-    /// End the daemon; by SIGTERM its exit code must be 0.
+    /// Ends the daemon by a signal. After SIGTERM, its exit code must be 0.
     pub(crate) fn end(&mut self, signal: Signal) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.signal(signal);
@@ -128,7 +128,7 @@ impl Rig {
         self.daemon.as_ref().unwrap()
     }
 
-    /// Wait for a port to be in a state: as long as a guest may take to boot.
+    /// Waits until a port is in this state, at most for as long as a guest may take to boot.
     pub(crate) fn until_state(&self, vm: &str, state: &str) {
         let end = Instant::now() + BOOT;
         while self.daemon().port(vm)["state"] != state {
@@ -141,7 +141,7 @@ impl Rig {
         }
     }
 
-    /// The daemon's process id.
+    /// Returns the daemon's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.daemon().child.id()
     }
@@ -150,12 +150,12 @@ impl Rig {
         self.folder.path()
     }
 
-    /// What `vicinity qemu-args` prints for a VM, as words.
+    /// Returns the output of `vicinity qemu-args` for a VM, as words.
     pub(crate) fn qemu_args(&self, vm: &str) -> Vec<String> {
         self.qemu_args_with(vm, &[])
     }
 
-    /// The same, asked with more arguments.
+    /// Returns the output of `vicinity qemu-args` with these additional arguments, as words.
     pub(crate) fn qemu_args_with(&self, vm: &str, more: &[&str]) -> Vec<String> {
         let mut command = vicinity();
         command.args(["qemu-args", vm, "--one-line"]).args(more);
@@ -166,31 +166,31 @@ impl Rig {
         shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap()
     }
 
-    /// A VM without any NIC.
+    /// Returns a VM without any NIC.
     pub(crate) fn bare(&self, vm: &str) -> Spec {
         let mut spec = Spec::new(vm, &home().join("logs"));
         spec.memory_mib = MEMORY_MIB;
         spec
     }
 
-    /// A VM with the options of `vicinity qemu-args`, taken verbatim.
+    /// Returns a VM with exactly the options of `vicinity qemu-args`.
     pub(crate) fn spec(&self, vm: &str) -> Spec {
         let mut spec = self.bare(vm);
         spec.qemu_args = self.qemu_args(vm);
         spec
     }
 
-    /// Start QEMU; the guest is booting when this returns.
+    /// Starts QEMU. The guest is booting when this function returns.
     pub(crate) fn power_on(&self, spec: Spec) -> Vm {
         Vm::boot(&self.image, spec).unwrap()
     }
 
-    /// Start a QEMU that waits for a VM to move here.
+    /// Starts a QEMU that waits for the migration of a VM to this host.
     pub(crate) fn incoming(&self, spec: Spec) -> Vm {
         Vm::incoming(&self.image, spec).unwrap()
     }
 
-    /// Boot VMs side by side until they can be used.
+    /// Boots VMs in parallel, and returns when they can be used.
     pub(crate) fn boot<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
         let vms = specs.map(|spec| self.power_on(spec));
         for vm in &vms {
@@ -199,13 +199,13 @@ impl Rig {
         vms
     }
 
-    /// Boot a VM with the options of `vicinity qemu-args` for each name. VM number N of them,
-    /// from 1, has the address [`ip`]`(N)`; the ports are running when this returns.
+    /// Boots a VM with the options of `vicinity qemu-args` for each name. VM number N of them, from
+    /// 1, has the address [`ip`]`(N)`. The ports are running when this function returns.
     pub(crate) fn boot_named<const N: usize>(&self, names: [&str; N]) -> [Vm; N] {
         self.boot_running(names.map(|name| self.spec(name)))
     }
 
-    /// The same VMs, with as many CPUs and queue pairs each.
+    /// Boots VMs as [`Self::boot_named`] does, each with `pairs` CPUs and queue pairs.
     pub(crate) fn boot_with_pairs<const N: usize>(&self, names: [&str; N], pairs: u32) -> [Vm; N] {
         let options = ["--queues", &pairs.to_string()];
         self.boot_running(names.map(|name| {
@@ -227,7 +227,8 @@ impl Rig {
     }
 }
 
-/// The guests' image, with the kernel of the Debian package that `VICINITY_GUEST_KERNEL` names, if any.
+/// Returns the recipe of the guests' image, with the kernel of the Debian package that
+/// `VICINITY_GUEST_KERNEL` names, if set.
 fn recipe() -> Recipe {
     let recipe = Recipe::default()
         .package("dropbear-bin")
@@ -240,22 +241,24 @@ fn recipe() -> Recipe {
     }
 }
 
-/// In a network namespace of its own.
+/// Runs a command in its own network namespace.
 const UNSHARED: [&str; 2] = ["unshare", "--net"];
 
 fn inside_of(namespace: &str) -> [&str; 4] {
     ["ip", "netns", "exec", namespace]
 }
 
-/// Takes the machine for the calling test alone, while the value lives.
+/// Gives the calling test exclusive use of the machine until the returned value is dropped.
 pub(crate) fn take_machine() -> MutexGuard<'static, ()> {
-    // A test that failed leaves nothing behind that would hurt the next.
+    // A failed test leaves nothing behind that would affect the next test, so a poisoned lock is no
+    // problem.
     let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
     scope::sweep().unwrap();
     machine
 }
 
-/// A network `lan` of two VMs with so many workers: QEMU listens for `blue`, Vicinity for `red`.
+/// Returns the configuration of a network `lan` of two VMs with this number of workers. QEMU
+/// listens for `blue`, Vicinity for `red`.
 pub(crate) fn shared_by_workers(workers: u32) -> String {
     format!(
         "
@@ -272,22 +275,22 @@ mode = \"client\"
     )
 }
 
-/// Address of a VM.
+/// Returns the IP address of a VM.
 pub(crate) fn ip(number: u8) -> String {
     format!("10.98.0.{number}")
 }
 
-/// Say what comes next: shown when the test fails.
+/// Prints the next step. A failed test shows its steps.
 pub(crate) fn step(what: &str) {
     println!("step: {what}");
 }
 
-/// Where what outlives a test is kept.
+/// Returns the folder for files that outlive a test.
 pub(crate) fn home() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("vms")
 }
 
-/// A program of the host inside the network namespace of a process.
+/// Returns the command that runs a program of the host in the network namespace of a process.
 pub(crate) fn inside(pid: u32, words: &[&str]) -> Command {
     let mut command = vm_harness::host::command("nsenter");
     command

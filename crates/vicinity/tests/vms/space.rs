@@ -1,4 +1,4 @@
-//! A space: its VM mounts it, clients of the host fetch from it.
+//! A space: its VM mounts it, and clients on the host fetch from it.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use vm_harness::vm::{Spec, Vm};
 use crate::rig::{Rig, step};
 use crate::space_nginx::Nginx;
 
-/// On a busy machine.
+/// Time limit of a command on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Of 24 slots, each of 256 KiB.
+/// A budget of 24 slots of 256 KiB each.
 const CONFIG: &str = "
 space-budget = 24
 [[space]]
@@ -32,7 +32,7 @@ pub(crate) fn space(rig: &Rig, words: &[&str]) -> String {
     run(command).unwrap()
 }
 
-/// What the command says when it is refused.
+/// Returns the error message of a command that the daemon refuses.
 fn refused(rig: &Rig, words: &[&str]) -> String {
     let mut command = vm_harness::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
@@ -59,7 +59,7 @@ fn slots(rig: &Rig, vm: &str) -> u64 {
     status["slots"].as_u64().unwrap()
 }
 
-/// Wait until the controller decided so about `red`.
+/// Waits until the controller has made this decision about `red`.
 fn until_said(rig: &Rig, word: &str) {
     let end = std::time::Instant::now() + LIMIT;
     loop {
@@ -72,7 +72,7 @@ fn until_said(rig: &Rig, word: &str) {
     }
 }
 
-/// What keeps a space mounted in its VM, as docs/space.md has it.
+/// Returns the script from docs/space.md that keeps a space mounted in its VM.
 fn keeper() -> &'static str {
     let book = include_str!("../../../../docs/space.md");
     let script = book.split_once("```sh\n#!/bin/sh\n").unwrap().1;
@@ -91,13 +91,13 @@ pub(crate) fn until(rig: &Rig, what: &str, good: impl Fn(&serde_json::Value) -> 
     }
 }
 
-/// What a client gets: the status, and the body's checksum.
+/// Fetches a path as a client. Returns the status and the body's checksum.
 fn fetch(rig: &Rig, path: &str, more: &[&str]) -> (String, String) {
     let at = status(rig)["listen"].as_str().unwrap().to_owned();
     get(rig.folder(), &format!("http://{at}{path}"), more)
 }
 
-/// The same of a URL; the body is put into this folder.
+/// Fetches a URL, and writes the body into this folder. Returns the status and the body's checksum.
 pub(crate) fn get(folder: &Path, url: &str, more: &[&str]) -> (String, String) {
     let body = folder.join("body");
     let mut curl = vm_harness::host::command("curl");
@@ -216,7 +216,8 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     put("rm /s/one");
     step("the controller gives a space what it waits for, and says why");
     space(&rig, &["set", "red", "slots="]);
-    // Slots come back all the time, so what it is lent is not given away.
+    // The space returns slots all the time, so the controller does not give its slots to another
+    // space.
     let small = red
         .start("while :; do echo x > /s/g && rm /s/g; sleep 0.1; done")
         .unwrap();
@@ -239,7 +240,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
         status["restarts"] == 1 && status["up"] == true
     });
     assert_eq!(fetch(&rig, "/two", &[]), ("200".to_owned(), sum.clone()));
-    // Who asks for a file before waits for ever.
+    // A process that opens a file before the VM has the new device waits indefinitely.
     let again = format!(
         "while [ \"{device}\" = {before} ]; do sleep 0.1; done; until test -s /s/two; do sleep 0.1; done"
     );

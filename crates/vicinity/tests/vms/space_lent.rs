@@ -1,4 +1,5 @@
-//! A confined space lends slots to the network: every call that this takes is one that it may make.
+//! A confined space process lends slots to the network. Its sandbox allows every system call that
+//! it needs for this.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -17,10 +18,11 @@ listen = \"0.0.0.0:0\"
 allow = [\"10.78.0.2\"]
 ";
 
-/// Bytes of the file: more than a connection sends before it lends.
+/// Bytes of the file: more than a connection sends by copying before the process lends slots to it.
 const LENGTH: usize = 4_000_000;
 
-/// What a process waits with: one more for each connection that lends.
+/// Returns the number of epoll instances of a process. It has one more for each connection that
+/// lends slots.
 fn epolls(process: u32) -> usize {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let open = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
@@ -31,7 +33,7 @@ fn epolls(process: u32) -> usize {
 #[test]
 fn a_confined_space_lends_and_lives() {
     let rig = Rig::isolated(CONFIG);
-    // To the space, a client on another host.
+    // For the space, this is a client on another host.
     for words in [
         ["link", "set", "lo", "up"].as_slice(),
         &["address", "add", "10.78.0.1/24", "dev", "lo"],
@@ -60,7 +62,7 @@ fn a_confined_space_lends_and_lives() {
     let mut pipe = client.stdout().unwrap();
     let mut once = vec![0; LENGTH];
     pipe.read_exact(&mut once).unwrap();
-    // It cannot go on with the second before somebody reads on.
+    // The process cannot complete the second transfer before the client reads on.
     until("a connection lends", || epolls(process) > before);
     let mut again = Vec::new();
     pipe.read_to_end(&mut again).unwrap();

@@ -1,4 +1,4 @@
-//! The user's own nginx in front of a space, as docs/space.md has it.
+//! The user's own nginx as a proxy of a space, as in docs/space.md.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,14 +8,15 @@ use vm_harness::host::Tied;
 use crate::rig::Rig;
 use crate::space::get;
 
-/// The only block of nginx's configuration there.
+/// Returns the only block of nginx's configuration in docs/space.md.
 fn documented() -> &'static str {
     let book = include_str!("../../../../docs/space.md");
     let block = book.split_once("```nginx\n").unwrap().1;
     block.split_once("```").unwrap().0
 }
 
-/// An nginx with this `server` of its configuration, in a folder of its own, until it is dropped.
+/// Starts an nginx with this `server` block, in its own folder. It ends when the returned value is
+/// dropped.
 pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
     std::fs::create_dir(folder).unwrap();
     let [config, pid] = ["conf", "pid"].map(|name| folder.join(name));
@@ -33,7 +34,7 @@ pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
     command.arg("-p").arg(folder).arg("-c").arg(&config);
     command.stdin(Stdio::null());
     let mut process = Tied::spawn(command).unwrap();
-    // Written once it listens.
+    // nginx writes this file once it listens.
     while !pid.exists() {
         let ended = process.ended().unwrap();
         assert!(ended.is_none(), "nginx: {ended:?}");
@@ -42,14 +43,14 @@ pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
     process
 }
 
-/// It serves at a socket, and ends with this.
+/// An nginx that serves at a socket and ends when this value is dropped.
 pub(crate) struct Nginx {
     _process: Tied,
     socket: PathBuf,
 }
 
 impl Nginx {
-    /// In front of the space that clients fetch from at this address.
+    /// Starts an nginx as a proxy of the space at this address.
     pub(crate) fn start(rig: &Rig, space: &str) -> Self {
         let folder = rig.folder().join("nginx");
         let socket = folder.join("sock");
@@ -61,7 +62,7 @@ impl Nginx {
         }
     }
 
-    /// What a client gets: the status, and the body's checksum.
+    /// Fetches a path as a client. Returns the status and the body's checksum.
     pub(crate) fn fetch(&self, path: &str, more: &[&str]) -> (String, String) {
         let socket = ["--unix-socket", self.socket.to_str().unwrap()];
         let folder = self.socket.parent().unwrap();

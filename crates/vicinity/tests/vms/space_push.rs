@@ -1,4 +1,5 @@
-//! A space that pushes: its VM writes, a store of the host's gets the files, and slots return.
+//! A space that pushes: its VM writes, a store on the host receives the files, and the slots become
+//! free again.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use crate::rig::{Rig, step};
 use crate::space::{guest, space, status, until, with_space};
 use crate::space_nginx::serve;
 
-/// An authority of our own, and a certificate of its for 127.0.0.1.
+/// Creates a certificate authority, and a certificate of it for 127.0.0.1.
 fn certificates(folder: &Path) {
     let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     let signed = "-CA ca.pem -CAkey ca.key -addext subjectAltName=IP:127.0.0.1 \
@@ -26,7 +27,7 @@ fn certificates(folder: &Path) {
     }
 }
 
-/// A store there that takes what is put by TLS, from who signs for it.
+/// Starts a store that accepts files by TLS from clients that sign their requests.
 fn store(folder: &Path, port: u16) -> Tied {
     let secrets = folder.display();
     let server = format!(
@@ -40,7 +41,7 @@ fn store(folder: &Path, port: u16) -> Tied {
     serve(&folder.join("store"), &server)
 }
 
-/// A place for a daemon's configuration that names files beside it.
+/// Prepares a folder for a daemon's configuration that names files in the same folder.
 fn prepare(folder: &Path) {
     certificates(folder);
     let keys = folder.join("keys");

@@ -4,10 +4,10 @@ use vm_harness::vm::Vm;
 
 use crate::guest::{sh, wait_for_port};
 
-/// Each line that was typed comes back, and when it did is written down.
+/// A session in which the server echoes each typed line. The guest records the time of each echo.
 pub(crate) struct Session<'vm> {
     from: &'vm Vm,
-    /// What was done, and since when, by the clock of the guest that types.
+    /// The actions, and the time at which each began, by the clock of the guest that types.
     marks: Vec<(&'static str, f64)>,
 }
 
@@ -42,13 +42,14 @@ impl<'vm> Session<'vm> {
         }
     }
 
-    /// Something else is done from now on.
+    /// Records that the next action begins now.
     pub(crate) fn next(&mut self, what: &'static str) {
         let now = sh(self.from, "echo $EPOCHREALTIME");
         self.marks.push((what, now.parse().unwrap()));
     }
 
-    /// End it: it was one session, and nothing was lost. The longest pauses are printed.
+    /// Ends the session. Asserts that it was a single session and lost nothing, and prints the
+    /// longest pauses.
     pub(crate) fn stop(self) {
         let end = "test ! -e /tmp/ssh.ended; touch /tmp/ssh.stop; \
                    until test -e /tmp/ssh.ended; do sleep 0.1; done";
@@ -64,7 +65,7 @@ impl<'vm> Session<'vm> {
         }
     }
 
-    /// The longest time between two lines while each thing was done.
+    /// Returns the longest time between two lines during each action.
     fn pauses(&self, times: &[f64]) -> Vec<(&'static str, f64)> {
         let ends = self.marks.iter().skip(1).map(|(_, end)| *end);
         let ends = ends.chain([f64::INFINITY]);

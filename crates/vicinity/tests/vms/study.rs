@@ -1,4 +1,4 @@
-//! `vicinity lab`: a VM dies in the middle of a run, or the run itself.
+//! `vicinity lab`: a VM is killed in the middle of a run, or the run itself is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::common::vicinity;
 use crate::rig::{self, step};
 
-/// `vicinity lab …` in a folder where its guest images are kept.
+/// Returns the command `vicinity lab …`, in a folder that keeps its guest images.
 fn study(words: &[&str], output: &Path) -> Command {
     let home = rig::home().join("study");
     fs::create_dir_all(&home).unwrap();
@@ -22,7 +22,7 @@ fn study(words: &[&str], output: &Path) -> Command {
     command
 }
 
-/// The process id of a VM's QEMU among the descendants of a process.
+/// Returns the process id of a VM's QEMU among the descendants of a process.
 fn qemu(of: u32, vm: &str) -> Option<u32> {
     let tasks = fs::read_dir(format!("/proc/{of}/task")).ok()?.flatten();
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -50,7 +50,7 @@ fn samples(output: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Where control groups with the cpu controller may be.
+/// Folders in which control groups with the cpu controller may be.
 const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"];
 
 fn leftovers(owner: u32) -> Vec<String> {
@@ -60,7 +60,7 @@ fn leftovers(owner: u32) -> Vec<String> {
         .collect()
 }
 
-/// What a run's process has in these folders.
+/// Returns what a run's process has created in these folders.
 fn of_owner(owner: u32, folders: &[&str]) -> Vec<String> {
     let ours = format!("vicinity-lab-{owner}-");
     let entries = folders
@@ -81,7 +81,7 @@ fn kill(pid: u32) {
     .unwrap();
 }
 
-/// Wait for a line of a run's log.
+/// Waits for a line of a run's log.
 fn until_said(run: &mut Child, text: &str) {
     let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
     let mut said = lines.by_ref().map(Result::unwrap);
@@ -89,7 +89,7 @@ fn until_said(run: &mut Child, text: &str) {
         println!("{line}");
         line.contains(text)
     }));
-    // It goes on, and must not be stopped by a full pipe.
+    // The run continues, and a full pipe must not block it.
     std::thread::spawn(move || lines.for_each(drop));
 }
 

@@ -1,5 +1,5 @@
-//! VMs without an operating system: QEMU with a firmware of ours (`tiny.s`) that starts the NIC a
-//! moment after a reset and then sends without end. They come and go by the thousand.
+//! VMs without an operating system: QEMU with the test firmware `tiny.s`, which starts the NIC a
+//! moment after a reset and then sends frames without end. Tests start and end thousands of them.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,12 +13,12 @@ use vm_harness::host::{Tied, command, run};
 use crate::common::until;
 use crate::rig::Rig;
 
-/// Where the firmware says how often it has started its NIC, and how many frames of the present
-/// start have come back as sent.
+/// Address at which the firmware writes how often it has started its NIC, and how many frames since
+/// the present start have come back unchanged.
 const BOOTS: u64 = 0x7000;
 const FRAMES: u64 = 0x7004;
 
-/// The firmware, made ready to run.
+/// The assembled firmware.
 pub(crate) struct Firmware(PathBuf);
 
 impl Firmware {
@@ -37,7 +37,7 @@ impl Firmware {
     }
 }
 
-/// A VM that runs it. Dropped, it is killed.
+/// A VM that runs the firmware. It is killed when this value is dropped.
 pub(crate) struct Tiny {
     _qemu: Tied,
     memory: File,
@@ -46,14 +46,14 @@ pub(crate) struct Tiny {
 }
 
 impl Tiny {
-    /// Start one; its NIC runs, and frames come back, when this returns.
+    /// Starts a VM. Its NIC runs, and frames come back, when this function returns.
     pub(crate) fn start(rig: &Rig, firmware: &Firmware, vm: &str) -> Self {
         let tiny = Self::power_on(rig, firmware, vm);
         tiny.until_started(1, 1);
         tiny
     }
 
-    /// The same for several, side by side.
+    /// Starts several VMs in parallel.
     pub(crate) fn start_all(rig: &Rig, firmware: &Firmware, vms: &[String]) -> Vec<Self> {
         let all: Vec<Self> = vms
             .iter()
@@ -85,7 +85,7 @@ impl Tiny {
         }
     }
 
-    /// Reset it with frames under way, and wait until `frames` more have come back.
+    /// Resets the VM with frames in flight, and waits until `frames` more have come back.
     pub(crate) fn reset(&mut self, frames: u32) {
         let boots = self.number(BOOTS);
         self.monitor.write_all(b"system_reset\n").unwrap();
@@ -105,7 +105,7 @@ impl Tiny {
 
     fn number(&self, at: u64) -> u32 {
         let mut bytes = [0; 4];
-        // Nothing is there before QEMU has made the memory as long as it shall be.
+        // The file is empty before QEMU has set its length.
         match self.memory.read_exact_at(&mut bytes, at) {
             Ok(()) => u32::from_le_bytes(bytes),
             Err(_) => 0,
@@ -113,8 +113,9 @@ impl Tiny {
     }
 }
 
-/// The memory of QEMU's guest. Where there are several, as when options of the lab's and of
-/// `vicinity qemu-args` come together, it is the one that is in use: the largest in blocks.
+/// Opens the memory of QEMU's guest. If there are several memory files, as with the combined
+/// options of the lab and of `vicinity qemu-args`, opens the one in use: the file with the most
+/// blocks.
 pub(crate) fn find_memory(qemu: u32) -> Option<File> {
     let descriptors = std::fs::read_dir(format!("/proc/{qemu}/fd"))
         .ok()?

@@ -1,15 +1,15 @@
 # Firmware that drives a virtio NIC (virtio 1.3, 4.1.4.8: the legacy interface) and nothing else:
 # it starts the NIC within a millisecond of a reset and then sends to itself, frame after frame.
 #
-# What it tells, in memory: at 0x7000 how often it has started its NIC, and at 0x7004 how many frames
-# of the present start have come back as sent.
+# It writes to memory: at 0x7000 how often it has started its NIC, and at 0x7004 how many frames since
+# the present start have come back unchanged.
 
         .code16
         .equ    BOOTS, 0x7000
         .equ    FRAMES, 0x7004
-        .equ    PORT, 0xc000            # where the NIC's registers shall be
+        .equ    PORT, 0xc000            # where to place the NIC's registers
 
-# Write a register of the PCI device in slot 2, the first one that is free.
+# Write a register of the PCI device in slot 2, the first free slot.
         .macro  pci register, value
         movl    $(0x80001000 + \register), %eax
         movw    $0xcf8, %dx
@@ -61,8 +61,8 @@ start:  cli
         pci     0x10, PORT
         pci     0x04, 5                 # ports and bus mastering
         nic     18, b, 0                # reset
-        nic     18, b, 3                # a driver is here
-        nic     4, l, 0                 # it takes no features
+        nic     18, b, 3                # ACKNOWLEDGE and DRIVER
+        nic     4, l, 0                 # accept no features
 
         ring    0, 0x1000
         movl    $0x40000, %es:0         # one buffer to receive into
@@ -77,7 +77,7 @@ start:  cli
         movl    $0x54520000, %es:8      # to 52:54:00:00:98:04
         movl    $0x04980000, %es:12
         movl    $0x00005452, %es:16     # from the same
-        movl    $0xb5880498, %es:20     # for experiments
+        movl    $0xb5880498, %es:20     # the experimental EtherType
 
         ring    1, 0x2000
         movl    $0x30000, %es:0

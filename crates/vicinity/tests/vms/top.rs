@@ -1,4 +1,4 @@
-//! `vicinity top` beside what the kernel and the daemon say themselves.
+//! The figures of `vicinity top` compared with those of the kernel and the daemon.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Ids of the threads of a process whose name starts like this.
+/// Returns the ids of the threads of a process whose names begin with `start`.
 fn threads_named(pid: &str, start: &str) -> BTreeSet<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let ids = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
@@ -34,7 +34,7 @@ fn threads_named(pid: &str, start: &str) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Nanoseconds a thread has run.
+/// Returns how many nanoseconds a thread has run.
 fn ran(thread: u64) -> f64 {
     let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
@@ -82,7 +82,7 @@ fn top_agrees_with_proc_and_with_the_daemon() {
         let found = threads.iter().filter(|thread| thread["role"] == "vcpu");
         let found: BTreeSet<u64> = found.map(|thread| thread["id"].as_u64().unwrap()).collect();
         assert_eq!(found, vcpus[index]);
-        // It looked after our first and before our last reading.
+        // `vicinity top` took its readings between the first and the last reading of this test.
         let used = number(&vm["guest"]["use"]) * seconds;
         let most = (later[index] - earlier[index]) / 1e9;
         assert!(
@@ -129,7 +129,7 @@ fn top_agrees_with_proc_and_with_the_daemon() {
     };
     assert!(bytes("red", "blue") > 10.0 * bytes("blue", "red"));
     let sent = number(&vm("red")["traffic"]["tx_bytes"]);
-    // The counters of both are of one answer.
+    // The counters of both ports come from one answer.
     assert!((bytes("red", "blue") / sent - 1.0).abs() < 0.05, "{report}");
     let mut command = vicinity();
     command.args(["top", "--prometheus", "--runtime-dir"]);

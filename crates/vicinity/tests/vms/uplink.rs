@@ -1,4 +1,4 @@
-//! The way out: a tap, here in a network namespace that ends with the daemon.
+//! The uplink: a tap, here in a network namespace that ends with the daemon.
 
 use std::process::Stdio;
 

@@ -10,7 +10,7 @@ use crate::commands::demo;
 use crate::commands::failure::Failure;
 
 /// Measures the switch against OVS-DPDK in `rounds` rounds: these `parts`, with frames of these
-/// `sizes`. Write the report to `output`, and return its table.
+/// `sizes`. Writes the report to `output`, and returns its table.
 pub(crate) fn switch(
     rounds: u32,
     sizes: &[u16],
@@ -29,8 +29,8 @@ pub(crate) fn switch(
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 
-/// Measures in `rounds` rounds what it costs to change, read and watch a switch. Write the report to
-/// `output`, and return its table.
+/// Measures in `rounds` rounds the cost of changing, reading and watching a switch. Writes the report to
+/// `output`, and returns its table.
 pub(crate) fn operate(rounds: u32, output: &Path) -> Result<String, Failure> {
     let options = operate::Options {
         rounds,
@@ -42,7 +42,7 @@ pub(crate) fn operate(rounds: u32, output: &Path) -> Result<String, Failure> {
 }
 
 /// Measures the message plane against UCX and TCP in `rounds` rounds, with messages of these
-/// `lengths`. Write the report to `output`, and return its table.
+/// `lengths`. Writes the report to `output`, and returns its table.
 pub(crate) fn message(rounds: u32, lengths: &[u32], output: &Path) -> Result<String, Failure> {
     let options = message::Options {
         rounds,
@@ -55,7 +55,7 @@ pub(crate) fn message(rounds: u32, lengths: &[u32], output: &Path) -> Result<Str
 }
 
 /// Measures messages between two hosts in `rounds` rounds, with a link of each of these `rates` in
-/// Mbit/s. Write the report to `output`, and return its table.
+/// Mbit/s. Writes the report to `output`, and returns its table.
 pub(crate) fn uplink(rounds: u32, rates: &[u32], output: &Path) -> Result<String, Failure> {
     let options = uplink::Options {
         rounds,
@@ -67,8 +67,8 @@ pub(crate) fn uplink(rounds: u32, rates: &[u32], output: &Path) -> Result<String
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 
-/// Measures a space's server against nginx in `rounds` rounds, with files of these `lengths`. Write the
-/// report to `output`, and return its table.
+/// Measures a space's server against nginx in `rounds` rounds, with files of these `lengths`. Writes the
+/// report to `output`, and returns its table.
 pub(crate) fn space(rounds: u32, lengths: &[u32], output: &Path) -> Result<String, Failure> {
     let options = space::Options {
         rounds,

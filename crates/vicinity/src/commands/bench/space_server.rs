@@ -1,5 +1,6 @@
-//! A space with files of the host's, for the benchmark. No VM takes part: the process is the one that every
-//! space has, and finds the files as one that was started again finds what was published.
+//! A space with files of the host, for the benchmark. No VM takes part. The process is the one that serves
+//! every space. It finds the files in the space's memory, as a restarted process finds files that a VM
+//! published before.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -22,27 +23,27 @@ use crate::processes::space::protocol::{Setting, Size};
 use crate::processes::start::SPACE;
 use crate::processes::start::{ProcessError, command};
 
-/// Whose space it is said to be.
+/// The VM name of the space. No such VM exists.
 const VM: &str = "bench";
 
 /// Bytes written at a time.
 const STEP: usize = 1 << 20;
 
-/// The memory of the slots and of the ledger, and the store that keeps what is in them.
+/// The memory of the slots and of the ledger, and the store that keeps their contents.
 struct Filled {
     memory: (File, File),
     size: Size,
     _store: Arc<Shared>,
 }
 
-/// Serves the files in `folder/files` to this host until standard input ends; what else is needed is made
-/// in `folder`.
+/// Serves the files in `folder/files` to this host until standard input ends. Creates all other files that it
+/// needs in `folder`.
 pub(crate) fn serve(folder: &Path) -> Result<(), Failure> {
     let space = space(folder)?;
     start(folder, &space).map_err(|error| ProcessError::System(error).into())
 }
 
-/// Any program on this host may fetch.
+/// Returns the configuration of a space from which any program on this host may fetch.
 fn space(folder: &Path) -> Result<Space, Failure> {
     let file = folder.join("space.toml");
     let text =
@@ -71,7 +72,7 @@ fn start(folder: &Path, space: &Space) -> io::Result<()> {
     }
     eprintln!("serving on {}", clients.local_addr()?);
     io::stdin().read_to_end(&mut Vec::new())?;
-    // It ends with its control socket.
+    // The process ends when its control socket is closed.
     drop(control);
     process.wait().map(drop)
 }

@@ -1,7 +1,7 @@
-//! `vicinity capture`: the frames of ports, as they pass, in a pcapng file.
+//! `vicinity capture`: writes the frames of ports to a pcapng file while the switch forwards them.
 //!
-//! The daemon sends the file's blocks. They are written whole, so the file can be read whenever
-//! and however the capture ends.
+//! The daemon sends the blocks of the file, and this command writes whole blocks only. So the file
+//! is readable whenever and however the capture ends.
 
 pub(super) mod sink;
 
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     seconds: Option<u32>,
 }
 
-/// Captures until the person, or an option, ends it.
+/// Captures until the user, or the limit of an option, ends the capture.
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
     let output = options.write.clone().filter(|path| path.as_os_str() != "-");
     if output.is_none() && io::stdout().is_terminal() {
@@ -50,7 +50,7 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The question.
+/// Returns the path of the request.
 fn path(options: &Options) -> String {
     let escaped = |port: &String| {
         let parts = port.split('/').map(client::segment);

@@ -10,35 +10,35 @@ use crate::client::StreamEnd;
 /// Type of a block that is a frame (pcapng, 4.3).
 const ENHANCED_PACKET: u32 = 6;
 
-/// No block is longer: a frame of the greatest length and its description.
+/// Bytes of the longest block: the longest frame and its description.
 const LONGEST: usize = 1 << 20;
 
 /// Why a capture failed, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
-    /// The file.
+    /// The file cannot be written.
     #[error("cannot write {}: {source}; it holds {frames} frames", path.display())]
     Write {
         path: PathBuf,
         source: io::Error,
         frames: u64,
     },
-    /// What the daemon sends is no file.
+    /// The daemon sends data that is not a pcapng file.
     #[error("vicinity sends what is no pcapng; is it of another version?")]
     Format,
-    /// The daemon ended it.
+    /// The daemon ended the capture.
     #[error("the capture ended after {frames} frames: its ports, or the daemon, are gone")]
     Ended { frames: u64 },
 }
 
-/// Where blocks go.
+/// The output of blocks.
 pub(super) struct Sink {
     /// None for standard output.
     path: Option<PathBuf>,
-    /// Opened when there is something to write: a refused capture leaves the file as it was.
+    /// Opened at the first write, so that a refused capture leaves the file unchanged.
     file: Option<File>,
     written: u64,
-    /// The beginning of a block.
+    /// The part of an incomplete block that has been received.
     pending: Vec<u8>,
     frames: u64,
     most: u64,
@@ -69,7 +69,7 @@ impl Sink {
         let blocks = std::mem::replace(&mut self.pending, rest);
         if let Err(source) = self.write(&blocks) {
             if self.path.is_none() && source.kind() == ErrorKind::BrokenPipe {
-                // Who reads has seen enough.
+                // The reader has closed the pipe: it needs no more frames.
                 return ControlFlow::Break(());
             }
             let path = self.path.clone().unwrap_or_else(|| "the output".into());
@@ -101,7 +101,7 @@ impl Sink {
             empty => empty.insert(File::create(path)?),
         };
         if let Err(error) = file.write_all(blocks) {
-            // Half a block would make the rest unreadable for some.
+            // Some readers reject a file that ends with a partial block.
             drop(file.set_len(self.written));
             return Err(error);
         }
@@ -122,8 +122,8 @@ impl Sink {
     }
 }
 
-/// The bytes of the whole blocks at the beginning, up to `most` frames, and how many frames they are; `None`
-/// where they are no blocks.
+/// Returns the length of the whole blocks at the beginning of `bytes`, up to `most` frames, and their number
+/// of frames; `None` if the bytes are not blocks.
 fn blocks(bytes: &[u8], most: u64) -> Option<(usize, u64)> {
     let (mut whole, mut frames) = (0, 0);
     while frames < most {

@@ -1,4 +1,4 @@
-//! The direct channel: VMs of a trust group that see each other's memory.
+//! Commands of the direct channel, which lets the VMs of a trust group see each other's memory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use crate::runtime_paths::direct_folder;
 use crate::status::GroupStatus;
 use crate::table::{self, Align};
 
-/// Guests release what is unplugged within so long.
+/// Longest time that a guest may take to release unplugged devices.
 const LEAVING: Duration = Duration::from_secs(60);
 
-/// A VM's name.
+/// Parses a VM's name.
 pub(crate) fn vm(text: &str) -> Result<String, String> {
     name::check(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
 }
 
-/// Joins these VMs, whenever they are there, until SIGINT or SIGTERM.
+/// Joins these VMs, each while it runs, until SIGINT or SIGTERM.
 pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     interrupt::install()?;
     let mut group = Group::new(&direct_folder(runtime_dir), vms)?;
@@ -32,8 +32,8 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     Ok(group.serve(keep_running)?)
 }
 
-/// QEMU's options that let a VM join, a line each; its memory has to be as `vicinity qemu-args`
-/// prints it. With root ports for so many views of `memory` bytes, if any.
+/// Returns QEMU's options that let a VM join, one a line. The VM's memory has to be as `vicinity
+/// qemu-args` prints it. The options include `ports` root ports, each for a view of `memory` bytes.
 pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -> String {
     let monitor = direct::monitor(&direct_folder(runtime_dir), vm);
     let mut text = format!("-qmp unix:{},server=on,wait=off\n", monitor.display());
@@ -45,7 +45,7 @@ pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -
     text
 }
 
-/// The trust groups of the daemon.
+/// Lists the trust groups of the daemon.
 pub(crate) fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
     let groups: Vec<GroupStatus> = client::get(runtime_dir, "/v1/direct")?;
     if json {
@@ -70,12 +70,12 @@ fn rows(group: &GroupStatus) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Let a VM join again.
+/// Lets a VM join again.
 pub(crate) fn join(runtime_dir: &Path, vm: &str) -> Result<(), ClientError> {
     tell(runtime_dir, vm, "join").map(drop)
 }
 
-/// Have a VM leave, and wait until it has nothing of the group any more.
+/// Has a VM leave its group, and waits until the VM has released all devices of the group.
 pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
     let mut groups = tell(runtime_dir, vm, "leave")?;
     let end = Instant::now() + LEAVING;

@@ -1,5 +1,5 @@
-//! The accelerator, judged by booting a kernel: `/dev/kvm` exists on machines where no guest
-//! gets past its firmware.
+//! The check of the accelerator. It boots a kernel, because `/dev/kvm` exists also on machines on
+//! which no guest gets past its firmware.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const SLOW: &str = "guests are emulated (TCG), 10 to 20 times slower";
 const REMEDY: &str = "use a machine with hardware virtualisation switched on in its firmware; in \
                       a VM, have nested virtualisation switched on for it";
 
-/// Boots a kernel under KVM, if there is one.
+/// Boots a kernel under KVM, if `/dev/kvm` exists.
 pub(super) fn probe() -> Check {
     if !Path::new("/dev/kvm").exists() {
         let remedy = format!("`modprobe kvm_intel` or `modprobe kvm_amd` as root; {REMEDY}");
@@ -40,7 +40,7 @@ pub(super) fn probe() -> Check {
     }
 }
 
-/// A readable kernel: the host's, or that of a guest image of the demo.
+/// Returns the path of a readable kernel: the host's, or that of a guest image of the demo.
 fn kernel() -> Option<PathBuf> {
     let images = entries(&Path::new(demo::FOLDER).join("lab"));
     let images = images.map(|image| image.join("vmlinuz"));

@@ -1,4 +1,4 @@
-//! A check, and how checks are shown.
+//! The result of a check, and the output of results.
 
 use serde::Serialize;
 
@@ -81,14 +81,14 @@ impl Check {
     }
 }
 
-/// VMs can be served here.
+/// Returns whether this machine can serve VMs.
 pub(crate) fn can_serve(checks: &[Check]) -> bool {
     checks
         .iter()
         .all(|check| check.purpose != Purpose::Serve || check.verdict != Verdict::Missing)
 }
 
-/// The checks for people: one line each, remedies below, grouped by purpose.
+/// Returns the checks as text: grouped by purpose, one line each, with the remedies below.
 pub(crate) fn as_text(checks: &[Check]) -> String {
     let mut text = String::new();
     for (purpose, title) in [

@@ -1,4 +1,4 @@
-//! The kernel, its limits, memory, and what we are allowed to do.
+//! Checks of the kernel, its limits, memory, and the permissions of this process.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::table;
 /// Memory for two small guests.
 const ENOUGH_MEMORY: u64 = 1 << 30;
 
-/// Descriptors for 64 ports with some to spare: a port takes about 16.
+/// Descriptors for 64 ports, with a reserve: a port takes about 16.
 const ENOUGH_DESCRIPTORS: u64 = 4096;
 
 pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
@@ -105,7 +105,7 @@ fn memory() -> Check {
     Check::ok("memory", found)
 }
 
-/// Where the kernel says which shared memory gets huge pages by itself.
+/// The kernel's setting for transparent huge pages of shared memory.
 const SHARED_HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 fn hugepages() -> Check {
@@ -115,8 +115,9 @@ fn hugepages() -> Check {
     huge_pages(reserved, &shared)
 }
 
-/// Shared memory is shmem, to which the setting for anonymous memory does not apply. With pages of 4 KiB, a VM's
-/// processor walks both page tables with up to 24 loads where huge pages need 15, and has 512 times as many entries.
+/// Checks that VMs' memory gets huge pages. This shared memory is shmem, to which the setting for anonymous
+/// memory does not apply. With pages of 4 KiB, a VM's processor walks both page tables with up to 24 loads
+/// where huge pages need 15, and has 512 times as many entries.
 fn huge_pages(reserved: u64, shared: &str) -> Check {
     let name = "huge pages";
     // `always within_size advise [never] deny force`
@@ -135,7 +136,7 @@ fn huge_pages(reserved: u64, shared: &str) -> Check {
     }
 }
 
-/// The figure that follows `key` in `/proc/meminfo`.
+/// Returns the number that follows `key` in `/proc/meminfo`.
 fn figure(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
@@ -154,10 +155,10 @@ fn cgroups() -> Check {
     Check::ok("cgroups", found)
 }
 
-/// What the sandbox of a data plane is made of.
+/// The consequence if a stage of the data planes' sandbox does not work.
 const SANDBOX: &str = "data planes are confined by the other stages of their sandbox alone";
 
-/// By trying, in a process of its own: `unshare` cannot be undone.
+/// Tries to create namespaces in a child process, because `unshare` cannot be undone.
 fn namespaces() -> Check {
     let name = "user namespaces";
     let tried = Command::new("unshare")

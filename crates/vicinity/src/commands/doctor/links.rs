@@ -1,32 +1,33 @@
-//! Network interfaces, as sysfs tells of them.
+//! The state of network interfaces, read from sysfs.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What is known of an interface.
+/// The state of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     /// Bytes of the longest packet.
     pub(super) mtu: u32,
-    /// It is switched on.
+    /// The interface is administratively up.
     pub(super) up: bool,
-    /// It is a tap: whatever it leads to is on this host.
+    /// The interface is a tap: its peer is on this host.
     pub(super) tap: bool,
-    /// It is a bridge's, or another's that passes its frames on.
+    /// The interface is a port of a bridge, or of another device that forwards its frames.
     pub(super) enslaved: bool,
-    /// The host itself has an address there.
+    /// The host has an address on the interface.
     pub(super) addressed: bool,
 }
 
 impl Link {
-    /// A receiver gets the frames: a bridge, the host or, for a NIC, what is at its wire.
+    /// Returns whether a receiver gets the frames: a bridge, the host or, for a NIC, the device at
+    /// the other end of its cable.
     pub(super) fn leads_somewhere(&self) -> bool {
         !self.tap || self.enslaved || self.addressed
     }
 }
 
-/// These interfaces, if they are there.
+/// Returns the state of those of these interfaces that exist.
 pub(super) fn of<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Link> {
     let addressed = addressed();
     let found = names.filter_map(|name| {
@@ -53,7 +54,7 @@ fn read(root: &Path, name: &str) -> Option<Link> {
     })
 }
 
-/// Interfaces with routes of IPv4, or IPv6 addresses that are more than link-local.
+/// Returns the interfaces that have IPv4 routes, or IPv6 addresses other than link-local ones.
 fn addressed() -> Vec<String> {
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
     let v4 = routes.lines().skip(1);

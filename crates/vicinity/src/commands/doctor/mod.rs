@@ -1,8 +1,7 @@
 //! `vicinity doctor`: what this machine can do, what is missing, and the remedy.
 //!
-//! Every check tries the thing itself where that is possible: it boots a kernel to judge an
-//! accelerator, makes a memfd, asks QEMU for its version. Where a daemon serves, it looks at its VMs,
-//! too ([`running`]).
+//! Where possible, a check uses the feature itself: it boots a kernel to test an accelerator, creates a
+//! memfd, or asks QEMU for its version. If a daemon runs, the command checks its VMs, too ([`running`]).
 
 mod accel;
 mod check;
@@ -19,7 +18,7 @@ use self::check::Check;
 use super::failure::Failure;
 use super::output::{self, print};
 
-/// Checks everything and prints what was found.
+/// Runs all checks and prints the results.
 pub(crate) fn run(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     // The probe boots a guest, which must not outlive a Ctrl-C.
     vm_harness::interrupt::install()?;
@@ -34,7 +33,7 @@ pub(crate) fn run(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Checks everything. Takes up to 5 s where `/dev/kvm` exists: a kernel is booted.
+/// Runs all checks. Takes up to 5 s if `/dev/kvm` exists, because a check then boots a kernel.
 fn examine(runtime_dir: &Path) -> Vec<Check> {
     let mut checks = vec![tools::qemu(), accel::probe()];
     checks.extend(host::checks(runtime_dir));

@@ -1,4 +1,4 @@
-//! Whether libvirt's QEMU, which is not root, reaches the ports' sockets.
+//! Checks whether libvirt's QEMU, which does not run as root, may connect to the ports' sockets.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::check::Check;
 
-/// Whom libvirt runs QEMU as: on Debian, and elsewhere.
+/// The users that libvirt runs QEMU as: on Debian, and on other distributions.
 const USERS: [&str; 2] = ["libvirt-qemu", "qemu"];
 
-/// An ordinary user.
+/// A user other than root, with its groups.
 #[derive(Debug)]
 struct User {
     name: String,
@@ -17,7 +17,7 @@ struct User {
     groups: Vec<u32>,
 }
 
-/// Nothing where there is no such user.
+/// Returns the checks; none if no such user exists.
 pub(super) fn checks<'a>(sockets: impl Iterator<Item = &'a Path>) -> Vec<Check> {
     let [passwd, group] =
         ["/etc/passwd", "/etc/group"].map(|file| fs::read_to_string(file).unwrap_or_default());
@@ -66,20 +66,21 @@ fn check<'a>(user: &User, mut sockets: impl Iterator<Item = &'a Path>) -> Check 
 }
 
 impl User {
-    /// The first folder, or the socket, that this user may not use. A path that
-    /// does not exist does not count.
+    /// Returns the first folder on the path, or the socket, that this user may not use. Ignores
+    /// paths that do not exist.
     fn stopped_at(&self, socket: &Path) -> Option<PathBuf> {
         let mut path: Vec<&Path> = socket.ancestors().collect();
         path.reverse();
         let stops = |place: &&Path| {
-            // Folders are passed through, sockets are written to.
+            // A folder needs search permission, a socket needs write permission.
             let bit = if *place == socket { 2 } else { 1 };
             fs::metadata(place).is_ok_and(|it| !self.may(it.mode(), it.uid(), it.gid(), bit))
         };
         path.into_iter().find(stops).map(Path::to_owned)
     }
 
-    /// Owner, else group, else others: `path_resolution(7)`.
+    /// Returns whether the permissions of the owner, else the group, else others include `bit`:
+    /// `path_resolution(7)`.
     fn may(&self, mode: u32, owner: u32, group: u32, bit: u32) -> bool {
         let shift = match (owner == self.id, self.groups.contains(&group)) {
             (true, _) => 6,
@@ -107,7 +108,7 @@ mod tests {
         assert!(find("qemu", PASSWD, GROUP).is_none());
     }
 
-    /// Needs root: files are given to a group.
+    /// Needs root, because the test changes the group of files.
     #[test]
     fn the_place_that_stops_it_is_named() {
         let user = find("libvirt-qemu", PASSWD, GROUP).unwrap();

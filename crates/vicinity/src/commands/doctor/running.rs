@@ -1,7 +1,7 @@
-//! What runs now: a daemon, its networks and the VMs on them, and what of it is not as it should be.
+//! Checks of what runs now: a daemon, its networks and the VMs on them.
 //!
-//! The daemon is asked over its control socket, QEMUs are known by their command lines. A mistake is
-//! named with the VM, and with what to do.
+//! This module asks the daemon over its control socket, and recognizes QEMU processes by their command lines.
+//! The finding of a mistake names the VM, and says what to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,18 +22,18 @@ use crate::status::{Kind, NetworkStatus, PortStatus, State};
 const GUEST_CSUM: u64 = 1 << 1;
 const GUEST_TSO: u64 = 1 << 7 | 1 << 8;
 
-/// What is looked at.
+/// The state that the checks examine.
 #[derive(Debug, Default)]
 struct Snapshot {
     networks: Vec<NetworkStatus>,
     ports: Vec<PortStatus>,
     /// VMs on this host, with their QEMUs' process ids.
     machines: Vec<(u32, Machine)>,
-    /// Interfaces that uplinks are named after.
+    /// The interfaces that the uplinks use.
     links: BTreeMap<String, Link>,
 }
 
-/// Looks at what the daemon of `runtime_dir` serves.
+/// Checks what the daemon of `runtime_dir` serves.
 pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
     let networks = client::get::<Vec<NetworkStatus>>(runtime_dir, "/v1/networks");
     let ports = client::get::<Vec<PortStatus>>(runtime_dir, "/v1/ports");
@@ -80,7 +80,7 @@ fn no_daemon(runtime_dir: &Path, error: &ClientError) -> Check {
     }
 }
 
-/// The QEMUs of this host.
+/// Returns the QEMU processes of this host.
 fn machines() -> Vec<(u32, Machine)> {
     let proc = Proc::default();
     let machine = |pid| match kind(&proc.command_line(pid)?)? {
@@ -132,7 +132,7 @@ impl Snapshot {
         self.ports.iter().filter(|port| port.kind == Kind::Vm)
     }
 
-    /// The QEMUs on our ports: port, process, address.
+    /// Returns the QEMU processes on the daemon's ports: port, process, machine and address.
     fn attached(&self) -> impl Iterator<Item = (&PortStatus, u32, &Machine, Option<&str>)> {
         self.machines.iter().flat_map(move |(pid, machine)| {
             machine.nics.iter().filter_map(move |nic| {
@@ -176,7 +176,8 @@ impl Snapshot {
             .collect()
     }
 
-    /// Addresses that several VMs were given, or that the switch has seen several use.
+    /// Finds addresses that several VMs are configured with, or that the switch has seen several
+    /// VMs use.
     fn same_address(&self) -> Vec<(String, String)> {
         let mut owners: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
         for (port, _, _, mac) in self.attached() {

@@ -1,4 +1,4 @@
-//! Each mistake of an operator, made on paper.
+//! Tests of every mistake of an operator, each in a constructed state.
 
 use observe::command_line::Nic;
 use serde_json::json;
@@ -54,7 +54,7 @@ fn tap() -> Link {
     }
 }
 
-/// Two VMs and an uplink, all well.
+/// Returns a state with two VMs and an uplink, without any mistake.
 fn snapshot() -> Snapshot {
     Snapshot {
         networks: vec![network(Some("vic0"))],
@@ -67,7 +67,7 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// What is wrong in a scene: the only thing.
+/// Returns the finding of a state, which must be the only one.
 fn wrong(snapshot: &Snapshot) -> String {
     let checks = snapshot.checks();
     let wrong: Vec<_> = checks
@@ -117,7 +117,7 @@ fn two_vms_with_one_address() {
     );
 }
 
-/// Whatever their NICs were given.
+/// The result does not depend on the options of the VMs' NICs.
 #[test]
 fn two_vms_that_use_one_address() {
     let mut snapshot = snapshot();

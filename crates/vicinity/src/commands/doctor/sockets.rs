@@ -1,4 +1,4 @@
-//! Sockets in the networks' folders that no process listens on.
+//! Checks for sockets in the networks' folders on which no process listens.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,15 +17,16 @@ impl Listening {
         Self::parse(&fs::read_to_string("/proc/net/unix").unwrap_or_default())
     }
 
-    /// Address, users, protocol, flags, type, state, inode, path: `/proc/net/unix` of proc(5).
+    /// Parses lines of `/proc/net/unix` (proc(5)): address, users, protocol, flags, type, state,
+    /// inode, path.
     fn parse(text: &str) -> Self {
-        /// `__SO_ACCEPTCON`: it listens.
+        /// `__SO_ACCEPTCON`: a process listens on the socket.
         const LISTENS: &str = "00010000";
         let path = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             match words.as_slice() {
                 [_, _, _, LISTENS, _, _, _, ..] => {
-                    // A path may have spaces.
+                    // A path may contain spaces.
                     let at = line.find(" /")?;
                     Some(PathBuf::from(line.get(at + 1..)?))
                 }
@@ -35,14 +36,15 @@ impl Listening {
         Self(text.lines().filter_map(path).collect())
     }
 
-    /// Sockets of QEMUs that died: a port waits for each without an answer.
+    /// Finds the sockets of QEMU processes that died. The daemon tries to connect to each of them
+    /// without success.
     pub(super) fn checks(&self, networks: &[NetworkStatus], ports: &[PortStatus]) -> Vec<Check> {
         let qemus = ports.iter().filter(|port| port.mode == Some(Mode::Client));
         let listed = qemus.filter_map(|port| port.socket.as_deref().map(PathBuf::from));
         let accepting = networks.iter().filter(|network| network.accept);
         let found = accepting.flat_map(|network| sockets(Path::new(&network.folder)));
         let ours: BTreeSet<PathBuf> = listed.chain(found).collect();
-        // Where Vicinity listens, it listens: those are not stale.
+        // Sockets on which Vicinity itself listens are not stale.
         let server = |path: &PathBuf| {
             let mut ports = ports.iter().filter(|port| port.mode == Some(Mode::Server));
             ports.any(|port| port.socket.as_deref().map(Path::new) == Some(path))

@@ -6,7 +6,8 @@ use std::path::Path;
 use super::check::{Check, Purpose};
 use crate::commands::qemu_version::{self, OLDEST};
 
-/// Where programs are looked for beside `PATH`: an ordinary user's has no `sbin`.
+/// Folders that are searched for programs in addition to `PATH`, because an ordinary user's `PATH`
+/// has no `sbin`.
 const EXTRA: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/lib/openvswitch-switch-dpdk"];
 
 /// Programs of the demo, and the package that has each.
@@ -24,7 +25,7 @@ const BENCH: [(&str, &str); 2] = [
     ("ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
 ];
 
-/// QEMU, and new enough.
+/// Checks that QEMU is installed and new enough.
 pub(super) fn qemu() -> Check {
     let program = qemu_version::PROGRAM;
     match qemu_version::version(program) {

@@ -1,4 +1,4 @@
-//! What a look-up in the residency table takes: the switch's own table, on this machine, now.
+//! Measures on this machine the time of a look-up in the switch's own residency table.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use switch::mac::Mac;
 /// Look-ups that are timed.
 const COUNT: u32 = 1 << 20;
 
-/// Nanoseconds of CPU time that a look-up takes among so many residents. Whom to look for next depends on
-/// the last answer, so that nothing is looked up ahead, and any resident may be next: no guest's
-/// frames have it worse.
+/// Returns the CPU time in nanoseconds of a look-up in a table of this many residents. The next address
+/// depends on the last result, so the processor cannot start a look-up ahead. Each next address may be that
+/// of any resident. So this is the worst case for the frames of guests.
 pub(crate) fn time(residents: u32) -> f64 {
     let table = Fdb::new();
     let residents = residents.max(1);
@@ -29,7 +29,7 @@ pub(crate) fn time(residents: u32) -> f64 {
     used().saturating_sub(began).as_secs_f64() * 1e9 / f64::from(COUNT)
 }
 
-/// CPU time of this thread: others on the machine do not count.
+/// Returns the CPU time of this thread, which excludes the time of other processes on the machine.
 fn used() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

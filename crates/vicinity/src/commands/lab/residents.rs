@@ -1,5 +1,5 @@
-//! Fills a switch's residency table: frames from many addresses, sent into the bridge that its
-//! uplink is on.
+//! Fills a switch's residency table by sending frames from many addresses into the bridge of its
+//! uplink.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::commands::failure::Failure;
 use crate::serve::interface::tap;
 
-/// The tap they are sent through; it goes with this process.
+/// The tap that the frames are sent through. The kernel removes it when this process ends.
 const TAP: &str = "fill0";
 
-/// Frames sent at once; a tap's queue holds 1000.
+/// Frames sent at a time: fewer than the 1000 frames that fit into a tap's queue.
 const BURST: u32 = 200;
 
 /// An Ethernet frame without a virtio-net header.
@@ -24,7 +24,7 @@ const TYPE: [u8; 2] = [0x88, 0xb5];
 /// Sends a frame from each of `count` addresses. Run inside the bridge's network namespace.
 pub(crate) fn fill(count: u32) -> Result<(), Failure> {
     let tap = tap::open(TAP).map_err(|error| Failure::Usage(error.to_string()))?;
-    // The bridge must not learn them, or it would keep the frames to itself.
+    // The bridge must not learn the addresses, or it would not forward the frames to the uplink.
     for words in [
         &["ip", "link", "set", TAP, "master", "br0", "up"][..],
         &["bridge", "link", "set", "dev", TAP, "learning", "off"],
@@ -44,7 +44,7 @@ pub(crate) fn fill(count: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A frame from address `number` to address 0, which lives where all of them do.
+/// Returns a frame from address `number` to address 0, which is behind the same tap as all of them.
 fn frame(number: u32) -> [u8; HEADER + FRAME] {
     let mut frame = [0; HEADER + FRAME];
     let [a, b, c, d] = number.to_be_bytes();

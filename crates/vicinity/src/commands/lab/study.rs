@@ -1,4 +1,4 @@
-//! `vicinity lab`: the measurement studies of the papers, run again here.
+//! `vicinity lab`: repeats the measurement studies of the papers on this host.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -15,7 +15,7 @@ use crate::commands::demo;
 use crate::commands::failure::Failure;
 use crate::commands::output::as_json;
 
-/// Where a run's results are put, unless it is told.
+/// Default folder for the results of a run.
 pub(crate) const FOLDER: &str = "target/study";
 
 /// What this host can run.
@@ -38,7 +38,7 @@ struct Experiment {
     reason: String,
 }
 
-/// Every experiment, and whether this host can run it.
+/// Lists every experiment, and whether this host can run it.
 pub(crate) fn list(json: bool) -> String {
     let probe = Probe::look();
     let experiments = catalogue::all().map(|row| {
@@ -74,7 +74,7 @@ impl fmt::Display for Abilities {
     }
 }
 
-/// Runs experiments (all when none is named), and writes the report.
+/// Runs experiments (all if none is named), and writes the report.
 pub(crate) fn start(
     ids: &[String],
     only: &[String],
@@ -98,7 +98,7 @@ pub(crate) fn start(
     report(output)
 }
 
-/// Completes a run that was cut short, and writes the report.
+/// Completes an interrupted run, and writes the report.
 pub(crate) fn resume(output: &Path) -> Result<String, Failure> {
     vm_harness::interrupt::install()?;
     run::resume(&place(output)?, output, &Progress::start())?;
@@ -110,7 +110,7 @@ pub(crate) fn report(output: &Path) -> Result<String, Failure> {
     Ok(lab::report::write(output)?)
 }
 
-/// Two runs side by side.
+/// Compares two runs side by side.
 pub(crate) fn compare(a: &Path, b: &Path, json: bool) -> Result<String, Failure> {
     let found = lab::report::compare(a, b)?;
     Ok(match json {
@@ -119,7 +119,7 @@ pub(crate) fn compare(a: &Path, b: &Path, json: bool) -> Result<String, Failure>
     })
 }
 
-/// The HTTP client: its report as JSON. It goes on until standard input ends.
+/// Runs the HTTP client until standard input ends. Returns its report as JSON.
 pub(crate) fn request(load: &Load) -> String {
     let input = std::thread::spawn(|| io::copy(&mut io::stdin(), &mut io::sink()));
     let report = http::run(load, || !input.is_finished());

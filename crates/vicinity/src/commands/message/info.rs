@@ -32,7 +32,8 @@ struct Info {
     plane: Option<MessageStatus>,
 }
 
-/// The board in `runtime_dir`, and the members that the daemon there joins, if one does.
+/// Describes the board in `runtime_dir`, and the members that the daemon there joins, if a daemon
+/// runs.
 pub(crate) fn info(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
     let folder = runtime_dir.join(BOARD);
     let mut info = Info {
@@ -43,12 +44,12 @@ pub(crate) fn info(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
         eager: limits::EAGER,
         buffered: limits::MEDIUM,
         plane: match ask(runtime_dir) {
-            // In a VM there is none.
+            // In a VM no daemon runs.
             Err(ClientError::NoDaemon { .. }) => None,
             other => other?,
         },
     };
-    // Looking makes nothing.
+    // This command must not create the NIC id.
     if folder.join("nic").exists() {
         let board = Board::open(&folder).map_err(MessageError::from)?;
         info.nic = Some(format!("{:012x}", board.nic()));
@@ -79,7 +80,7 @@ fn text(info: &Info) -> String {
         info.board, info.eager, info.buffered
     );
     if let Some(plane) = &info.plane {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "plane      {}", state(plane));
         if let Some(reason) = &plane.gateway_reason {
             let _ = writeln!(text, "           this host's gateway: {reason}");
@@ -101,7 +102,7 @@ fn state(plane: &MessageStatus) -> String {
     }
 }
 
-/// What the members of the plane have done.
+/// Returns the counters of the members and of the uplink.
 pub(crate) fn counters(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
     let plane = ask(runtime_dir)?;
     if json {
@@ -133,7 +134,7 @@ fn members(plane: &MessageStatus) -> String {
     table::format(&head, &rows)
 }
 
-/// What the uplink has done.
+/// Returns the counters of the uplink as text.
 fn on_the_wire(uplink: UplinkStatus) -> String {
     let UplinkStatus {
         sent,

@@ -17,7 +17,7 @@ use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 
-/// Between two attempts to join again.
+/// Pause between two attempts to join again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Where other hosts are, and how this one appears to them, on the command line.
@@ -48,7 +48,7 @@ impl UplinkArgs {
     }
 }
 
-/// A member as it is written: `NAME`, or `NAME=GROUP`.
+/// Parses a member: `NAME`, or `NAME=GROUP`.
 pub(crate) fn member(text: &str) -> Result<Member, String> {
     let (name, group) = match text.split_once('=') {
         Some((name, group)) => (name, Some(group)),
@@ -64,8 +64,8 @@ pub(crate) fn member(text: &str) -> Result<Member, String> {
     })
 }
 
-/// Joins these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too; and
-/// the way to other hosts, if there is one.
+/// Joins these members until SIGINT or SIGTERM. If the host is one of them, this process is also
+/// the host's gateway. If there is an uplink, this process also runs the uplink.
 pub(crate) fn serve(
     runtime_dir: &Path,
     members: &[Member],
@@ -93,7 +93,8 @@ pub(crate) fn serve(
         let uplink = uplink.map(|(plan, port)| scope.spawn(|| run_uplink(plan, port, runtime_dir)));
         let parts: Vec<_> = gateway.into_iter().chain(uplink).collect();
         eprintln!("serving {} members", members.len());
-        // Without one of its parts somebody would be missing, and nobody would know.
+        // If the gateway or the uplink ends, the whole process ends. Otherwise the members would
+        // lose the host or the other hosts without any error message.
         let ended = || parts.iter().any(thread::ScopedJoinHandle::is_finished);
         switchboard.serve(|_| keep_running() && !ended())?;
         drop(switchboard);
@@ -108,7 +109,7 @@ pub(crate) fn serve(
     })
 }
 
-/// Be the uplink until a signal comes, or it fails.
+/// Runs the uplink until a signal comes, or until the uplink fails.
 fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageError> {
     let options = uplink::Options {
         socket: member_socket(runtime_dir, UPLINK),
@@ -119,8 +120,8 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
     uplink::Uplink::join(options)?.run(|_| keep_running())
 }
 
-/// Be the gateway of this VM until SIGINT or SIGTERM; or of processes of the host, as the member
-/// with that socket.
+/// Runs the gateway of this VM until SIGINT or SIGTERM. With `socket`, runs the gateway for
+/// processes of the host instead, as the member with that socket.
 pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Failure> {
     interrupt::install()?;
     let way = socket.map_or(remote::Transport::Device, |socket| {
@@ -138,7 +139,8 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
             eprintln!("{}", uncached(time));
         }
         match gateway.run(keep_running) {
-            // In a VM the device stays, and the host's next process has it.
+            // In a VM the device outlives the host's process. The process that replaces it uses the
+            // same device.
             Err(error) if socket.is_none() => eprintln!("{error}: joining again"),
             ended => return Ok(ended?),
         }
@@ -153,7 +155,7 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
     }
 }
 
-/// What is wrong when loads from the region bypass the caches, and what helps.
+/// Returns the warning that loads from the region bypass the caches, and the remedy.
 fn uncached(time: LoadTime) -> String {
     format!(
         "warning: this VM's kernel maps the region uncached: a load takes {} ns, and {} ns from other memory. \
@@ -164,7 +166,7 @@ fn uncached(time: LoadTime) -> String {
     )
 }
 
-/// QEMU's options that make a VM a member.
+/// Returns QEMU's options that make a VM a member.
 pub(crate) fn qemu_args(runtime_dir: &Path, member: &str) -> String {
     let socket = member_socket(runtime_dir, member);
     format!(

@@ -1,4 +1,4 @@
-//! `vicinity message`: endpoints of this host's processes, from the command line.
+//! `vicinity message`: command line tools that send and receive messages at endpoints of this host.
 
 use std::fmt;
 use std::path::Path;
@@ -18,26 +18,28 @@ use crate::commands::failure::Failure;
 use crate::commands::output;
 use crate::commands::signals::keep_running;
 
-/// Lengths that `perf` measures, in bytes: each protocol, and where the targets are.
+/// Lengths that `perf` measures, in bytes: at least one for each protocol, and those of the
+/// performance targets.
 pub(crate) const LENGTHS: [u32; 6] = [8, 64, 4096, 32_768, 65_536, 4 << 20];
 
-/// About as long a measurement takes, on any machine.
+/// Approximate time of a measurement, on any machine.
 const TIME: Duration = Duration::from_millis(300);
 
-/// Messages that tell how many make that time, and how many are sent at least and at most.
+/// Messages sent to estimate how many fit into that time, and the least and most messages of a
+/// measurement.
 const PROBE: u32 = 20;
 const MOST: f64 = 2e6;
 
-/// Round trips that `ping` times at most: each has its place in memory.
+/// Most round trips that `ping` times, because it stores each time in memory.
 pub(crate) const MOST_TRIPS: i64 = 100_000_000;
 
-/// Messages of any length that are under way to another member or host, at least.
+/// Least number of messages in flight to another member or host, for any length.
 const REMOTE_SENDS: u8 = 4;
 
-/// How long the other side may take to answer a connect.
+/// Longest time that the other side may take to answer a connect.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Answer `ping` and `perf` at `endpoint` until SIGINT or SIGTERM.
+/// Answers `ping` and `perf` at `endpoint` until SIGINT or SIGTERM.
 pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure> {
     interrupt::install()?;
     let options = Options {
@@ -67,7 +69,7 @@ struct Trips {
     streamed: u64,
 }
 
-/// Time `count` round trips to `peer` with messages of `length` bytes.
+/// Measures the times of `count` round trips to `peer` with messages of `length` bytes.
 pub(crate) fn ping(
     board: &Path,
     to: &EndpointName,
@@ -134,7 +136,8 @@ pub(crate) fn measure(
         let mut figures = |memory| {
             interrupt::check()?;
             let window = match peer_is_far {
-                // What one host says of a message, the other waits for: meanwhile others fill the wire.
+                // For each message, one host waits for the other's answer. Meanwhile, other messages use the
+                // link.
                 true => perf::window(length).max(REMOTE_SENDS),
                 false => perf::window(length),
             };
@@ -176,7 +179,7 @@ fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, M
     })
 }
 
-/// How many make [`TIME`] when [`PROBE`] of them took so long.
+/// Returns how many messages take [`TIME`] if [`PROBE`] messages took this long.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -240,7 +243,7 @@ fn unreached(to: &EndpointName, error: MessageError) -> Failure {
     }
 }
 
-/// What helps.
+/// Returns the remedy for an error.
 fn advice(error: &MessageError) -> &'static str {
     match error {
         MessageError::UnknownNic(_) => {
@@ -263,10 +266,10 @@ fn advice(error: &MessageError) -> &'static str {
     }
 }
 
-/// Whom to send to.
+/// The endpoint to send to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointName {
-    /// None on this board.
+    /// `None` for an endpoint on this board.
     member: Option<String>,
     endpoint: u32,
 }

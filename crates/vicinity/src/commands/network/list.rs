@@ -11,7 +11,7 @@ use crate::commands::output::as_json;
 use crate::status::{Duplicate, Kind, NetworkStatus, PortStatus, State};
 use crate::table::{self, Align};
 
-/// The ports of the daemon that serves `runtime_dir`, as a table or as JSON.
+/// Returns the ports of the daemon that serves `runtime_dir`, as a table or as JSON.
 pub(crate) fn ports(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
     let ports: Vec<PortStatus> = client::get(runtime_dir, "/v1/ports")?;
     if json {
@@ -65,7 +65,7 @@ fn port_row(port: &PortStatus) -> Vec<String> {
     ]
 }
 
-/// What is wrong with a port.
+/// Returns the reason why a port does not work.
 fn reason(port: &PortStatus) -> String {
     let duplicate = |duplicate: &Duplicate| {
         let Duplicate { mac, vm, .. } = duplicate;
@@ -76,7 +76,7 @@ fn reason(port: &PortStatus) -> String {
     reasons.join("; ")
 }
 
-/// The VLANs of a port: the untagged one, then the tagged ones.
+/// Returns the VLANs of a port: the untagged one, then the tagged ones.
 fn vlans(rules: &Rules) -> String {
     let Some(vlans) = &rules.vlan else {
         return "-".to_owned();
@@ -95,7 +95,7 @@ fn vlans(rules: &Rules) -> String {
     }
 }
 
-/// What frames were lost to, most of them first.
+/// Returns the reasons for which frames were dropped, the most frequent first.
 fn reasons(drops: &Drops) -> String {
     let mut reasons: Vec<_> = drops.each().into_iter().collect();
     reasons.retain(|(_, count)| *count > 0);
@@ -106,7 +106,7 @@ fn reasons(drops: &Drops) -> String {
     reasons.collect::<Vec<_>>().join(", ")
 }
 
-/// The networks of the daemon that serves `runtime_dir`, as a table or as JSON.
+/// Returns the networks of the daemon that serves `runtime_dir`, as a table or as JSON.
 pub(crate) fn networks(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
     let networks: Vec<NetworkStatus> = client::get(runtime_dir, "/v1/networks")?;
     if json {
@@ -147,7 +147,7 @@ fn network_row(network: &NetworkStatus) -> Vec<String> {
     ]
 }
 
-/// One port, with every figure, as JSON.
+/// Returns one port, with every figure, as JSON.
 pub(crate) fn port(runtime_dir: &Path, network: &str, vm: &str) -> Result<String, Failure> {
     let ports: Vec<PortStatus> = client::get(runtime_dir, "/v1/ports")?;
     let here = |port: &&PortStatus| port.network == network;
@@ -165,7 +165,7 @@ pub(crate) fn port(runtime_dir: &Path, network: &str, vm: &str) -> Result<String
     }
 }
 
-/// One network, with every figure, as JSON.
+/// Returns one network, with every figure, as JSON.
 pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure> {
     let networks: Vec<NetworkStatus> = client::get(runtime_dir, "/v1/networks")?;
     match networks.iter().find(|network| network.name == name) {
@@ -177,7 +177,7 @@ pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure>
     }
 }
 
-/// The daemon's figures in Prometheus' text format.
+/// Returns the daemon's figures in Prometheus' text format.
 pub(crate) fn metrics(runtime_dir: &Path) -> Result<String, Failure> {
     let (_, text) = client::text(runtime_dir, ApiRequest::get("/metrics"))?;
     Ok(String::from_utf8_lossy(&text).into_owned())

@@ -1,4 +1,5 @@
-//! `vicinity space`: the memory plane. A space's process is [`crate::processes::space`].
+//! `vicinity space`: commands of the memory plane. The process of a space is
+//! [`crate::processes::space`].
 
 mod sizing;
 
@@ -20,7 +21,7 @@ use crate::space_device::{CHARDEV, DEVICE, TAG};
 use crate::status::SpaceStatus;
 use crate::table::{self, Align};
 
-/// What the controller is compared with, in the last columns.
+/// The policies that the last columns compare the controller with.
 const BASELINES: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
 
 #[derive(Debug, Subcommand)]
@@ -108,7 +109,7 @@ struct Runs {
 }
 
 impl Space {
-    /// The text to print.
+    /// Runs the command. Returns the text to print.
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<String, Failure> {
         match self {
             Self::List { json } => Ok(list(runtime_dir, *json)?),
@@ -140,13 +141,13 @@ impl Space {
     }
 }
 
-/// A name of a VM as it is written.
+/// Parses a name of a VM.
 fn vm(text: &str) -> Result<String, String> {
     name::check(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
 }
 
-/// QEMU's options; the VM's memory has to be as `vicinity qemu-args` prints it.
+/// Returns QEMU's options. The VM's memory has to be as `vicinity qemu-args` prints it.
 fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
     format!(
         "-chardev socket,id={CHARDEV},path={}\n\
@@ -157,7 +158,7 @@ fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
     )
 }
 
-/// The daemon's spaces.
+/// Lists the daemon's spaces.
 fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
     let spaces: Vec<SpaceStatus> = client::get(runtime_dir, "/v1/spaces")?;
     if json {
@@ -180,7 +181,7 @@ fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
     Ok(table::format(&head, &rows))
 }
 
-/// One space, with every figure, as JSON.
+/// Returns one space, with every figure, as JSON.
 fn show(runtime_dir: &Path, vm: &str) -> Result<String, Failure> {
     let spaces: Vec<SpaceStatus> = client::get(runtime_dir, "/v1/spaces")?;
     match spaces.iter().find(|space| space.vm == vm) {
@@ -256,7 +257,7 @@ fn as_text(runs: &[Runs], seeds: u64) -> String {
     )
 }
 
-/// The line of one load and budget.
+/// Returns the row for one load and budget.
 fn row(cells: &[Runs]) -> Vec<String> {
     let late = |runs: &Runs| -> Vec<f64> { runs.outcomes.iter().map(|o| o.late * 100.0).collect() };
     let Some((ours, _)) = cells.split_last() else {

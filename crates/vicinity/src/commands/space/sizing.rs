@@ -1,4 +1,5 @@
-//! `vicinity space top` and `vicinity space explain`: how spaces are sized, and why.
+//! `vicinity space top` and `vicinity space explain`: the sizes of spaces, and the reasons for
+//! them.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -15,20 +16,21 @@ use crate::commands::output;
 use crate::status::{ControlStatus, DecisionStatus, SpaceStatus};
 use crate::table::{self, Align};
 
-/// Between two looks.
+/// Time between two updates.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Clear the screen and go to its first place (ECMA-48).
+/// Clears the screen and moves the cursor to its first position (ECMA-48).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// A stretch that means none would do.
+/// From this stretch on, the objectives are out of reach, or the controller does not know how many
+/// slots they need.
 const MAX_STRETCH: f64 = 1e3;
 
-/// Where the controller has no say.
+/// The message if the controller does not size any space.
 const FIXED: &str = "no space is sized by the controller: set `space-budget`, and leave `slots` away \
                      (see docs/space.md)\n";
 
-/// What each space does, once or until interrupted.
+/// Prints the state of each space, once or until a signal interrupts the command.
 pub(crate) fn top(runtime_dir: &Path, once: bool, json: bool) -> Result<String, ClientError> {
     loop {
         let sample = sample(runtime_dir)?;
@@ -45,7 +47,7 @@ pub(crate) fn top(runtime_dir: &Path, once: bool, json: bool) -> Result<String, 
         } else {
             ""
         };
-        // Who reads it has gone: nobody to show it to.
+        // The reader has closed the pipe.
         if write!(out, "{clear}{text}")
             .and_then(|()| out.flush())
             .is_err()
@@ -142,7 +144,7 @@ fn summary(control: &ControlStatus) -> String {
     )
 }
 
-/// The decisions about a VM's space, or all.
+/// Returns the decisions about a VM's space, or all decisions.
 pub(crate) fn explain(
     runtime_dir: &Path,
     vm: Option<&str>,
@@ -190,7 +192,7 @@ pub(crate) fn explain(
     ))
 }
 
-/// As it is called everywhere.
+/// Returns the name of a reason as in JSON.
 fn word(reason: Reason) -> String {
     let json = serde_json::to_value(reason).unwrap_or_default();
     json.as_str().unwrap_or_default().to_owned()

@@ -5,7 +5,7 @@ use observe::report::{Activity, Vm};
 
 use crate::table;
 
-/// A column; a VM is sorted by what it shows for guest and backend together.
+/// A column. VMs are sorted by the sum of its figures for guest and backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Name,
@@ -44,7 +44,7 @@ pub(super) const COLUMNS: [(Column, &str, u16); 15] = [
     (Column::Watts, "WATTS", 6),
 ];
 
-/// On a narrow screen these go first, in this order.
+/// Columns that a narrow screen omits, in this order.
 pub(super) const DISPENSABLE: [Column; 8] = [
     Column::Pages,
     Column::Switches,
@@ -57,7 +57,7 @@ pub(super) const DISPENSABLE: [Column; 8] = [
 ];
 
 impl Column {
-    /// What a VM is sorted by; absent figures are least.
+    /// Returns the figure by which a VM is sorted. An absent figure sorts as the smallest.
     pub(super) fn figure(self, vm: &Vm) -> f64 {
         let both = |figure: fn(&Activity) -> f64| figure(&vm.guest) + figure(&vm.backend);
         let traffic = vm.traffic.as_ref();
@@ -82,7 +82,7 @@ impl Column {
         figure.unwrap_or(-1.0)
     }
 
-    /// The two lines of a VM's cell: its guest's, its backend's.
+    /// Returns the two lines of a VM's cell: one for its guest, one for its backend.
     pub(super) fn cell(self, vm: &Vm) -> [String; 2] {
         let none = String::new;
         let sets = [&vm.guest, &vm.backend];
@@ -117,7 +117,7 @@ impl Column {
     }
 }
 
-/// Says that a VM's figures have notes.
+/// Returns a mark if a VM's figures have notes.
 fn mark(vm: &Vm) -> &'static str {
     if vm.notes.is_empty() { "" } else { " *" }
 }
@@ -134,7 +134,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// A number of CPUs as percent of one.
+/// Formats a number of CPUs as percent of one CPU.
 pub(super) fn percent(cpus: f64) -> String {
     format!("{:.1}", cpus * 100.0)
 }
@@ -147,7 +147,7 @@ fn micros(time: Option<f64>) -> String {
     })
 }
 
-/// A rate, short.
+/// Formats a rate with few digits.
 pub(super) fn count(rate: f64) -> String {
     match rate {
         ..100.0 => format!("{rate:.1}"),

@@ -1,4 +1,4 @@
-//! Drawing the screen.
+//! Draws the screen.
 
 use observe::report::Vm;
 use ratatui::Frame;
@@ -12,13 +12,13 @@ use super::matrix::Matrix;
 use super::plain;
 use super::state::{Below, State};
 
-/// The history needs so many columns to say anything.
+/// Least width of a useful history chart, in characters.
 const HISTORY_MINIMUM: u16 = 8;
-/// On a screen as wide as this, the history comes before the less telling columns.
+/// From this width on, the screen shows the history rather than the less important columns.
 const WIDE: u16 = 120;
-/// The history's columns then, at least.
+/// Least width of the history on such a screen.
 const HISTORY: u16 = 16;
-/// Lines of the selected VM's threads and notes, the frame included.
+/// Lines of the selected VM's threads and notes, including the frame.
 const DETAILS: u16 = 12;
 
 const HELP: [(&str, &str); 6] = [
@@ -113,7 +113,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_stateful_widget(table, area, &mut selection);
 }
 
-/// The columns for which there is room, and how much is left beside them.
+/// Returns the columns for which there is room, and the width that remains.
 fn fitting(width: u16) -> (Vec<(Column, &'static str, u16)>, u16) {
     let mut columns = COLUMNS.to_vec();
     let needed = |columns: &[(Column, &str, u16)]| {
@@ -161,7 +161,7 @@ fn cell(column: Column, vm: &Vm) -> Cell<'static> {
     Cell::from(Text::from(vec![guest, backend]).alignment(alignment))
 }
 
-/// A thread that waits for a CPU is what its user feels.
+/// Returns the colour for a thread's waiting time: the user notices when a thread waits for a CPU.
 fn warmth(wait: f64) -> Style {
     match wait {
         ..0.05 => Style::new(),
@@ -170,8 +170,8 @@ fn warmth(wait: f64) -> Style {
     }
 }
 
-/// The past as a two-line chart, the present at the right. Its top is one CPU, or more where
-/// more was used.
+/// Draws the history as a two-line chart with the latest interval at the right. The top of the
+/// chart is one CPU, or more if the VM used more.
 fn history(state: &State, vm: &Vm, width: usize) -> Text<'static> {
     const STEPS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const FULL: f64 = 8.0;

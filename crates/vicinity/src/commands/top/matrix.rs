@@ -1,4 +1,5 @@
-//! Matrices: who sends to whom over Vicinity's networks, and who runs straight after whom.
+//! Matrices: which VM sends to which over Vicinity's networks, and which VM's threads run directly
+//! after which others.
 
 use observe::report::{Pair, Party, Switches};
 use ratatui::layout::{Alignment, Constraint};
@@ -9,14 +10,14 @@ use ratatui::widgets::{Block, Borders, Cell, Row, Table};
 use super::column::{count, percent};
 use crate::table;
 
-/// Columns of a name, and of a field.
+/// Widths of a name, and of a field.
 const NAME: u16 = 16;
 const FIELD: u16 = 12;
 
-/// Pairs of switches in a plain table.
+/// Most pairs in a plain table of context switches.
 const PLAIN: usize = 16;
 
-/// A matrix, as a list of its fields that are not empty.
+/// A matrix, as a list of its non-empty fields.
 pub(super) struct Matrix {
     title: String,
     /// From, to, figure; the largest first.
@@ -25,7 +26,7 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// Bytes a second.
+    /// Returns the matrix of traffic, in bytes a second.
     pub(super) fn of_traffic(pairs: &[Pair]) -> Self {
         let title = match pairs.is_empty() {
             true => " Nobody sends to anybody over Vicinity's networks ",
@@ -39,7 +40,7 @@ impl Matrix {
         }
     }
 
-    /// Switches a second.
+    /// Returns the matrix of context switches, in switches a second.
     pub(super) fn of_switches(switches: Option<&Switches>) -> Self {
         let pairs = switches.map_or(&[][..], |switches| &switches.pairs);
         let title = match switches {
@@ -61,10 +62,10 @@ impl Matrix {
         }
     }
 
-    /// The busiest rows and columns for which there is room.
+    /// Draws the busiest rows and columns for which there is room.
     pub(super) fn draw(&self, width: u16, height: u16) -> Table<'static> {
         let columns = usize::from(width.saturating_sub(NAME) / (FIELD + 1));
-        // The frame and the head take a line each.
+        // The frame and the header take one line each.
         let rows = usize::from(height.saturating_sub(2));
         let to: Vec<&str> = busiest(self.fields.iter().map(|(_, to, _)| to), columns);
         let from: Vec<&str> = busiest(self.fields.iter().map(|(from, ..)| from), rows);
@@ -98,7 +99,7 @@ impl Matrix {
     }
 }
 
-/// The first names of a list that has the busiest first.
+/// Returns the first `most` different names of a list that starts with the busiest.
 fn busiest<'n>(names: impl Iterator<Item = &'n String>, most: usize) -> Vec<&'n str> {
     let mut found: Vec<&str> = Vec::new();
     for name in names {
@@ -110,7 +111,8 @@ fn busiest<'n>(names: impl Iterator<Item = &'n String>, most: usize) -> Vec<&'n 
     found
 }
 
-/// A set of threads in a few letters; a VM's backend has the mark of its line in the table.
+/// Returns a short name for a set of threads. A VM's backend has the same mark as its line in the
+/// table.
 fn party(party: &Party) -> String {
     match party {
         Party::Guest(vm) => vm.clone(),
@@ -119,7 +121,7 @@ fn party(party: &Party) -> String {
     }
 }
 
-/// The pairs as a plain table; nothing when there are none.
+/// Returns the pairs as a plain table, or an empty text if there are none.
 pub(super) fn plain(pairs: &[Pair]) -> String {
     use table::Align::{Left, Right};
     if pairs.is_empty() {
@@ -145,8 +147,8 @@ pub(super) fn plain(pairs: &[Pair]) -> String {
     table::format(&head, &rows) + "\n"
 }
 
-/// Which set of threads ran straight after which other, as a plain table; nothing where that is not known, or no
-/// set ran straight after another.
+/// Returns a plain table of which set of threads ran directly after which other; an empty text if that is not
+/// known, or if no set ran directly after another.
 pub(super) fn plain_switches(switches: Option<&Switches>) -> String {
     use table::Align::{Left, Right};
     let Some(switches) = switches.filter(|switches| !switches.pairs.is_empty()) else {

@@ -1,7 +1,8 @@
-//! `vicinity top`: what the host's CPUs do for each VM, in the guest and in its backend.
+//! `vicinity top`: shows what the host's CPUs do for each VM, in the guest and in its backend.
 //!
-//! `observe` reads and reckons; here the daemon's counters are added ([`Source`]) and it is
-//! shown: as a screen ([`screen`]), a table ([`plain`]), JSON, or Prometheus' text format.
+//! The crate `observe` reads the kernel's figures and computes rates. This module adds the daemon's
+//! counters ([`Source`]) and shows the result: as a screen ([`screen`]), a table ([`plain`]), JSON,
+//! or in Prometheus' text format.
 
 mod column;
 mod draw;
@@ -50,7 +51,7 @@ fn watts(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Shows it until the user or SIGTERM ends it.
+/// Shows the figures until the user or SIGTERM ends the command.
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
     vm_harness::interrupt::install()?;
     let mut source = Source::new(runtime_dir, options.watts_per_cpu);
@@ -69,13 +70,13 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
         )),
     };
     match ended {
-        // The ordinary way to end what goes on for ever.
+        // A signal is the ordinary way to end a command without a time limit.
         Err(Failure::Lab(vm_harness::error::HarnessError::Interrupted)) if !options.once => Ok(()),
         ended => ended,
     }
 }
 
-/// Totals, and rates of the one thing of which the kernel keeps none: switches between VMs.
+/// Prints totals. The kernel keeps no totals of switches between VMs, so prints rates for those.
 fn totals(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     if source.read().switches.is_ok() {
         vm_harness::interrupt::sleep(interval)?;
@@ -105,7 +106,8 @@ fn stream(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Writes to standard output. A reader that went away ends the program as a signal would.
+/// Writes to standard output. If the reader has closed its end of the pipe, the program ends as
+/// after a signal.
 fn write(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     match output

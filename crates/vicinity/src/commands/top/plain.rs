@@ -1,4 +1,4 @@
-//! One interval as a plain table.
+//! Formats one interval as a plain table.
 
 use observe::report::{Host, Report, Vicinity};
 
@@ -6,7 +6,7 @@ use super::column::{COLUMNS, percent};
 use super::matrix;
 use crate::table::{self, Align};
 
-/// The table, with a line about the host above and what cannot be known below.
+/// Returns the table, with a line about the host above it, and below it what cannot be measured.
 pub(super) fn table(report: &Report) -> String {
     let mut text = format!("{}\n", host(&report.host));
     if let Some(vicinity) = &report.vicinity {
@@ -51,7 +51,7 @@ pub(super) fn table(report: &Report) -> String {
     text
 }
 
-/// The host in one line.
+/// Describes the host in one line.
 pub(super) fn host(host: &Host) -> String {
     let known = |figure: Option<f64>, text: &dyn Fn(f64) -> String| {
         figure.map_or_else(|| "-".to_owned(), text)
@@ -77,7 +77,7 @@ pub(super) fn host(host: &Host) -> String {
     parts.join(" · ")
 }
 
-/// The daemon in one line.
+/// Describes the daemon in one line.
 pub(super) fn daemon(vicinity: &Vicinity) -> String {
     let mut parts = vec![format!(
         "vicinity {} · supervisor {} %",

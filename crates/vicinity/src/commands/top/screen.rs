@@ -1,4 +1,4 @@
-//! The terminal: set up, kept up to date, and given back as it was.
+//! The terminal: set up, updated, and restored at the end.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use super::source::Source;
 use super::state::State;
 use crate::commands::failure::Failure;
 
-/// SIGTERM is noticed within so long.
+/// Longest time until the command reacts to SIGTERM.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Shows reports until the user quits, or SIGTERM. The terminal is restored in every case, on a
-/// panic too (`ratatui::try_init` sees to that).
+/// Shows reports until the user quits, or until SIGTERM. The terminal is restored in every case.
+/// `ratatui::try_init` restores it also after a panic.
 pub(super) fn run(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init()?;
     let ended = watch(&mut terminal, source, interval);
@@ -29,7 +29,7 @@ fn watch(
 ) -> Result<(), Failure> {
     let mut state = State::default();
     source.next();
-    // The first figures come soon.
+    // Show the first figures early.
     let mut next = Instant::now() + interval.min(SLICE);
     terminal.draw(|frame| draw(frame, &state))?;
     loop {

@@ -1,4 +1,4 @@
-//! Readings of the host, with the daemon's counters.
+//! The source of readings of the host and of the daemon's counters.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use observe::report::Report;
 use crate::client;
 use crate::status::{Kind, PortStatus};
 
-/// Readings, one after another, with the daemon's counters.
+/// Takes readings of the host one after another, with the daemon's counters.
 #[derive(Debug)]
 pub(super) struct Source {
     runtime_dir: PathBuf,
@@ -36,7 +36,7 @@ impl Source {
         self.reader.read(daemon)
     }
 
-    /// What happened since the last call; nothing the first time.
+    /// Returns what happened since the last call; `None` at the first call.
     pub(super) fn next(&mut self) -> Option<Report> {
         let now = self.read();
         let last = self.last.replace(now);
@@ -50,7 +50,8 @@ impl Source {
     }
 }
 
-/// The daemon and its VMs' counters. Without one, VMs are watched all the same.
+/// Returns the daemon and the counters of its VMs; `None` without a daemon. `vicinity top` watches
+/// VMs also without a daemon.
 fn daemon(runtime_dir: &Path) -> Option<Daemon> {
     let (pid, ports): (u32, Vec<PortStatus>) =
         client::ask(runtime_dir, client::ApiRequest::get("/v1/ports")).ok()?;

@@ -1,4 +1,4 @@
-//! What the screen shows: the last report, the order of its VMs, and their past.
+//! The state of the screen: the last report, the order of its VMs, and their history.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,20 +7,20 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::column::{COLUMNS, Column};
 
-/// So many intervals are remembered.
+/// Number of intervals in the history.
 const PAST: usize = 240;
 
 /// A VM: its process and name.
 type Key = (u32, String);
 
-/// What is below the table.
+/// The view below the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Below {
-    /// The selected VM's threads, if they are wanted.
+    /// The selected VM's threads, if the user has turned them on.
     Threads,
-    /// Who sends to whom.
+    /// The matrix of which VM sends to which.
     Traffic,
-    /// Who runs after whom.
+    /// The matrix of which VM runs after which.
     Switches,
 }
 
@@ -34,7 +34,7 @@ impl Below {
     }
 }
 
-/// What the screen shows.
+/// The state of the screen.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) report: Option<Report>,
@@ -90,25 +90,25 @@ impl State {
         };
         report.vms.sort_by(|a, b| {
             let by_name = (&a.name, a.pid).cmp(&(&b.name, b.pid));
-            // The largest first, but names from A to Z.
+            // Figures in descending order, but names from A to Z.
             let order = column.figure(b).total_cmp(&column.figure(a)).then(by_name);
             if reverse { order.reverse() } else { order }
         });
     }
 
-    /// The VMs in order.
+    /// Returns the VMs in order.
     pub(super) fn vms(&self) -> &[Vm] {
         self.report.as_ref().map_or(&[], |report| &report.vms)
     }
 
-    /// Which VM is selected: the first unless the user chose one.
+    /// Returns the index of the selected VM: the first unless the user selected another.
     pub(super) fn selected(&self) -> usize {
         let chosen = self.selected.as_ref();
         let place = chosen.and_then(|known| self.vms().iter().position(|vm| key(vm) == *known));
         place.unwrap_or(0)
     }
 
-    /// CPUs a VM used with its backend, interval by interval, the last last.
+    /// Returns the CPUs that a VM and its backend used in each interval, the latest interval last.
     pub(super) fn past(&self, vm: &Vm) -> impl DoubleEndedIterator<Item = f64> {
         self.past.get(&key(vm)).into_iter().flatten().copied()
     }

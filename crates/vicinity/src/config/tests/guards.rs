@@ -1,4 +1,4 @@
-//! What ports may send and receive, and who sees it.
+//! Tests of what ports may send and receive, and of which ports are mirrored.
 
 use switch::guard::{Role, Rules, VlanRules};
 
@@ -35,7 +35,7 @@ fn trunk(untagged: Option<u16>, tagged: &[(u16, u16)]) -> VlanRules {
     VlanRules { untagged, tagged }
 }
 
-/// Of a port for which nothing is said: its floods are limited.
+/// Returns the rules of a port without keys for rules: only its floods are limited.
 fn plain_rules() -> Rules {
     let limits = limits::of(None, None).unwrap();
     Rules {
@@ -222,7 +222,7 @@ fn mirror_ports_are_read_and_checked() {
         many += &format!("[[network.port]]\nvm = \"m{number}\"\nmirror = [\"web\"]\n");
     }
     assert!(error(&many).contains("mirrored too often"));
-    // Who comes unlisted may be mirrored.
+    // An unlisted port may be mirrored.
     let open = with("mirror = [\"bd\"]").replace("name = \"lan\"", "name = \"lan\"\naccept = true");
     assert!(parse("test.toml", &open, None).is_ok());
 }

@@ -1,4 +1,5 @@
-//! Captures over the control API: the frames of ports as they pass, as a pcapng file without end.
+//! Captures over the control API: the frames that ports send and receive, as an endless pcapng
+//! file.
 //!
 //! Each capture has a thread of the lowest priority ([`priority::lower`]).
 
@@ -38,10 +39,10 @@ use crate::serve::network::message::Message;
 use crate::serve::network::watch::{WatchError, Watched};
 use crate::{name, priority};
 
-/// Datagrams, and pieces of the file, that may wait.
+/// Most datagrams, and most pieces of the file, in a queue.
 const QUEUE: usize = 16;
 
-/// Bytes of a frame that a capture has by default: all of the longest frame.
+/// Bytes of each frame that a capture keeps by default: all of the longest frame.
 const ALL: u32 = 256 << 10;
 
 /// Which frames are wanted.
@@ -54,7 +55,7 @@ pub(in crate::serve) struct Wanted {
     bytes: Option<u32>,
 }
 
-/// Why there is no capture.
+/// Why a capture was refused.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("name a port, as VM or NETWORK/VM")]
@@ -100,14 +101,14 @@ struct Port {
     network: mpsc::Sender<Message>,
     id: PortId,
     number: u32,
-    /// Whatever thread it is dropped on.
+    /// The runtime that ends the subscription, on whichever thread this value is dropped.
     daemon: Handle,
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         let (network, id, number) = (self.network.clone(), self.id, self.number);
-        // A network that has ended watches nothing.
+        // If the network has ended, so has the subscription: ignore the error.
         self.daemon
             .spawn(async move { drop(network.send(Message::Unwatch(id, number)).await) });
     }
@@ -134,7 +135,8 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
     if ports.is_empty() {
         return Err(Refused::Nothing);
     }
-    // Data planes take orders in turn: those that answer now show frames already.
+    // A data plane handles requests in order. So a data plane that answers this request already
+    // copies frames for the capture.
     daemon.ask().await;
     let file = file(&ports, bytes)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
@@ -145,7 +147,7 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
             Err(error) => tracing::error!(%error, "a capture cannot begin"),
         }
     };
-    // It ends when nobody reads any more.
+    // The thread ends when the client no longer reads.
     drop(
         thread::Builder::new()
             .name("capture".to_owned())
@@ -185,7 +187,7 @@ impl Daemon {
         Ok((port, socket))
     }
 
-    /// The one network that has a port of this name.
+    /// Returns the only network that has a port of this name.
     async fn network_of(&self, vm: &str) -> Result<String, Refused> {
         let answers = self.ask().await;
         let ports = || answers.iter().flat_map(|answer| &answer.ports);
@@ -207,7 +209,7 @@ impl Daemon {
     }
 }
 
-/// The beginning of a file with an interface for each port.
+/// Returns the beginning of a file, with an interface for each port.
 fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> {
     let program = concat!("vicinity ", env!("CARGO_PKG_VERSION"));
     let section = SectionHeaderBlock {
@@ -222,7 +224,7 @@ fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> 
             snaplen: bytes,
             options: vec![
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(&port.name)),
-                // Nanoseconds.
+                // Timestamps are in units of 10⁻⁹ s.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         })?;
@@ -230,7 +232,7 @@ fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> 
     Ok(file)
 }
 
-/// Writes frames as they come, until the client does not read any more or no port is left.
+/// Writes frames as they arrive, until the client no longer reads or no port remains.
 async fn write(
     mut file: PcapNgWriter<Vec<u8>>,
     ports: Vec<Port>,
@@ -268,14 +270,14 @@ async fn write(
         let mut lost = so_far.saturating_sub(std::mem::replace(before, so_far));
         for frame in frames {
             let block = block(interface, &frame, std::mem::take(&mut lost));
-            // A file in memory takes everything.
+            // Writing to a file in memory cannot fail.
             drop(file.write_pcapng_block(block));
         }
     }
 }
 
 fn block<'b>(interface: u32, frame: &Captured<'b>, lost: u64) -> EnhancedPacketBlock<'b> {
-    // As the VM's NIC would say: inbound is 1, outbound 2 (pcapng, 4.3.1).
+    // The direction from the view of the VM's NIC: inbound is 1, outbound is 2 (pcapng, 4.3.1).
     let flags = match frame.direction {
         Direction::Received => 1,
         Direction::Sent => 2,
@@ -293,9 +295,10 @@ fn block<'b>(interface: u32, frame: &Captured<'b>, lost: u64) -> EnhancedPacketB
     }
 }
 
-/// Passes on what comes for a port until it ends.
+/// Forwards the datagrams of a port until its subscription ends.
 async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Vec<u8>)>) {
-    // Only told when the socket can be read: its datagrams are no stream.
+    // This duplicate only signals when the socket is readable. The socket carries datagrams, not a
+    // stream.
     let Ok(ready) = socket
         .try_clone()
         .and_then(|same| UnixStream::from_std(same.into()))
@@ -328,7 +331,7 @@ async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Ve
     }
 }
 
-/// A body of pieces as they come.
+/// The body of a response, made of pieces as they arrive.
 struct Pieces(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Pieces {

@@ -33,13 +33,13 @@ impl Daemon {
             && answer.await.is_ok()
     }
 
-    /// The message plane's state, where there is one.
+    /// Returns the message plane's state; `None` without a message plane.
     pub(super) async fn messages(&self) -> Option<MessageStatus> {
         let plane = self.addresses.borrow().messages.clone();
         ask_all(plane, message_plane::Message::Ask).await.pop()
     }
 
-    /// How spaces are sized.
+    /// Returns how spaces are sized.
     pub(super) async fn control(&self) -> Option<ControlStatus> {
         let orchestrator = self.addresses.borrow().orchestrator.clone();
         ask_all(orchestrator, orchestrator::Message::Ask)
@@ -47,7 +47,7 @@ impl Daemon {
             .pop()
     }
 
-    /// The state of every space.
+    /// Returns the state of every space.
     pub(super) async fn spaces(&self) -> Vec<SpaceStatus> {
         let spaces = self.addresses.borrow().spaces.clone();
         ask_all(spaces, space_task::Message::Ask).await
@@ -57,12 +57,12 @@ impl Daemon {
         self.addresses.borrow().groups.clone()
     }
 
-    /// The state of every trust group.
+    /// Returns the state of every trust group.
     pub(super) async fn direct(&self) -> Vec<GroupStatus> {
         ask_all(self.groups(), direct_groups::Message::Ask).await
     }
 
-    /// The state of every network.
+    /// Returns the state of every network.
     pub(super) async fn ask(&self) -> Vec<Answer> {
         let networks = self.addresses.borrow().networks.clone();
         let networks = networks.into_iter().map(|(_, network)| network);

@@ -1,4 +1,4 @@
-//! The state of all networks and spaces as Prometheus' text format: `GET /metrics`.
+//! The state of all networks and spaces in Prometheus' text format: `GET /metrics`.
 
 use observe::prometheus::{self, Labels, Text};
 use switch::histogram::Histogram;
@@ -6,13 +6,13 @@ use switch::histogram::Histogram;
 use crate::serve::network::message::Answer;
 use crate::status::{ControlStatus, NetworkStatus, PortStatus, SpaceStatus, State};
 
-/// Of the text.
+/// The content type of the text.
 pub(in crate::serve) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 
-/// Bytes of text that a port needs, and of that which is no port's.
+/// Bytes of text reserved for each port, and for the text that belongs to no port.
 const ROOM: usize = 6 << 10;
 
-/// Name, kind, what it says, and where it is.
+/// Name, kind, help text, and the function that reads the value.
 type Series<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
 
 const NETWORKS: [Series<NetworkStatus>; 6] = [
@@ -222,7 +222,7 @@ const SPACES: [Series<SpaceStatus>; 15] = [
     ),
 ];
 
-/// All series.
+/// Returns the text with all series.
 pub(in crate::serve) fn text(
     answers: &[Answer],
     spaces: &[SpaceStatus],
@@ -283,7 +283,7 @@ fn series<T>(text: &mut Text, all: &[Series<T>], items: &[(Labels, &T)]) {
     }
 }
 
-/// Clients of spaces that were not served to the end.
+/// Adds the counters of clients that spaces did not serve to the end.
 fn cut_off(text: &mut Text, spaces: &[(Labels, &SpaceStatus)]) {
     let name = "vicinity_space_lost_clients_total";
     text.head(name, "counter", "Clients cut off or not taken, by reason");
@@ -298,10 +298,10 @@ fn cut_off(text: &mut Text, spaces: &[(Labels, &SpaceStatus)]) {
     }
 }
 
-/// Name, what it says, and where it is.
+/// Name, help text, and the function that reads the value.
 type Gauge = (&'static str, &'static str, fn(&ControlStatus) -> f64);
 
-/// How the budget of slots is shared out, where there is one.
+/// Adds how the budget of slots is divided, if there is a budget.
 fn sizing(text: &mut Text, control: &[ControlStatus]) {
     let all: [Gauge; 4] = [
         (
@@ -346,7 +346,7 @@ fn sizing(text: &mut Text, control: &[ControlStatus]) {
     }
 }
 
-/// What a port sent to each other one.
+/// Returns the frames and bytes that a port sent to each other port.
 fn sent(port: &PortStatus) -> impl Iterator<Item = (Labels, [u64; 2])> + '_ {
     port.sent_to.iter().map(|to| {
         let labels = Labels::pair(&port.network, &port.vm, &to.vm);
@@ -354,7 +354,8 @@ fn sent(port: &PortStatus) -> impl Iterator<Item = (Labels, [u64; 2])> + '_ {
     })
 }
 
-/// Of the ports that have any: a histogram has many lines.
+/// Adds the histograms of those ports that have values. Omits empty ones, because a histogram has
+/// many lines.
 fn histograms<const FIRST: u32, const N: usize>(
     text: &mut Text,
     (name, help): (&str, &str),
@@ -377,7 +378,7 @@ fn histograms<const FIRST: u32, const N: usize>(
     }
 }
 
-/// Reasons that never came up are left out: there are many.
+/// Adds the drop counters. Omits reasons that never occurred, because there are many reasons.
 fn drops(text: &mut Text, ports: &[(Labels, &PortStatus)]) {
     let name = "vicinity_port_drops_total";
     text.head(name, "counter", "Frames lost, by reason");

@@ -83,22 +83,22 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
-/// The message plane's state, or null where there is none.
+/// Returns the message plane's state, or null without a message plane.
 async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus>> {
     Json(daemon.messages().await)
 }
 
-/// The trust groups' state.
+/// Returns the trust groups' state.
 async fn direct_now(State(daemon): State<Daemon>) -> Json<Vec<GroupStatus>> {
     Json(daemon.direct().await)
 }
 
-/// The spaces' state.
+/// Returns the spaces' state.
 async fn spaces_now(State(daemon): State<Daemon>) -> Json<Vec<SpaceStatus>> {
     Json(daemon.spaces().await)
 }
 
-/// How spaces are sized, or null where none is by the controller.
+/// Returns how spaces are sized, or null if the controller sizes none.
 async fn control_now(State(daemon): State<Daemon>) -> Json<Option<ControlStatus>> {
     Json(daemon.control().await)
 }

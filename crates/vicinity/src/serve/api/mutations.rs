@@ -93,7 +93,7 @@ pub(in crate::serve) async fn remove_space(
     daemon.edit(Edit::RemoveSpace { vm }).await
 }
 
-/// Have a VM leave its trust group.
+/// Has a VM leave its trust group.
 pub(in crate::serve) async fn leave(
     State(daemon): State<Daemon>,
     Path(vm): Path<String>,
@@ -101,7 +101,7 @@ pub(in crate::serve) async fn leave(
     daemon.keep_out(vm, true).await
 }
 
-/// Let it join again.
+/// Lets a VM join its trust group again.
 pub(in crate::serve) async fn join(
     State(daemon): State<Daemon>,
     Path(vm): Path<String>,
@@ -118,7 +118,7 @@ impl Daemon {
                 out,
                 known,
             };
-            // Neither fails before the daemon ends.
+            // Neither the sending nor the answer fails before the daemon ends.
             drop(group.send(message).await);
             if answer.await == Ok(true) {
                 return Json(self.direct().await).into_response();
@@ -134,7 +134,7 @@ impl Daemon {
 
     async fn request(&self, request: ChangeRequest) -> Response {
         let (answer, granted) = oneshot::channel();
-        // Neither fails before the daemon ends.
+        // Neither the sending nor the answer fails before the daemon ends.
         drop(self.requests.send((request, answer)).await);
         match granted.await {
             Ok(Ok(source)) => Json(status(&source)).into_response(),

@@ -7,10 +7,10 @@ use super::tap::TapError;
 /// Why an uplink could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UplinkError {
-    /// A tap.
+    /// A tap could not be opened.
     #[error(transparent)]
     Tap(#[from] TapError),
-    /// No such interface.
+    /// The interface does not exist.
     #[error(
         "there is no interface {name} for the uplink; `ip link` lists those there are. A tap, which \
          would be made, is named by `tap`"
@@ -19,7 +19,7 @@ pub(crate) enum UplinkError {
         /// The interface.
         name: String,
     },
-    /// Not allowed.
+    /// The daemon lacks the permission.
     #[error(
         "not allowed to use interface {name}; run as root, or with CAP_NET_RAW, and for `xdp` with \
          CAP_NET_ADMIN and CAP_BPF"
@@ -28,19 +28,19 @@ pub(crate) enum UplinkError {
         /// The interface.
         name: String,
     },
-    /// Anything else.
+    /// The kernel reported another error.
     #[error("interface {name}: the kernel refused to {step}: {source}")]
     Refused {
         /// The interface.
         name: String,
-        /// What was asked.
+        /// The refused operation.
         step: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: Errno,
     },
 }
 
-/// What the kernel says is told with the interface's name.
+/// Returns a function that adds the interface's name and the refused operation to a kernel error.
 pub(super) fn refused(name: &str, step: &'static str) -> impl FnOnce(Errno) -> UplinkError {
     let name = name.to_owned();
     move |source| match source {

@@ -1,7 +1,8 @@
-//! Interfaces of the host that lead to other hosts: opened here, for a data plane may not.
+//! Interfaces of the host that lead to other hosts. The supervisor opens them, because a data plane
+//! has no permission to.
 //!
-//! This is the crate's only module with `unsafe`: the kernel's interfaces are made of ioctls and
-//! socket options that rustix has no words for.
+//! This is the crate's only module with `unsafe`: it needs ioctls and socket options of the kernel
+//! that rustix does not offer.
 #![allow(unsafe_code)]
 
 mod error;
@@ -17,8 +18,8 @@ pub(crate) use self::error::UplinkError;
 use self::error::refused;
 use crate::config::{Network, Out};
 
-/// Opens a network's way out, if it has one: a tap by a queue for each worker, where it can have
-/// several. At least one descriptor.
+/// Opens a network's uplink, if it has one. Opens a tap with one queue for each worker, if the tap
+/// can have several queues. Returns at least one descriptor.
 pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkError> {
     let Some(out) = &network.uplink else {
         return Ok(None);
@@ -30,7 +31,7 @@ pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkErro
     }))
 }
 
-/// How many descriptors of [`open`] a data plane gets.
+/// Returns how many of the descriptors of [`open`] the supervisor passes to a data plane.
 pub(crate) fn given(out: &Out) -> usize {
     match out {
         Out::Xdp(_) => xdp::GIVEN,
@@ -38,12 +39,12 @@ pub(crate) fn given(out: &Out) -> usize {
     }
 }
 
-/// Whether those serve one data plane alone.
+/// Returns whether the descriptors of [`open`] can serve only one data plane process.
 pub(crate) fn once(out: &Out) -> bool {
     matches!(out, Out::Xdp(_))
 }
 
-/// What the descriptors of [`open`] are.
+/// Returns the kind of the descriptors of [`open`].
 pub(crate) fn way(out: &Out) -> Result<UplinkWay, UplinkError> {
     Ok(match out {
         Out::Tap(_) => UplinkWay::Tap,

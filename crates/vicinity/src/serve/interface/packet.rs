@@ -1,8 +1,8 @@
-//! An interface that is there already, with a network header before each frame (packet(7)).
+//! An existing interface, with a virtio-net header before each frame (packet(7)).
 //!
-//! The host's own frames on it are neither seen nor shown: as with macvtap, host and VMs do not reach
-//! each other by it. It hears frames for VMs' addresses while it is open (promiscuous mode), and is
-//! otherwise left as it is.
+//! The switch neither receives the host's own frames on the interface, nor delivers frames to the host: as
+//! with macvtap, host and VMs cannot reach each other by it. While the interface is open, it receives frames
+//! for VMs' addresses (promiscuous mode). Its other settings stay unchanged.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
@@ -14,7 +14,7 @@ use rustix::net::{
 
 use super::error::{UplinkError, refused};
 
-/// Bytes that may wait to come in or go out, where the system allows as much.
+/// Bytes of the receive and the send buffer, if the system allows this size.
 const WAITING: usize = 4 << 20;
 
 /// Opens the interface `name`.
@@ -33,28 +33,29 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
         set(&socket, option, &on).map_err(because(step))?;
     }
     join(&socket, index).map_err(because("hear frames for VMs"))?;
-    // Less is slower, not wrong.
+    // A smaller buffer is slower, but correct.
     let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
     let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, WAITING);
     bind(&socket, index).map_err(because("bind to it"))?;
     Ok(socket)
 }
 
-/// Have the interface hear frames for VMs' addresses, until the descriptor is closed. Returns its
-/// number, too.
+/// Has the interface receive frames for VMs' addresses until the returned descriptor is closed.
+/// Also returns the interface's number.
 pub(super) fn set_promiscuous(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
     let (socket, index) = new(name)?;
     join(&socket, index).map_err(refused(name, "hear frames for VMs"))?;
     Ok((socket, index.unsigned_abs()))
 }
 
-/// A socket that hears nothing yet, and the interface's number.
+/// Returns a socket that does not yet receive frames, and the interface's number.
 fn new(name: &str) -> Result<(OwnedFd, i32), UplinkError> {
     let missing = || UplinkError::Missing {
         name: name.to_owned(),
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // The protocol comes when it is bound: before, it would hear every interface.
+    // `bind` sets the protocol. With a protocol, an unbound socket would receive the frames of
+    // every interface.
     let none = None::<Protocol>;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, none);
     let socket = socket.map_err(refused(name, "open a packet socket"))?;
@@ -66,7 +67,7 @@ fn new(name: &str) -> Result<(OwnedFd, i32), UplinkError> {
 fn join(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
-        // The constant is small.
+        // The constant is small, so the conversion cannot fail.
         mr_type: u16::try_from(libc::PACKET_MR_PROMISC).unwrap_or_default(),
         mr_alen: 0,
         mr_address: [0; 8],
@@ -86,7 +87,7 @@ fn set<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
     said(done)
 }
 
-/// Hear all frames of an interface.
+/// Binds the socket, so that it receives all frames of an interface.
 fn bind(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
     let family = u16::try_from(libc::AF_PACKET).map_err(|_| Errno::INVAL)?;
     let all = u16::try_from(libc::ETH_P_ALL).map_err(|_| Errno::INVAL)?;

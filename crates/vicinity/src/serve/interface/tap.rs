@@ -1,7 +1,8 @@
-//! The uplink's tap: opened so that a frame carries the same virtio-net header as a guest's.
+//! The uplink's tap. Its frames carry the same virtio-net header as a guest's frames.
 //!
-//! Each descriptor is a queue. A tap that was made with one queue can have no others, and one that was
-//! made with several (`IFF_MULTI_QUEUE`) is never opened as one with one: so both are tried.
+//! Each descriptor is a queue. A tap that was created with one queue can have no others, and a tap that was
+//! created with several (`IFF_MULTI_QUEUE`) cannot be opened as one with a single queue. So this module tries
+//! both.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -44,22 +45,22 @@ struct InterfaceFlags {
 /// Why a tap could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TapError {
-    /// No tun driver.
+    /// The tun driver is not loaded.
     #[error("/dev/net/tun cannot be opened: {0}; load the driver with `modprobe tun`, as root")]
     Driver(Errno),
-    /// Not allowed.
+    /// The daemon lacks the permission.
     #[error("not allowed to use tap {name}; run as root, or with CAP_NET_ADMIN")]
     Forbidden {
         /// The tap.
         name: String,
     },
-    /// Another process has it.
+    /// Another process uses the tap.
     #[error("tap {name} is in use by another process; stop that one, or name another tap")]
     Busy {
         /// The tap.
         name: String,
     },
-    /// The name belongs to something else.
+    /// The name belongs to another kind of interface.
     #[error(
         "interface {name} exists and is not a tap; name another one, or remove it with \
          `ip link delete {name}`"
@@ -68,25 +69,26 @@ pub(crate) enum TapError {
         /// The interface.
         name: String,
     },
-    /// Anything else.
+    /// The kernel reported another error.
     #[error("tap {name}: the kernel refused to {step}: {source}")]
     Refused {
         /// The tap.
         name: String,
-        /// What was asked.
+        /// The refused operation.
         step: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: Errno,
     },
 }
 
-/// Opens the tap `name` by one queue, making it if need be, and set it up. A tap made here is gone when
-/// the descriptor and all its duplicates are closed.
+/// Opens the tap `name` with one queue and sets its link up. Creates the tap if it does not exist. The kernel
+/// removes a tap that was created here once the descriptor and all its duplicates are closed.
 pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
     first(name, [0, IFF_MULTI_QUEUE]).map(|(tap, _)| tap)
 }
 
-/// The same, by so many queues; by one if the tap was made before and has no more.
+/// Opens the tap `name` like [`open`], but with `count` queues; with one if the tap already existed
+/// and has only one.
 pub(super) fn open_queues(name: &str, count: usize) -> Result<Vec<OwnedFd>, TapError> {
     if count <= 1 {
         return Ok(vec![open(name)?]);
@@ -108,7 +110,8 @@ pub(super) fn open_queues(name: &str, count: usize) -> Result<Vec<OwnedFd>, TapE
     Ok(queues)
 }
 
-/// The first queue of a tap of one of these kinds, the wanted one first; returns which it is.
+/// Opens the first queue of a tap. Tries the kind `wanted` first, then the kind `other`, and
+/// returns the kind that succeeded.
 fn first(name: &str, [wanted, other]: [u16; 2]) -> Result<(OwnedFd, u16), TapError> {
     let refused = |step| {
         move |source| TapError::Refused {
@@ -128,7 +131,7 @@ fn first(name: &str, [wanted, other]: [u16; 2]) -> Result<(OwnedFd, u16), TapErr
     Ok((tap, kind))
 }
 
-/// A descriptor that is no queue yet.
+/// Opens a descriptor that is not yet a queue.
 fn driver() -> Result<OwnedFd, TapError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TapError::Driver)

@@ -1,9 +1,10 @@
-//! An interface by AF_XDP (Documentation/networking/af_xdp.rst): its frames go past the host's network
-//! stack, through memory that a data plane shares with the kernel.
+//! An interface used by AF_XDP (Documentation/networking/af_xdp.rst): its frames bypass the host's network
+//! stack and go through memory that a data plane shares with the kernel.
 //!
-//! A program of six instructions leads what comes in by the interface's first queue to the socket; by
-//! another it goes to the host. It runs in the kernel's general part, which any interface has, and which
-//! copies. Program and map go with their descriptors, so a daemon that dies leaves nothing behind.
+//! An eBPF program of six instructions redirects frames of the interface's first receive queue to the socket;
+//! frames of other queues go to the host. The program runs in the generic XDP mode of the kernel, which every
+//! interface supports and which copies frames. The kernel removes program and map when their descriptors are
+//! closed, so a daemon that dies leaves nothing behind.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -20,7 +21,7 @@ use switch::control::{XDP_CHUNK, XDP_CHUNKS, XDP_ENTRIES, XdpLayout, XdpRing};
 use super::error::{UplinkError, refused};
 use super::packet;
 
-/// Bytes of the memory of frames.
+/// Bytes of the memory for frames.
 const MEMORY: u64 = XDP_CHUNK as u64 * XDP_CHUNKS as u64;
 
 // linux/bpf.h
@@ -35,13 +36,15 @@ const BPF_PSEUDO_MAP_FD: u8 = 1;
 const BPF_FUNC_REDIRECT_MAP: i32 = 51;
 const XDP_PASS: i32 = 2;
 
-/// `XDP_FLAGS_SKB_MODE` (linux/if_link.h): the general part.
+/// `XDP_FLAGS_SKB_MODE` (linux/if_link.h): the generic mode.
 const GENERIC: u32 = 1 << 1;
 
-/// Descriptors of [`open`] that a data plane gets; the others are kept.
+/// Number of descriptors of [`open`] that the supervisor passes to a data plane. The supervisor
+/// keeps the others.
 pub(crate) const GIVEN: usize = 2;
 
-/// Opens the interface `name`: a socket, its memory of frames, and what leads frames there.
+/// Opens the interface `name`. Returns a socket, its memory for frames, and the descriptors that
+/// redirect frames to the socket.
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
     let because = |step| refused(name, step);
     let socket = new().map_err(because("open a socket of AF_XDP"))?;
@@ -56,7 +59,7 @@ pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
     Ok(vec![socket, memory, link, listener])
 }
 
-/// How the kernel lays its rings out.
+/// Asks the kernel for the layout of its rings.
 pub(super) fn layout() -> Result<XdpLayout, Errno> {
     let offsets = sockopt::xdp_mmap_offsets(&new()?)?;
     Ok(XdpLayout {
@@ -81,7 +84,8 @@ fn new() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
 }
 
-/// Gives the socket its memory of frames, which is a file: others may map it.
+/// Registers the memory for frames with the socket. The memory is a file, so that other processes
+/// can map it.
 fn register(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     let file = memfd_create("frames", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, MEMORY)?;
@@ -98,8 +102,8 @@ fn register(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
         tx_metadata_len: 0,
     };
     let registered = sockopt::set_xdp_umem_reg(socket, region);
-    // SAFETY: the mapping made above, which nothing points into: the kernel keeps the pages, not the
-    // address.
+    // SAFETY: this is the mapping made above, and no pointer leads into it: the kernel keeps the pages, not
+    // the address.
     unsafe { munmap(start, length)? };
     registered.map(|()| file)
 }
@@ -111,7 +115,7 @@ fn rings(socket: &OwnedFd) -> Result<(), Errno> {
     sockopt::set_xdp_tx_ring_size(socket, XDP_ENTRIES)
 }
 
-/// A map from the number of a queue to its socket: of the first queue.
+/// Creates the map from the number of a queue to its socket, with an entry for the first queue.
 fn map(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     #[repr(C)]
     struct Create {
@@ -172,9 +176,9 @@ fn program(map: &OwnedFd) -> Result<OwnedFd, Errno> {
         number,
     };
     let instructions = [
-        // Load a word into register 2, from offset 16 of what register 1 points to.
+        // Load a word into register 2, from offset 16 of the structure that register 1 points to.
         instruction(0x61, 0x12, 16, 0),
-        // Register 1 is the map; two places.
+        // Load the map into register 1. This instruction takes two slots.
         instruction(0x18, BPF_PSEUDO_MAP_FD << 4 | 1, 0, map.as_raw_fd()),
         instruction(0, 0, 0, 0),
         instruction(0xb7, 0x03, 0, XDP_PASS),
@@ -190,7 +194,7 @@ fn program(map: &OwnedFd) -> Result<OwnedFd, Errno> {
     bpf(BPF_PROG_LOAD, &load).map(made)
 }
 
-/// Have the program see what comes in, until the descriptor is closed.
+/// Attaches the program to the interface's incoming frames until the returned descriptor is closed.
 fn link(program: &OwnedFd, index: u32) -> Result<OwnedFd, Errno> {
     #[repr(C)]
     struct Create {
@@ -208,10 +212,10 @@ fn link(program: &OwnedFd, index: u32) -> Result<OwnedFd, Errno> {
     bpf(BPF_LINK_CREATE, &create).map(made)
 }
 
-/// The call; what it returned.
+/// Makes the system call `bpf`. Returns its result.
 fn bpf<T>(command: u32, attributes: &T) -> Result<i32, Errno> {
-    // SAFETY: the kernel reads the attributes, whose size it is told, and what they point to, which is
-    // borrowed by our callers for longer than the call; it writes nothing.
+    // SAFETY: the kernel reads the attributes, whose size is an argument, and the memory that they point to,
+    // which the callers borrow for longer than the call. The kernel writes nothing.
     let said = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -229,8 +233,8 @@ fn bpf<T>(command: u32, attributes: &T) -> Result<i32, Errno> {
     }
 }
 
-/// The descriptor that a call has made.
+/// Returns the descriptor that a call has created.
 fn made(fd: i32) -> OwnedFd {
-    // SAFETY: the kernel has just returned it, and nobody else has it.
+    // SAFETY: the kernel has just returned the descriptor, and no other value owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

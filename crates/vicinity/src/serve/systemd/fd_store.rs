@@ -1,13 +1,13 @@
-//! Spaces' memory in the service manager's file descriptor store: what a VM published outlives the
-//! supervisor, however it ends, and is served by the next one.
+//! Spaces' memory in the service manager's file descriptor store. Files that a VM published outlive
+//! the supervisor, however the supervisor ends, and the next supervisor serves them.
 //!
-//! Protocol: systemd's `sd_notify(3)` (`FDSTORE=1`, `FDNAME=`, `FDPOLL=0`, `FDSTOREREMOVE=1`); the
-//! descriptors come back by `sd_listen_fds_with_names(3)` ([`super::handed`]). systemd keeps its copy of
-//! what it handed back, so memory that came back is not stored once more.
+//! Protocol: systemd's `sd_notify(3)` (`FDSTORE=1`, `FDNAME=`, `FDPOLL=0`, `FDSTOREREMOVE=1`); the service
+//! manager returns the descriptors by `sd_listen_fds_with_names(3)` ([`super::handed`]). systemd keeps its
+//! copy of a descriptor that it returns, so the supervisor does not store it again.
 //!
-//! A descriptor's name says what it is: the kind, the version of the layout, and the VM. The version is there
-//! and not in the memory, because a process that a guest talks to writes the memory. Of the memory itself
-//! nothing is read here, only its kind and its length are asked.
+//! The name of a descriptor consists of its kind, the version of the layout, and the VM. The version is in
+//! the name and not in the memory, because a process that communicates with a guest writes the memory. This
+//! module does not read the memory itself. It checks only its kind and its length.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,10 +20,10 @@ use space::store::{LAYOUT, ledger_bytes};
 
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES};
 
-/// What the names of all descriptors begin with that any version of this program stores.
+/// Prefix of the names of all descriptors that any version of this program stores.
 const PREFIX: &str = "vicinity-";
 
-/// systemd's name for a descriptor that was stored without one.
+/// systemd's name for a descriptor that was stored without a name.
 const NAMELESS: &str = "stored";
 
 /// The memory of a space.
@@ -31,13 +31,13 @@ const NAMELESS: &str = "stored";
 pub(in crate::serve) struct Memory {
     pub(in crate::serve) slots: File,
     pub(in crate::serve) ledger: File,
-    /// Slots that there are places for.
+    /// Number of slots for which the memory has room.
     pub(in crate::serve) most: u32,
-    /// It came from the store, with all that is in it.
+    /// The memory came from the store, with its contents.
     pub(in crate::serve) came_back: bool,
 }
 
-/// Why descriptors that came back are not the memory of a space.
+/// Why descriptors from the store are not the memory of a space.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Unfit {
     #[error("the memory of its slots is missing, or that of its ledger")]
@@ -48,31 +48,33 @@ enum Unfit {
     Length { slots: u64, ledger: u64 },
 }
 
-/// The store, and what came back from it.
+/// The store, and the descriptors that came from it.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct FdStore {
     came_back: BTreeMap<String, OwnedFd>,
 }
 
 impl FdStore {
-    /// With what came back at the start, by name. A name that comes twice counts once.
+    /// Returns a store with the descriptors that the service manager returned at the start, by
+    /// name. If a name occurs twice, keeps one of the descriptors.
     pub(in crate::serve) fn new(came_back: impl IntoIterator<Item = (String, OwnedFd)>) -> Self {
         Self {
             came_back: came_back.into_iter().collect(),
         }
     }
 
-    /// Whether a descriptor of this name came from the store.
+    /// Returns whether a descriptor of this name came from the store.
     pub(in crate::serve) fn is_ours(name: &str) -> bool {
         name.starts_with(PREFIX) || name == NAMELESS
     }
 
-    /// Whether there is a service manager to keep anything.
+    /// Returns whether there is a service manager that can keep descriptors.
     pub(in crate::serve) fn is_there() -> bool {
         std::env::var_os("NOTIFY_SOCKET").is_some()
     }
 
-    /// What came back of a VM's space, if it is whole. What is unfit is taken out of the store.
+    /// Takes the memory of a VM's space that came from the store, if it is complete and valid.
+    /// Removes invalid memory from the store.
     pub(in crate::serve) fn take(&mut self, vm: &str) -> Option<Memory> {
         let [slots, ledger] = names(vm).map(|name| self.came_back.remove(&name));
         if slots.is_none() && ledger.is_none() {
@@ -91,10 +93,11 @@ impl FdStore {
         }
     }
 
-    /// Have a space's memory kept from now on.
+    /// Stores a space's memory in the service manager.
     pub(in crate::serve) fn keep(&self, vm: &str, memory: [BorrowedFd<'_>; 2]) {
         for (name, fd) in names(vm).iter().zip(memory) {
-            // systemd would poll it, which a memfd does not support anyway.
+            // Without `FDPOLL=0`, systemd would poll the descriptor, which a memfd does not
+            // support.
             let states = [
                 NotifyState::FdStore,
                 NotifyState::FdName(name),
@@ -109,14 +112,14 @@ impl FdStore {
         }
     }
 
-    /// A space is gone: the service manager is not to keep its memory.
+    /// Removes the memory of a removed space from the service manager's store.
     pub(in crate::serve) fn remove(&self, vm: &str) {
         for name in names(vm) {
             forget(&name);
         }
     }
 
-    /// All configured spaces have taken what is theirs: the rest is of no use.
+    /// Removes all descriptors that no configured space has taken from the store.
     pub(in crate::serve) fn give_up_the_rest(&mut self) {
         for (name, _) in std::mem::take(&mut self.came_back) {
             tracing::warn!(
@@ -128,8 +131,8 @@ impl FdStore {
     }
 }
 
-/// What the slots' memory and the ledger's are called. A VM's name has at most 64 characters, none of which
-/// systemd refuses (`fdname_is_valid`: printable ASCII without `:`, at most 255).
+/// Returns the names of the slots' and the ledger's memory. A VM's name has at most 64 characters, and
+/// systemd refuses none of them (`fdname_is_valid`: printable ASCII without `:`, at most 255).
 fn names(vm: &str) -> [String; 2] {
     ["slots", "ledger"].map(|kind| format!("{PREFIX}space-{LAYOUT}-{kind}-{vm}"))
 }
@@ -162,7 +165,8 @@ fn fitting(slots: Option<OwnedFd>, ledger: Option<OwnedFd>) -> Result<Memory, Un
     })
 }
 
-/// Slots that memory of these lengths has places for, if it is a space's.
+/// Returns the number of slots for which memory of these lengths has room; `None` if the lengths
+/// are not those of a space.
 fn most((slots, ledger): (u64, u64)) -> Option<u32> {
     let most = u32::try_from(slots / u64::from(SLOT_BYTES)).ok()?;
     let whole = slots % u64::from(SLOT_BYTES) == 0;
@@ -204,7 +208,7 @@ mod tests {
         let [slots, _] = of(16);
         let [_, ledger] = of(17);
         assert!(matches!(unfit([slots, ledger]), Unfit::Length { .. }));
-        // Not whole slots.
+        // A length that is not a multiple of a slot.
         let odd = memory(16 * u64::from(SLOT_BYTES) + 4096, ledger_bytes(16));
         assert!(matches!(unfit(odd), Unfit::Length { .. }));
     }

@@ -1,9 +1,9 @@
-//! What a service manager hands over at the start: the control socket, which it listens on for us, and
-//! what it kept of the daemon before ([`FdStore`]).
+//! The descriptors that a service manager passes to the daemon at its start: the control socket, on which the
+//! service manager listens for the daemon, and those that it kept for the previous daemon ([`FdStore`]).
 //!
 //! Protocol: `sd_listen_fds_with_names(3)`. systemd passes sockets of socket units first, by the name of the
-//! unit, then what it stored, the latest first (`service_collect_fds` in its `service.c`). Only names count
-//! here, not the order.
+//! unit, then the stored descriptors, the latest first (`service_collect_fds` in its `service.c`). This
+//! module uses only the names, not the order.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,45 +15,45 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::fd_store::FdStore;
 
-/// What it is called that has no name: an old service manager, or one of the user's own, gives none.
+/// The name of a descriptor without a name: an old or a self-written service manager may pass no names.
 const UNKNOWN: &str = "unknown";
 
-/// Why a socket that was handed over is of no use.
+/// Why the daemon cannot use a socket that the service manager passed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandedError {
-    /// Of another kind, or several.
+    /// The socket has another kind, or there are several.
     #[error(
         "the service manager handed over {what}; one socket is expected, with \
          `ListenStream={}`", path.display()
     )]
     Kind {
-        /// What it was.
+        /// What the service manager passed.
         what: String,
         /// The control socket.
         path: PathBuf,
     },
-    /// It is at another place than clients look at.
+    /// The socket's path is not the one that clients connect to.
     #[error(
         "the service manager listens on {}, but the control socket is {}; make `ListenStream=` and \
          the runtime folder agree", there.display(), path.display()
     )]
     Place {
-        /// Where it is.
+        /// The path of the socket.
         there: PathBuf,
         /// The control socket.
         path: PathBuf,
     },
-    /// Trouble with the socket.
+    /// An operation on the socket failed.
     #[error("cannot use the socket that the service manager handed over: {0}")]
     Socket(#[from] io::Error),
 }
 
-/// The control socket, if a service manager listens on it for us, and what it kept. Once, before there are
-/// threads and before anything is opened: it takes the words of the environment away, so that no child
-/// believes them.
+/// Returns the control socket, if a service manager listens on it for the daemon, and the descriptors that it
+/// kept. Call this function once, before this process starts threads and before it opens anything. The
+/// function removes the variables from the environment, so that no child process uses them.
 ///
-/// # Errors
-/// The control socket is not one, or at another place. What was kept is never an error.
+/// # Errors The passed socket is not a listening Unix stream socket, or has another path. The kept
+/// descriptors never cause an error.
 pub(in crate::serve) fn take(path: &Path) -> Result<(Option<UnixListener>, FdStore), HandedError> {
     let (kept, mut sockets): (Vec<_>, Vec<_>) = descriptors()
         .into_iter()
@@ -75,7 +75,7 @@ pub(in crate::serve) fn take(path: &Path) -> Result<(Option<UnixListener>, FdSto
     Ok((control, FdStore::new(kept)))
 }
 
-/// All that was handed over, by name.
+/// Returns all passed descriptors, by name.
 fn descriptors() -> Vec<(String, OwnedFd)> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':').filter(|name| !name.is_empty());

@@ -1,5 +1,6 @@
-//! The service manager: what it hands over at the start ([`handed`]), what it is told ([`notify`],
-//! [`watchdog`]), and what it keeps ([`fd_store`]).
+//! The service manager: the descriptors that it passes at the start ([`handed`]), the notifications
+//! that the daemon sends to it ([`notify`], [`watchdog`]), and the memory that it keeps
+//! ([`fd_store`]).
 
 pub(super) mod fd_store;
 pub(super) mod handed;

@@ -1,20 +1,20 @@
-//! Notifications to the service manager. Without one, these functions do nothing.
+//! Notifications to the service manager. Without a service manager, these functions do nothing.
 //!
 //! Protocol: systemd's `sd_notify(3)`.
 
 use sd_notify::NotifyState;
 
-/// Notifies that the daemon serves.
+/// Notifies the service manager that the daemon is ready.
 pub(in crate::serve) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Notifies that the daemon ends in order.
+/// Notifies the service manager that the daemon stops in order.
 pub(in crate::serve) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// While this exists, the service manager shows that the configuration is loaded again.
+/// While this value exists, the service manager shows that the daemon reloads its configuration.
 #[derive(Debug)]
 pub(in crate::serve) struct Reloading(());
 

@@ -19,7 +19,7 @@ pub(in crate::serve) async fn watch(answers: impl AsyncFn() -> bool) {
     loop {
         pulse.tick().await;
         if !answers().await {
-            // The daemon ends.
+            // The supervisor no longer answers, because the daemon ends.
             return std::future::pending().await;
         }
         tell(&[NotifyState::Watchdog]);
