@@ -118,7 +118,7 @@ pub(crate) enum State {
     Running,
     /// Frames flow, and writes into the guest's memory are logged: it migrates.
     Migrating,
-    /// ChildProcess out for a while; see the reason.
+    /// The supervisor refuses this port's front-end for a while; see the reason.
     Quarantined,
     /// An uplink that failed, or a port of a network that is down.
     Down,
