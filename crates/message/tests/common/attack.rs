@@ -175,7 +175,10 @@ impl Attack {
 
     /// Sends connects to a NIC id that no member has, and reads no answer. Returns how many were
     /// sent before there was no room.
-    #[allow(dead_code, reason = "the fuzz target shares this file and does not flood")]
+    #[allow(
+        dead_code,
+        reason = "the fuzz target shares this file and does not flood"
+    )]
     pub fn flood(&mut self, count: u32) -> u32 {
         let Some(joined) = &mut self.joined else {
             return 0;
