@@ -128,28 +128,29 @@ impl Qmp {
     /// # Errors
     /// Fails in the same cases as [`Qmp::execute`].
     pub fn names(&mut self, path: &str, prefix: &str) -> Result<Vec<String>, DirectError> {
-        let answer = self.execute("qom-list", &json!({"path": path}))?;
-        let all = answer.as_array().into_iter().flatten();
-        let names = all.filter_map(|one| one.get("name").and_then(Value::as_str));
-        let wanted = names.filter(|name| name.starts_with(prefix));
-        Ok(wanted.map(str::to_owned).collect())
+        let children = self.children(path)?.into_iter().map(|(name, _)| name);
+        Ok(children.filter(|name| name.starts_with(prefix)).collect())
     }
 
     /// Returns the name of a host device that is assigned to this VM by VFIO, if there is one.
     pub(crate) fn passthrough(&mut self) -> Result<Option<String>, DirectError> {
-        let text = |one: &Value, key| one.get(key).and_then(Value::as_str).map(str::to_owned);
         // QEMU lists devices with an id in the first folder, and devices without an id in the second.
         for path in ["/machine/peripheral", "/machine/peripheral-anon"] {
-            let answer = self.execute("qom-list", &json!({"path": path}))?;
-            let mut all = answer.as_array().into_iter().flatten();
-            let is_vfio = |one: &&Value| {
-                text(one, "type").is_some_and(|kind| kind.starts_with("child<vfio-"))
-            };
-            if let Some(device) = all.find(is_vfio) {
-                return Ok(text(device, "name"));
+            let mut children = self.children(path)?.into_iter();
+            if let Some((name, _)) = children.find(|(_, kind)| kind.starts_with("child<vfio-")) {
+                return Ok(Some(name));
             }
         }
         Ok(None)
+    }
+
+    /// Returns names and types of the properties and children of an object of QEMU.
+    fn children(&mut self, path: &str) -> Result<Vec<(String, String)>, DirectError> {
+        let answer = self.execute("qom-list", &json!({"path": path}))?;
+        let all = answer.as_array().into_iter().flatten();
+        let text = |one: &Value, key| Some(one.get(key)?.as_str()?.to_owned());
+        let children = all.filter_map(|one| Some((text(one, "name")?, text(one, "type")?)));
+        Ok(children.collect())
     }
 
     /// Returns whether the guest runs here: it is not waiting for an incoming migration, and has not

@@ -26,8 +26,9 @@ const PAGE: u64 = 4096;
 const WORDS: u32 = 1024;
 const LINE: usize = 16;
 
-/// Loads of one pass: 16 times each cache line of the page.
-const LOADS: u32 = 16 * WORDS / 16;
+/// How often one pass loads from each cache line of the page, and its loads together.
+const REPEATS: u32 = 16;
+const LOADS: u32 = REPEATS * (WORDS / 16);
 
 /// Passes over each memory. The fastest counts: a virtual CPU that loses its processor makes a pass longer,
 /// and nothing makes one shorter.
@@ -80,7 +81,7 @@ fn page(file: BorrowedFd<'_>) -> Result<Words, Errno> {
 /// What the loads of one pass take together.
 fn pass(words: &Words) -> Duration {
     let begin = Instant::now();
-    for _ in 0..LOADS / (WORDS / 16) {
+    for _ in 0..REPEATS {
         for index in (0..WORDS).step_by(LINE) {
             black_box(words.get(index).map(|word| word.load(Ordering::Relaxed)));
         }
