@@ -241,8 +241,13 @@ mod tests {
                         }
                         leaves => leaves.map(|times| times - 1),
                     };
-                    let named = json!([{"name": "type"}, {"name": DEVICE}]);
-                    return Ok(if self.plugged { named } else { json!([]) });
+                    // QEMU 10.0 lists the folder's own type first, then the children.
+                    let own = json!({"name": "type", "type": "string"});
+                    let device = json!({"name": DEVICE, "type": "child<vhost-user-fs-pci>"});
+                    return Ok(match self.plugged {
+                        true => json!([own, device]),
+                        false => json!([own]),
+                    });
                 }
                 "qom-get" => return Ok(json!("/machine/peripheral/port3/pcie.7")),
                 "device_del" => self.leaves = Some(self.holds),
