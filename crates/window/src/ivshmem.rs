@@ -15,8 +15,6 @@
 //! Beside the region and the doorbells, a member's socket is the only state that a host needs, so
 //! another process can take over ([`Member::adopt`]). QEMU does not notice.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -24,21 +22,17 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs;
 use rustix::io::Errno;
 use rustix::net::{
-    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    self, AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-/// The version of the protocol.
-const VERSION: i64 = 0;
+use message::{HOST, MEMORY, VERSION, WAKE, send, send_bytes};
 
-/// The number that the region is sent with.
-const MEMORY: i64 = -1;
+mod client;
+mod message;
+#[cfg(test)]
+mod tests;
 
-/// The host's id.
-const HOST: u16 = 0;
-
-/// The number that wakes a process of the host: no member has this id.
-const WAKE: i64 = -2;
+pub use client::Client;
 
 /// The socket where one member connects.
 #[derive(Debug)]
@@ -58,14 +52,6 @@ pub struct Member {
 /// A doorbell: an eventfd.
 #[derive(Debug)]
 pub struct Doorbell(OwnedFd);
-
-/// This process as a member.
-#[derive(Debug)]
-pub struct Client {
-    socket: OwnedFd,
-    doorbell: OwnedFd,
-    id: u16,
-}
 
 impl Doorbell {
     /// Creates a doorbell.
@@ -249,66 +235,6 @@ impl AsFd for Member {
     }
 }
 
-impl Client {
-    /// Connects to the region that is served at `path`.
-    ///
-    /// # Errors
-    /// There is no server, or it sends something else.
-    pub fn connect(path: &Path) -> Result<(Self, OwnedFd), Errno> {
-        let socket = net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        let expect = |wanted: i64| match receive(&socket)? {
-            (number, fd) if number == wanted => Ok(fd),
-            _ => Err(Errno::PROTO),
-        };
-        expect(VERSION)?;
-        let (id, _) = receive(&socket)?;
-        let id = u16::try_from(id).map_err(|_| Errno::PROTO)?;
-        let region = expect(MEMORY)?.ok_or(Errno::PROTO)?;
-        let doorbell = expect(HOST.into())?.ok_or(Errno::PROTO)?;
-        net::send(&socket, b"w", SendFlags::NOSIGNAL)?;
-        let client = Self {
-            socket,
-            doorbell,
-            id,
-        };
-        Ok((client, region))
-    }
-
-    /// Returns the member's id.
-    #[must_use]
-    pub fn id(&self) -> u16 {
-        self.id
-    }
-
-    /// Wakes the host. Only the host has this doorbell, too, see [`Member::admit`], and it does not
-    /// write it.
-    pub fn ring(&self) {
-        // If the eventfd is full, the doorbell is ringing already.
-        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
-    }
-
-    /// Reads pending wake-ups; returns false if the host has closed its end.
-    #[must_use]
-    pub fn take_wakeups(&self) -> bool {
-        match net::recv(&self.socket, &mut [0; 256][..], RecvFlags::DONTWAIT) {
-            Ok((count, _)) => count > 0,
-            Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
-        }
-    }
-}
-
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
 /// Removes a socket file that an ended process left. Any other file stays, and binding fails.
 pub(crate) fn remove_socket(path: &Path) -> Result<(), Errno> {
     let removed =
@@ -325,122 +251,4 @@ pub(crate) fn remove_socket(path: &Path) -> Result<(), Errno> {
 fn stream() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-}
-
-/// Sends a number, optionally with a descriptor. A socket's buffer has room for all that is sent
-/// here.
-fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
-    send_bytes(socket, &number.to_le_bytes(), fd)
-}
-
-/// Sends bytes, all or none.
-fn send_bytes(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
-    let fds: arrayvec::ArrayVec<_, 1> = fd.into_iter().collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    // syscalls: sendmsg
-    let sent = net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?;
-    match sent == bytes.len() {
-        true => Ok(()),
-        false => Err(Errno::AGAIN),
-    }
-}
-
-/// Receives the next number, with the descriptor that is attached to it.
-fn receive(socket: &OwnedFd) -> Result<(i64, Option<OwnedFd>), Errno> {
-    let mut bytes = [0; 8];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let parts = &mut [IoSliceMut::new(&mut bytes)];
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let got = net::recvmsg(socket, parts, &mut ancillary, flags)?;
-    let mut fd = None;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(fds) = message {
-            fd = fds.last();
-        }
-    }
-    match got.bytes == bytes.len() {
-        true => Ok((i64::from_le_bytes(bytes), fd)),
-        false => Err(Errno::PROTO),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_no_socket_is_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.sock");
-        std::fs::write(&path, "kept").unwrap();
-        assert_eq!(Server::bind(&path).unwrap_err(), Errno::EXIST);
-        let bound = crate::attach::Listener::bind(&path);
-        assert_eq!(bound.unwrap_err(), Errno::EXIST);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
-        // A socket file is replaced, also a stale one.
-        std::fs::remove_file(&path).unwrap();
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        Server::bind(&path).unwrap();
-    }
-
-    #[test]
-    fn a_member_receives_region_and_doorbell_and_its_end_is_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.sock");
-        let server = Server::bind(&path).unwrap();
-        let doorbell = Doorbell::new().unwrap();
-        let region = crate::memfd::create(c"x", 4096).unwrap();
-        assert!(server.accept().unwrap().is_none());
-        let client = std::thread::spawn(move || Client::connect(&path).unwrap());
-        let socket = loop {
-            if let Some(socket) = server.accept().unwrap() {
-                break socket;
-            }
-        };
-        let mut member = Member::adopt(socket);
-        member.admit(3, region.as_fd(), &doorbell).unwrap();
-        let (client, memory) = client.join().unwrap();
-        assert_eq!(client.id(), 3);
-        assert_eq!(crate::memfd::final_length(memory.as_fd()), Some(4096));
-        client.ring();
-        let rung = rustix::io::read(&doorbell, &mut [0; 8]);
-        assert_eq!(rung, Ok(8));
-        assert!(member.check_socket() && client.take_wakeups());
-        member.wake();
-        let mut woken = [0; 8];
-        let (count, _) = net::recv(&client.socket, &mut woken[..], RecvFlags::empty()).unwrap();
-        assert_eq!((count, i64::from_le_bytes(woken)), (8, WAKE));
-        assert!(member.is_process());
-        drop(client);
-        assert!(!member.check_socket());
-    }
-
-    #[test]
-    fn received_bytes_stay_in_the_socket_and_the_end_is_detected() {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (mut member, theirs) = (Member::adopt(ours.into()), OwnedFd::from(theirs));
-        assert!(member.check_socket() && !member.is_process());
-        let (read, write) = rustix::pipe::pipe().unwrap();
-        send_bytes(&theirs, b"w", Some(write.as_fd())).unwrap();
-        drop(write);
-        assert!(member.check_socket() && member.is_process());
-        // The pipe's other end is still open: it is in the socket, where no process has closed it.
-        let flags = rustix::event::PollFlags::HUP;
-        let mut end = [rustix::event::PollFd::new(&read, flags)];
-        let now = rustix::time::Timespec::default();
-        assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(0));
-        drop(theirs);
-        assert!(
-            !member.check_socket(),
-            "end of file is behind the received bytes"
-        );
-        member.reject();
-        assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(1));
-    }
 }

@@ -56,6 +56,8 @@ mod layout;
 mod limits;
 mod link;
 mod link_pool;
+mod link_setup;
+mod link_teardown;
 mod links;
 mod local_endpoints;
 mod local_link;

@@ -2,8 +2,13 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use window::Side;
+
 use super::*;
+use crate::address::Address;
+use crate::handshake::{ACCEPTED, FULL};
 use crate::remote::control_channel::ControlChannel;
+use crate::remote::control_message::FROM_MEMBER;
 use crate::remote::limits::LINKS;
 use crate::remote::resources::Member;
 
