@@ -35,7 +35,7 @@ const UPLINK: [&str; 5] = [
 const SPACE: [&str; 4] = [
     "src",
     "../memory-plane/src",
-    "../vhost/src/descriptor.rs",
+    "../vhost/src/fd_kind.rs",
     "../vicinity/src/processes/space",
 ];
 

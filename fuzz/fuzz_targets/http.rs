@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use memory_plane::Shared;
+use memory_plane::SpaceState;
 use memory_plane::access::Access;
 use memory_plane::http::{Service, serve_stream};
 use space::store::{Attributes, ROOT};
@@ -29,11 +29,11 @@ const FILES: [(&str, usize, u64); 4] = [
 fn service() -> &'static (Service, Runtime) {
     static SERVICE: OnceLock<(Service, Runtime)> = OnceLock::new();
     SERVICE.get_or_init(|| {
-        let shared = Shared::new("fuzz", SLOT, 16, 16).expect("memory");
+        let state = SpaceState::new("fuzz", SLOT, 16, 16).expect("memory");
         for (name, length, date) in FILES {
-            let mut store = shared.store();
+            let mut store = state.store();
             let date = Duration::from_secs(date);
-            let inode = store.make(ROOT, name.as_bytes(), false, Attributes::default());
+            let inode = store.create(ROOT, name.as_bytes(), false, Attributes::default());
             let inode = inode.expect("room");
             store.open(inode, true).expect("it is there");
             store.write(inode, 0, length as u64, date).expect("room");
@@ -42,7 +42,7 @@ fn service() -> &'static (Service, Runtime) {
             store.close(inode, true);
         }
         let service = Service {
-            shared,
+            state,
             access: Arc::new(Access {
                 allow: vec!["127.0.0.0/8".parse().expect("a network")],
                 token: None,
@@ -58,7 +58,7 @@ fn service() -> &'static (Service, Runtime) {
 
 fuzz_target!(|data: &[u8]| {
     let (service, runtime) = service();
-    let used = service.shared.store().slots().used();
+    let used = service.state.store().slots().used();
     let client = async {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (mut responses, mut requests) = tokio::io::split(ours);
@@ -82,5 +82,5 @@ fuzz_target!(|data: &[u8]| {
     };
     runtime.block_on(client);
     // The client cannot change a file, and the slots of all responses are free again.
-    assert_eq!(service.shared.store().slots().used(), used);
+    assert_eq!(service.state.store().slots().used(), used);
 });

@@ -27,7 +27,7 @@ const PEERS: usize = 8;
 
 fuzz_target!(|data: &[u8]| {
     let mut config = Config::new(HERE, "here", 1);
-    config.patience = Duration::from_secs(2);
+    config.peer_timeout = Duration::from_secs(2);
     let mut node = Node::new(config);
     assert!(node.open(Duration::ZERO, ENDPOINT, KEY, SESSION));
     let mut now = Duration::ZERO;
@@ -106,7 +106,7 @@ impl Program {
             assert!(count < 1000, "events do not end");
             match node.event() {
                 None => break,
-                Some(Event::Asked {
+                Some(Event::ConnectRequest {
                     endpoint,
                     from,
                     key,
@@ -114,24 +114,24 @@ impl Program {
                 }) if key % 2 == 0 => {
                     node.refuse(now, endpoint, from, None);
                 }
-                Some(Event::Asked { endpoint, key, .. }) => {
+                Some(Event::ConnectRequest { endpoint, key, .. }) => {
                     assert!(node.open(now, endpoint, key, SESSION + u32::from(endpoint)));
                 }
-                Some(Event::Met { endpoint, from }) => {
+                Some(Event::PeerConnected { endpoint, from }) => {
                     if self.peers.len() < PEERS {
                         self.peers.push((endpoint, from));
                     } else {
-                        node.forget(endpoint, from);
+                        node.disconnect(endpoint, from);
                     }
                 }
-                Some(Event::Lost { endpoint, from, .. }) => {
+                Some(Event::Disconnected { endpoint, from, .. }) => {
                     self.peers.retain(|peer| *peer != (endpoint, from));
                 }
-                Some(Event::Wanted {
+                Some(Event::PullRequest {
                     endpoint, source, ..
                 }) => {
-                    let count = node.space(endpoint, source).len() / 2;
-                    node.fed(now, endpoint, source, count);
+                    let count = node.send_buffer(endpoint, source).len() / 2;
+                    node.commit(now, endpoint, source, count);
                 }
                 Some(_) => {}
             }
@@ -141,7 +141,7 @@ impl Program {
             if now.as_secs() % 3 == 0 {
                 continue;
             }
-            while let Some(message) = node.take(now, endpoint, from) {
+            while let Some(message) = node.next_message(now, endpoint, from) {
                 match message {
                     Message::Whole { value, data } => {
                         assert!(data.len() <= 32_768);
@@ -163,7 +163,7 @@ impl Program {
             }
         }
         for &(endpoint, pull) in &self.pulls {
-            while node.piece(now, endpoint, pull).is_some() {}
+            while node.next_piece(now, endpoint, pull).is_some() {}
         }
         if self.pulls.len() > 1000 {
             self.pulls.clear();

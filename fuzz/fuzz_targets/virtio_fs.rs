@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use memory_plane::Shared;
+use memory_plane::SpaceState;
 use memory_plane::device::test_driver::TestDriver;
 
 const SLOT: u32 = 4096;
@@ -76,8 +76,8 @@ fn request(opcode: u8, target: u8) -> Vec<u8> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let shared = Shared::new("fuzz", SLOT, SLOTS, SLOTS).expect("memory");
-    let mut guest = TestDriver::new(&shared).expect("a device");
+    let state = SpaceState::new("fuzz", SLOT, SLOTS, SLOTS).expect("memory");
+    let mut guest = TestDriver::new(&state).expect("a device");
     guest.request(&request(26, 0), 4096);
     let mut rest = data;
     while let Some(([opcode, target, changes], tail)) = rest.split_first_chunk::<3>() {
@@ -98,17 +98,17 @@ fuzz_target!(|data: &[u8]| {
             bytes[at] = *value;
         }
         guest.request(&bytes, 8192);
-        check(&shared);
+        check(&state);
     }
     drop(guest);
     // After the VM disconnects, only published files remain; unfinished files are removed.
-    shared.store().end_session();
-    check(&shared);
+    state.store().end_session();
+    check(&state);
 });
 
 /// Checks that no more slots are in use than exist.
-fn check(shared: &Arc<Shared>) {
-    let store = shared.store();
+fn check(state: &Arc<SpaceState>) {
+    let store = state.store();
     let slots = store.slots();
     assert!(slots.used() <= slots.max_slots());
     for (_, path) in store.published_files() {

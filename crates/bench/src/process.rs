@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use vm_harness::error::{Context, Error, Result};
-use vm_harness::host::{self, Tied, tail};
+use vm_harness::host::{self, ChildProcess, tail};
 use vm_harness::interrupt;
 
 /// Interval at which output is read. It is long enough not to disturb the generator's CPU.
@@ -23,7 +23,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 /// A running program.
 pub(super) struct Process {
     /// `Some` until the value is dropped.
-    tied: Option<Tied>,
+    child: Option<ChildProcess>,
     name: String,
     stdin: File,
     log: File,
@@ -49,7 +49,7 @@ impl Process {
             .stdout(write)
             .stderr(errors);
         Ok(Self {
-            tied: Some(Tied::spawn(command)?),
+            child: Some(ChildProcess::spawn(command)?),
             name: name.to_owned(),
             stdin: ours.into(),
             log,
@@ -61,7 +61,7 @@ impl Process {
     /// Returns the process id. It is that of the program, because `taskset` and `nice` replace themselves by the
     /// program.
     pub(super) fn id(&self) -> u32 {
-        self.tied.as_ref().map_or(0, Tied::id)
+        self.child.as_ref().map_or(0, ChildProcess::id)
     }
 
     /// Writes a line to the program's standard input.
@@ -89,7 +89,13 @@ impl Process {
     ) -> Result<()> {
         let end = Instant::now() + LIMIT;
         while !ready(self)? {
-            if let Some(status) = self.tied.as_mut().map(Tied::ended).transpose()?.flatten() {
+            if let Some(status) = self
+                .child
+                .as_mut()
+                .map(ChildProcess::ended)
+                .transpose()?
+                .flatten()
+            {
                 return Err(self.failed(status.to_string())?);
             }
             if Instant::now() >= end {
@@ -104,7 +110,7 @@ impl Process {
     pub(super) fn end(mut self) -> Result<()> {
         let what = format!("the end of {}", self.name);
         let status = interrupt::poll(&what, LIMIT, || {
-            self.tied.as_mut().map_or(Ok(None), Tied::ended)
+            self.child.as_mut().map_or(Ok(None), ChildProcess::ended)
         })?;
         match status.success() {
             true => Ok(()),
@@ -115,7 +121,11 @@ impl Process {
     fn failed(&mut self, status: String) -> Result<Error> {
         self.read()?;
         Ok(Error::Command {
-            command: self.tied.as_ref().map_or("", Tied::command).to_owned(),
+            command: self
+                .child
+                .as_ref()
+                .map_or("", ChildProcess::command)
+                .to_owned(),
             status,
             stderr: tail(&self.output, 15),
         })
@@ -142,8 +152,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(tied) = self.tied.take() {
-            tied.stop();
+        if let Some(child) = self.child.take() {
+            child.stop();
         }
     }
 }

@@ -56,7 +56,7 @@ pub use shell::shell;
 /// [`vm_harness::interrupt::install`] was called. In every case all VMs and channels have ended.
 pub fn run(options: &Options, progress: &Progress) -> Result<DemoResult> {
     fs::create_dir_all(&options.output).context(|| format!("make {}", options.output.display()))?;
-    let machine = Machine::look()?;
+    let machine = Machine::describe()?;
     let pair = Pair::start(options, progress)?;
     let [_, server] = &pair.vms;
     workload::serve(server)?;

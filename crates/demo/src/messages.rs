@@ -17,13 +17,13 @@ use vm_harness::accel::{self, Accel};
 use vm_harness::channel::{self, Channel, Setting};
 use vm_harness::channels;
 use vm_harness::error::{Context, Error, Result};
-use vm_harness::host::{self, Tied};
+use vm_harness::host::{self, ChildProcess};
 use vm_harness::image::Recipe;
 use vm_harness::interrupt;
 use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
-use vm_harness::vm::{Spec, Vm, WITH_ROOM};
+use vm_harness::vm::{SMP_MAXCPUS_2, Spec, Vm};
 use vm_harness::workload;
 
 /// Lengths in bytes of the messages of a ping-pong, and of those of a stream.
@@ -75,7 +75,7 @@ pub struct MessageResult {
 /// Two members of a trust group. Fields are dropped in this order.
 struct Members {
     vms: [Vm; 2],
-    _serve: Tied,
+    _serve: ChildProcess,
     channels: Vec<Box<dyn Channel>>,
     accel: Accel,
     _run: RunFolder,
@@ -88,7 +88,7 @@ struct Members {
 /// As for [`run`](super::run).
 pub fn messages(options: &Options, progress: &Progress) -> Result<MessageResult> {
     fs::create_dir_all(&options.output).context(|| format!("make {}", options.output.display()))?;
-    let machine = Machine::look()?;
+    let machine = Machine::describe()?;
     let members = Members::start(options, progress)?;
     let [one, two] = &members.vms;
     let _jobs = [one.start("exec vicinity message join")?, {
@@ -126,7 +126,7 @@ fn until(vm: &Vm, socket: &str) -> Result<()> {
 
 impl Members {
     fn start(options: &Options, progress: &Progress) -> Result<Self> {
-        scope::sweep_and_tell(progress)?;
+        scope::sweep_and_log(progress)?;
         progress.step("guest image (Debian packages, kept for the next time), and this program");
         let image = Recipe::default().build(&options.cache)?;
         let image = image.with_program(&options.vicinity, &options.cache.join("with-program"))?;
@@ -209,14 +209,14 @@ impl Members {
 }
 
 /// Starts `vicinity message serve` for both VMs, in one trust group.
-fn serve(program: &Path, run: &Path) -> Result<Tied> {
+fn serve(program: &Path, run: &Path) -> Result<ChildProcess> {
     let mut command = host::command(program);
     command.arg("--runtime-dir").arg(run);
     command.args(["message", "serve"]);
     command.args(VMS.map(|vm| format!("{vm}=demo")));
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null());
-    let mut serve = Tied::spawn(command)?;
+    let mut serve = ChildProcess::spawn(command)?;
     let sockets = VMS.map(|vm| run.join(format!("message-plane/{vm}.sock")));
     interrupt::poll("the start of `vicinity message serve`", BOOT, || {
         if let Some(status) = serve.ended()? {
@@ -233,7 +233,7 @@ fn member_args(program: &Path, run: &Path, vm: &str) -> Result<Vec<String>> {
     command.arg("--runtime-dir").arg(run);
     command.args(["message", "qemu-args", vm]);
     let text = host::run(command)?;
-    let words = text.split_whitespace().chain(WITH_ROOM);
+    let words = text.split_whitespace().chain(SMP_MAXCPUS_2);
     Ok(words.map(str::to_owned).collect())
 }
 

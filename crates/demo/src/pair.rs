@@ -30,7 +30,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn start(options: &Options, progress: &Progress) -> Result<Self> {
-        scope::sweep_and_tell(progress)?;
+        scope::sweep_and_log(progress)?;
         progress.step("guest image (Debian packages, kept for the next time)");
         let image = Recipe::default().build(&options.cache)?;
         progress.step("accelerator: booting a kernel under KVM, where there is one");

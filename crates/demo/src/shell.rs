@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// Shows the session on this terminal until it ends or is detached. tmux must stay in the
-    /// terminal's foreground process group, so it is not started as a tied child.
+    /// terminal's foreground process group, so it is not started as a child child.
     fn attach(&self) -> Result<()> {
         let mut tmux = Command::new("tmux");
         tmux.env_remove("TMUX")

@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::auto::Auto;
 use crate::control::Control;
 use crate::member::{Member, MemberState};
-use crate::parts::{Parts, Seat};
 use crate::policy::{Policies, Policy};
+use crate::resources::{GroupResources, MemberResources};
 use crate::vm::Vm;
 use crate::{DirectError, io};
 use vhost::alarm::Alarm;
@@ -26,7 +26,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Group {
     control: Control,
-    seats: Vec<Seat>,
+    member_resources: Vec<MemberResources>,
     members: Vec<Member>,
     policies: Policies,
     auto: Auto,
@@ -34,7 +34,7 @@ pub struct Group {
 
 /// The state of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct MemberStatus {
     /// The VM.
     pub name: String,
     /// One word: `absent`, `joined`, `leaving`, `out`.
@@ -55,20 +55,23 @@ impl Group {
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         let made = fs::create_dir_all(folder);
         io(made, || format!("make {}", folder.display()))?;
-        let parts = Parts::make(folder, names)?;
+        let parts = GroupResources::make(folder, names)?;
         Ok(Self::with(folder, parts, Policies::default()))
     }
 
     /// Makes a group of these parts, which another process may have served before.
     #[must_use]
-    pub fn with(folder: &Path, parts: Parts, policies: Policies) -> Self {
-        let Parts { control, seats } = parts;
-        let members = (0..).zip(&seats);
-        let members = members.map(|(id, seat)| Member::new(folder, &seat.name, id));
+    pub fn with(folder: &Path, parts: GroupResources, policies: Policies) -> Self {
+        let GroupResources {
+            control,
+            member_resources,
+        } = parts;
+        let members = (0..).zip(&member_resources);
+        let members = members.map(|(id, resources)| Member::new(folder, &resources.name, id));
         Self {
             control,
             members: members.collect(),
-            seats,
+            member_resources,
             policies,
             auto: Auto::default(),
         }
@@ -81,7 +84,7 @@ impl Group {
     /// The kernel refuses, or a VM does not release its devices.
     pub fn serve(&mut self, go_on: impl Fn() -> bool) -> Result<(), DirectError> {
         while go_on() {
-            self.turn()?;
+            self.advance()?;
             self.wait(None)?;
         }
         self.close()
@@ -99,8 +102,8 @@ impl Group {
     }
 
     /// Returns the state of every member.
-    pub fn standings(&self) -> impl Iterator<Item = Standing> {
-        self.members.iter().map(|member| Standing {
+    pub fn statuses(&self) -> impl Iterator<Item = MemberStatus> {
+        self.members.iter().map(|member| MemberStatus {
             name: member.name.clone(),
             state: match (&member.vm, member.state) {
                 (None, _) => "absent",
@@ -116,7 +119,7 @@ impl Group {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn turn(&mut self) -> Result<(), DirectError> {
+    pub fn advance(&mut self) -> Result<(), DirectError> {
         let mut changed = false;
         for member in &mut self.members {
             let events = member.vm.as_mut().map(Vm::read_events);
@@ -132,7 +135,7 @@ impl Group {
                     changed = true;
                 }
             }
-            changed |= member.advance(&self.seats, &self.control);
+            changed |= member.advance(&self.member_resources, &self.control);
         }
         changed |= self.apply_auto_policy()?;
         if changed {
@@ -220,15 +223,18 @@ impl Group {
     /// Rings every doorbell, so that every guest reads the window.
     fn ring_doorbells(&self) {
         // A QEMU can make its doorbell block and fill it. The doorbell stays the member's, see
-        // `Seat::doorbell`, so this member misses rings from then on; the others receive them.
+        // `MemberResources::doorbell`, so this member misses rings from then on; the others receive them.
         let mut alarm = match Alarm::new(DOORBELL_TIMEOUT) {
             Ok(alarm) => alarm,
             Err(error) => return tracing::warn!(%error, "no guest can be told to look"),
         };
         alarm.set();
-        for seat in &self.seats {
-            if !seat.doorbell.ring() {
-                tracing::warn!("VM {} has filled its doorbell, and is not told", seat.name);
+        for resources in &self.member_resources {
+            if !resources.doorbell.ring() {
+                tracing::warn!(
+                    "VM {} has filled its doorbell, and is not told",
+                    resources.name
+                );
             }
         }
     }
@@ -288,7 +294,7 @@ impl Group {
         }
         let end = Instant::now() + CLOSE_TIMEOUT;
         loop {
-            self.turn()?;
+            self.advance()?;
             let left = self.members.iter().filter(|member| {
                 // A VM that is absent or was only just found has no device of this process.
                 member.vm.is_some() && member.state != MemberState::Detached

@@ -8,7 +8,7 @@
 //! ┌──────────────────┐        ┌──────────────────────────┐        ┌──────────────────┐
 //! │ RAM (memfd) ─────┼─ view ─┼── Group, one Member a VM ─┼─ view ─┼───── RAM (memfd) │
 //! │ monitor (QMP) ◀──┼────────┼── vm, qmp                 ├────────┼──▶ monitor (QMP) │
-//! │ ivshmem-doorbell │◀───────┼── Parts: control window,  ├───────▶│ ivshmem-doorbell │
+//! │ ivshmem-doorbell │◀───────┼── GroupResources: control window,  ├───────▶│ ivshmem-doorbell │
 //! └──────────────────┘        │   one doorbell a member   │        └──────────────────┘
 //!                             └──────────────────────────┘
 //! ```
@@ -38,7 +38,7 @@
 //! Under the policy [`Policy::Auto`] the host tells two members to use their ordinary NICs while
 //! shared memory is slower (`auto`).
 //!
-//! Another process may own the window and the doorbells ([`Parts`]). Then the process that serves the
+//! Another process may own the window and the doorbells ([`GroupResources`]). Then the process that serves the
 //! group may be killed: its successor receives the same parts, finds out from each QEMU which devices are
 //! plugged in (`open_files` tells whose memory a view shows), and continues without telling the guests.
 //!
@@ -63,21 +63,21 @@ pub mod layout;
 mod limits;
 mod member;
 mod open_files;
-mod parts;
 mod paths;
 mod policy;
 mod ports;
 mod qemu_fd_workaround;
 mod qmp;
 pub mod ram;
+mod resources;
 mod vm;
 
 pub use error::DirectError;
-pub use group::{Group, Standing};
-pub use parts::{Parts, Seat};
+pub use group::{Group, MemberStatus};
 pub use paths::monitor;
 pub use policy::{Policies, Policy};
 pub use ports::root_ports;
 pub use qmp::Qmp;
+pub use resources::{GroupResources, MemberResources};
 
 use error::io;

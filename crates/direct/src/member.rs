@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::DirectError;
 use crate::control::Control;
-use crate::parts::Seat;
+use crate::resources::MemberResources;
 use crate::vm::{Found, Vm};
 
 /// The time that guests' agents have to route around a VM that leaves, before its packets are lost.
@@ -67,9 +67,13 @@ impl Member {
 
     /// Takes the next step of joining or leaving. Returns whether the other members must read the window
     /// again. Keeps and logs errors.
-    pub(crate) fn advance(&mut self, seats: &[Seat], control: &Control) -> bool {
+    pub(crate) fn advance(
+        &mut self,
+        member_resources: &[MemberResources],
+        control: &Control,
+    ) -> bool {
         let before = self.state;
-        match self.try_advance(seats, control) {
+        match self.try_advance(member_resources, control) {
             Ok(()) => {
                 if self.state != before {
                     self.trouble = None;
@@ -89,14 +93,18 @@ impl Member {
         }
     }
 
-    fn try_advance(&mut self, seats: &[Seat], control: &Control) -> Result<(), DirectError> {
+    fn try_advance(
+        &mut self,
+        member_resources: &[MemberResources],
+        control: &Control,
+    ) -> Result<(), DirectError> {
         let Some(vm) = &mut self.vm else {
             return self.find_vm(control);
         };
         self.state = match (self.state, self.kept_out) {
             (MemberState::Detached, false) => {
                 control.add_member(self.id.into(), mac(&self.name), &vm.ranges()?)?;
-                vm.give_window(self.id, &self.socket, seats, control)?;
+                vm.give_window(self.id, &self.socket, member_resources, control)?;
                 tracing::info!("VM {} joins", self.name);
                 MemberState::Joined
             }

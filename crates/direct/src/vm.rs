@@ -9,11 +9,11 @@ use window::ivshmem;
 
 use crate::control::Control;
 use crate::open_files::{self, FileId};
-use crate::parts::Seat;
 use crate::ports;
 use crate::qemu_fd_workaround::{self, Numbers, unique};
 use crate::qmp::{Qmp, process_of};
 use crate::ram::{Ram, Range};
+use crate::resources::MemberResources;
 use crate::{DirectError, io};
 
 /// QEMU's id of the control window's device and of its character device.
@@ -130,10 +130,10 @@ impl Vm {
         &mut self,
         id: u16,
         socket: &Path,
-        seats: &[Seat],
+        member_resources: &[MemberResources],
         control: &Control,
     ) -> Result<(), DirectError> {
-        let Some(seat) = seats.get(usize::from(id)) else {
+        let Some(resources) = member_resources.get(usize::from(id)) else {
             return Err(DirectError::TooMany);
         };
         let address = json!({"type": "unix", "data": {"path": socket}});
@@ -145,7 +145,7 @@ impl Vm {
             .execute("chardev-add", &json!({"id": chardev, "backend": backend}))?;
         // Others that may connect to the socket may have come first.
         let socket = loop {
-            let accepted = io(seat.server.accept(), || "accept QEMU".to_owned())?;
+            let accepted = io(resources.server.accept(), || "accept QEMU".to_owned())?;
             let accepted =
                 accepted.ok_or_else(|| DirectError::Monitor("chardev-add".to_owned()))?;
             if process_of(&accepted)? == self.process {
@@ -154,10 +154,10 @@ impl Vm {
             tracing::warn!("a process that is not this VM's QEMU was turned away");
         };
         let member = ivshmem::Member::adopt(socket);
-        let admitted = member.admit_alone(id, control.as_fd());
+        let admitted = member.admit_without_doorbell(id, control.as_fd());
         io(admitted, || "greet QEMU".to_owned())?;
-        for (peer, seat) in (0..).zip(seats) {
-            let told = member.introduce(peer, &seat.doorbell);
+        for (peer, resources) in (0..).zip(member_resources) {
+            let told = member.send_doorbell(peer, &resources.doorbell);
             io(told, || "tell QEMU of a doorbell".to_owned())?;
         }
         let device = json!({

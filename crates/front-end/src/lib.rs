@@ -20,7 +20,7 @@
 //! misunderstanding there is not repeated here. A test reaches what a well-behaved driver would never do
 //! through the parts: it can write every byte of the memory and of the socket.
 //!
-//! The crate is for tests and benchmarks only: it panics where it cannot continue. [`GUARD`] bounds every
+//! The crate is for tests and benchmarks only: it panics where it cannot continue. [`TEST_TIMEOUT`] bounds every
 //! wait; its purpose is to end a hung test, not to measure time.
 //!
 //! # Example
@@ -68,4 +68,4 @@ pub use wire::Wire;
 use std::time::Duration;
 
 /// The longest wait before a test fails.
-pub const GUARD: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ pub enum Layout {
     /// Header and frame in one descriptor.
     One,
     /// The header in a descriptor of its own.
-    HeaderApart,
+    SeparateHeader,
     /// In descriptors of this many bytes each.
     Pieces(u32),
     /// In pieces of this many bytes each, behind one indirect descriptor.

@@ -137,7 +137,7 @@ impl Pair {
 
     /// Sends a frame with this header. Returns false if there is no room.
     pub fn send_with(&mut self, header: &[u8], frame: &[u8], layout: Layout) -> bool {
-        let sent = self.queue_up(header, frame, layout);
+        let sent = self.enqueue(header, frame, layout);
         if sent {
             self.tx.publish_and_kick();
         }
@@ -145,7 +145,7 @@ impl Pair {
     }
 
     /// Adds a frame as [`send_with`](Self::send_with) does, but does not publish it.
-    pub fn queue_up(&mut self, header: &[u8], frame: &[u8], layout: Layout) -> bool {
+    pub fn enqueue(&mut self, header: &[u8], frame: &[u8], layout: Layout) -> bool {
         self.reclaim();
         let Some(slot) = self.send_slots.last().copied() else {
             return false;
@@ -282,7 +282,7 @@ fn lay_out(at: u64, bytes: u32, layout: Layout, header: u32) -> Vec<Buffer> {
     };
     match layout {
         Layout::One => pieces(0, bytes).collect(),
-        Layout::HeaderApart => {
+        Layout::SeparateHeader => {
             let header = header.min(bytes);
             let first = Buffer {
                 address: at,

@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::GUARD;
+use crate::TEST_TIMEOUT;
 use crate::features::{EVENT_IDX, IN_ORDER};
 use crate::ram::{Ram, USER_BASE};
 
@@ -343,7 +343,7 @@ pub fn wait_for_any(queues: &[&Queue]) {
         .map(|queue| PollFd::from_borrowed_fd(queue.call.as_fd(), PollFlags::IN))
         .collect();
     let guard = Timespec {
-        tv_sec: GUARD.as_secs() as i64,
+        tv_sec: TEST_TIMEOUT.as_secs() as i64,
         tv_nsec: 0,
     };
     let ready = poll(&mut fds, Some(&guard)).expect("poll");

@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use crate::GUARD;
+use crate::TEST_TIMEOUT;
 
 /// Message numbers (vhost-user specification, "Front-end message types").
 #[allow(missing_docs, reason = "named as in the specification")]
@@ -115,7 +115,7 @@ impl Wire {
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
         for timeout in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&socket, timeout, Some(GUARD)).expect("a socket");
+            set_socket_timeout(&socket, timeout, Some(TEST_TIMEOUT)).expect("a socket");
         }
         Self { socket }
     }

@@ -33,7 +33,7 @@ pub enum Ability {
 impl Probe {
     /// Probes this host.
     #[must_use]
-    pub fn look() -> Self {
+    pub fn of_this_host() -> Self {
         Self {
             cpus: machine::cpus(),
             no_vms: no_vms(),

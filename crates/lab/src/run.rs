@@ -84,7 +84,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
         )));
     }
     let manifest = Manifest {
-        machine: Machine::look()?,
+        machine: Machine::describe()?,
         experiments: rows(&options.ids)?
             .iter()
             .map(|row| row.id.to_owned())
@@ -97,7 +97,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
             .map_or(budget(options.scale), |minutes| f64::from(minutes) * 60.0),
         accelerator: String::new(),
         channels: Vec::new(),
-        control_groups: Probe::look().versions,
+        control_groups: Probe::of_this_host().versions,
         switches: thread_times::records_switches(),
         guest_kernel: String::new(),
         image: String::new(),
@@ -142,7 +142,7 @@ pub fn resume(place: &Paths, output: &Path, progress: &Progress) -> Result<Manif
     }
     let manifest = load(output)?;
     let pace = Pace::of(manifest.scale);
-    let left = sweeps(&manifest, &Probe::look());
+    let left = sweeps(&manifest, &Probe::of_this_host());
     let mut run = Run {
         output: output.to_owned(),
         samples: samples(output)?,

@@ -74,7 +74,7 @@ impl Measurer for Play {
 
 fn manifest() -> Manifest {
     Manifest {
-        machine: Machine::look().unwrap(),
+        machine: Machine::describe().unwrap(),
         experiments: vec!["X9".into()],
         only: CellFilter::new(),
         scale: Scale::Ci,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vm_harness::channel;
 use vm_harness::error::{Error, Result};
-use vm_harness::host::{self, Tied};
+use vm_harness::host::{self, ChildProcess};
 use vm_harness::{interrupt, scope};
 
 use super::http::{Load, Report};
@@ -26,7 +26,7 @@ const SHAPE: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "
 #[derive(Debug)]
 pub struct SecondHost {
     // Fields are dropped in this order.
-    servers: Vec<Tied>,
+    servers: Vec<ChildProcess>,
     namespace: String,
     vicinity: PathBuf,
 }
@@ -86,7 +86,7 @@ impl SecondHost {
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            self.servers.push(Tied::spawn(command)?);
+            self.servers.push(ChildProcess::spawn(command)?);
         }
         interrupt::poll("the second host's servers", Duration::from_secs(10), || {
             let listening = host::run(self.inside(&["ss", "-Htuln"]))?;

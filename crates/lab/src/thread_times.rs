@@ -44,7 +44,7 @@ pub fn watch<T>(
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Values)> {
     std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| look(sets, warm_up, window));
+        let watcher = scope.spawn(|| measure(sets, warm_up, window));
         let answer = work();
         let metrics = watcher
             .join()
@@ -56,7 +56,7 @@ pub fn watch<T>(
 /// A time, and the totals of each set's threads.
 type Snapshot = (Instant, Vec<BTreeMap<u32, Totals>>);
 
-fn look(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> {
+fn measure(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> {
     let proc = Proc::default();
     let snapshot = || -> Snapshot {
         let of = |set: &Set| {

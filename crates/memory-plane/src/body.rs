@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use space::store::{Content, Extent};
 
-use crate::ram::Ram;
-use crate::shared::Shared;
+use crate::space_memory::SlotFile;
+use crate::space_state::SpaceState;
 
 /// The bytes of holes in a file.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
@@ -30,7 +30,7 @@ pub(crate) enum Body {
 /// Reads a range of an object in chunks. The object's slots stay in use as long as the reader or one of its chunks
 /// exists.
 pub(crate) struct ObjectReader {
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     content: Arc<Content>,
     extents: VecDeque<Extent>,
     remaining: u64,
@@ -38,7 +38,7 @@ pub(crate) struct ObjectReader {
 
 /// A chunk of bytes in slots. It keeps the slots in use.
 struct SlotBytes {
-    ram: Arc<Ram>,
+    slot_file: Arc<SlotFile>,
     _content: Arc<Content>,
     at: u64,
     length: usize,
@@ -47,16 +47,18 @@ struct SlotBytes {
 impl AsRef<[u8]> for SlotBytes {
     fn as_ref(&self) -> &[u8] {
         // `ObjectReader::slot_bytes` checked the range.
-        self.ram.slice(self.at, self.length).unwrap_or_default()
+        self.slot_file
+            .slice(self.at, self.length)
+            .unwrap_or_default()
     }
 }
 
 impl ObjectReader {
     /// Creates a reader of `length` bytes from `offset`.
-    pub(crate) fn new(shared: &Arc<Shared>, content: Content, offset: u64, length: u64) -> Self {
-        let extents = content.read(shared.slot_bytes(), offset, length);
+    pub(crate) fn new(state: &Arc<SpaceState>, content: Content, offset: u64, length: u64) -> Self {
+        let extents = content.read(state.slot_bytes(), offset, length);
         Self {
-            shared: Arc::clone(shared),
+            state: Arc::clone(state),
             content: Arc::new(content),
             extents: extents.into(),
             remaining: length,
@@ -90,20 +92,17 @@ impl ObjectReader {
         }
         let count = bytes.len() as u64;
         self.remaining -= count;
-        self.shared
-            .counters
-            .sent
-            .fetch_add(count, Ordering::Relaxed);
+        self.state.counters.sent.fetch_add(count, Ordering::Relaxed);
         Ok(Some(bytes))
     }
 
     fn slot_bytes(&self, at: u64, length: usize) -> std::io::Result<Bytes> {
-        let ram = self.shared.ram();
-        if ram.slice(at, length).is_none() {
+        let slot_file = self.state.slot_file();
+        if slot_file.slice(at, length).is_none() {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
         Ok(Bytes::from_owner(SlotBytes {
-            ram: Arc::clone(ram),
+            slot_file: Arc::clone(slot_file),
             _content: Arc::clone(&self.content),
             at,
             length,

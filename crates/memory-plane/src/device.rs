@@ -29,7 +29,7 @@ use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
 use self::ring::{Memory, Ring};
 use crate::file_system::SpaceFileSystem;
-use crate::shared::{Shared, increment};
+use crate::space_state::{SpaceState, increment};
 
 /// The high-priority queue and the request queue (virtio 1.3, 5.11.2).
 const QUEUES: usize = 2;
@@ -70,15 +70,15 @@ impl From<vhost_user_backend::Error> for DeviceError {
 ///
 /// # Errors
 /// Returns an error if QEMU violated the protocol or the system lacks a resource. The caller may serve the next QEMU.
-pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), DeviceError> {
+pub fn serve_vm(state: &Arc<SpaceState>, listener: &UnixListener) -> Result<(), DeviceError> {
     let memory = Memory::new(GuestMemoryMmap::new());
-    let device = Arc::new(Mutex::new(Device::new(shared, memory.clone())?));
+    let device = Arc::new(Mutex::new(Device::new(state, memory.clone())?));
     // This descriptor must outlive the workers, because it ends them.
     let event =
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
     let mut daemon = VhostUserDaemon::new("space".to_owned(), Arc::clone(&device), memory)?;
     let exit = WorkerExit(&event);
-    let slot_free = shared.ram().slot_free_event();
+    let slot_free = state.slot_file().slot_free_event();
     for handler in daemon.get_epoll_handlers() {
         let register = |descriptor, event| {
             handler.register_listener(descriptor, EventSet::IN, u64::from(event))
@@ -98,8 +98,8 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
     let ended = daemon.wait();
     drop(exit);
     drop(daemon);
-    shared.note_waiting(0);
-    let removed = shared.store().end_session();
+    state.note_waiting(0);
+    let removed = state.store().end_session();
     tracing::info!(half_written = removed, "the VM disconnected");
     use vhost_user_backend::Error::HandleRequest;
     match ended {
@@ -129,7 +129,7 @@ fn is_disconnect(error: &VhostUserError) -> bool {
 
 /// The file system device of one VM.
 struct Device {
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     file_system: Arc<SpaceFileSystem>,
     server: Server<Arc<SpaceFileSystem>>,
     memory: Memory,
@@ -141,10 +141,10 @@ struct Device {
 }
 
 impl Device {
-    fn new(shared: &Arc<Shared>, memory: Memory) -> io::Result<Self> {
-        let file_system = Arc::new(SpaceFileSystem::new(Arc::clone(shared)));
+    fn new(state: &Arc<SpaceState>, memory: Memory) -> io::Result<Self> {
+        let file_system = Arc::new(SpaceFileSystem::new(Arc::clone(state)));
         Ok(Self {
-            shared: Arc::clone(shared),
+            state: Arc::clone(state),
             server: Server::new(Arc::clone(&file_system)),
             file_system,
             memory,
@@ -185,13 +185,13 @@ impl Device {
                 .any(|head| head == chain.head_index())
             {
                 tracing::debug!("the guest offers a chain again that the device has not returned");
-                increment(&self.shared.counters.nonsense);
+                increment(&self.state.counters.nonsense);
                 continue;
             }
             match self.handle_request(&chain) {
                 Some(written) => return_chain(vring, &chain, written),
                 None => {
-                    increment(&self.shared.counters.waited);
+                    increment(&self.state.counters.waited);
                     self.waiting.push_back((queue, chain));
                 }
             }
@@ -237,7 +237,7 @@ impl Device {
     }
 
     fn note_waiting(&self) {
-        self.shared.note_waiting(self.waiting.len() as u64);
+        self.state.note_waiting(self.waiting.len() as u64);
     }
 
     /// Handles a request and returns the number of bytes written to the chain; `None` if the request must be retried.
@@ -246,7 +246,7 @@ impl Device {
         let reader = Reader::from_descriptor_chain(memory, chain.clone());
         let writer = VirtioFsWriter::new(memory, chain.clone());
         let (Ok(reader), Ok(writer)) = (reader, writer) else {
-            increment(&self.shared.counters.nonsense);
+            increment(&self.state.counters.nonsense);
             return Some(0);
         };
         let done = self
@@ -257,7 +257,7 @@ impl Device {
         }
         let written = done.unwrap_or_else(|error| {
             tracing::debug!("a malformed request: {error}");
-            increment(&self.shared.counters.nonsense);
+            increment(&self.state.counters.nonsense);
             0
         });
         Some(u32::try_from(written).unwrap_or(u32::MAX))
@@ -333,7 +333,7 @@ impl VhostUserBackendMut for Device {
             // A worker without an exit event ends when its handler returns an error.
             return Err(io::ErrorKind::ConnectionAborted.into());
         } else if event == SLOT_FREE_EVENT {
-            self.shared.ram().clear_slot_free();
+            self.state.slot_file().clear_slot_free();
             self.retry_waiting(vrings);
         } else if let Some(vring) = vrings.get(usize::from(event)) {
             self.process_queue(usize::from(event), vring);

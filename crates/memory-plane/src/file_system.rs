@@ -18,7 +18,7 @@ use crate::fuse_types::{
     write_zeros,
 };
 use crate::push_status_file;
-use crate::shared::{Shared, now};
+use crate::space_state::{SpaceState, now};
 
 /// How long the guest's kernel may cache entries and attributes. Unless files are pushed, only the guest changes its file
 /// system, so its cache stays valid.
@@ -30,15 +30,15 @@ const NO_REPLACE: u32 = 1;
 /// The file system that the VM mounts.
 #[derive(Debug)]
 pub(crate) struct SpaceFileSystem {
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     /// Whether the last write found no free slots. The device then keeps the request unanswered and retries it.
     found_full: AtomicBool,
 }
 
 impl SpaceFileSystem {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(state: Arc<SpaceState>) -> Self {
         Self {
-            shared,
+            state,
             found_full: AtomicBool::new(false),
         }
     }
@@ -60,7 +60,7 @@ impl SpaceFileSystem {
     }
 
     fn cache_timeout(&self) -> Duration {
-        match self.shared.outbox.is_enabled() {
+        match self.state.outbox.is_enabled() {
             true => Duration::ZERO,
             false => CACHE_TIMEOUT,
         }
@@ -80,11 +80,11 @@ impl SpaceFileSystem {
             gid: context.gid,
             modified: now(),
         };
-        store.make(parent, name.to_bytes(), is_directory, attributes)
+        store.create(parent, name.to_bytes(), is_directory, attributes)
     }
 
     fn remove(&self, parent: u64, name: &CStr, is_directory: bool) -> io::Result<()> {
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         store
             .remove(parent, name.to_bytes(), is_directory)
             .map_err(to_errno)
@@ -100,7 +100,7 @@ impl FileSystem for SpaceFileSystem {
 
     /// Starts a new session. All handles of the previous session are closed.
     fn init(&self, _capable: FsOptions) -> io::Result<FsOptions> {
-        self.shared.store().end_session();
+        self.state.store().end_session();
         // Not `WRITEBACK_CACHE`: a write is answered when its bytes are in slots, not in the guest's page cache.
         // Not `ATOMIC_O_TRUNC`: with it the guest's kernel drops the attributes of a file that it just created and
         // requests them again. Without it, the kernel truncates by a separate request after it opened the file for
@@ -109,14 +109,14 @@ impl FileSystem for SpaceFileSystem {
     }
 
     fn destroy(&self) {
-        self.shared.store().end_session();
+        self.state.store().end_session();
     }
 
     fn lookup(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<Entry> {
-        if push_status_file::is_looked_up(&self.shared, parent, name.to_bytes()) {
+        if push_status_file::is_looked_up(&self.state, parent, name.to_bytes()) {
             return Ok(push_status_file::entry());
         }
-        let store = self.shared.store();
+        let store = self.state.store();
         let found = store.look_up(parent, name.to_bytes());
         found
             .and_then(|inode| self.entry(&store, inode))
@@ -127,7 +127,7 @@ impl FileSystem for SpaceFileSystem {
         if inode == push_status_file::INODE {
             return Ok((push_status_file::stat(), Duration::ZERO));
         }
-        let store = self.shared.store();
+        let store = self.state.store();
         let node = store.node(inode).map_err(to_errno)?;
         Ok((stat_of(&store, inode, node), self.cache_timeout()))
     }
@@ -140,7 +140,7 @@ impl FileSystem for SpaceFileSystem {
         _: Option<u64>,
         valid: SetattrValid,
     ) -> io::Result<(stat64, Duration)> {
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         if valid.contains(SetattrValid::SIZE) {
             let size =
                 u64::try_from(requested.st_size).map_err(|_| to_errno(StoreError::TooLarge))?;
@@ -148,7 +148,7 @@ impl FileSystem for SpaceFileSystem {
         }
         let change = |attributes: &mut Attributes| apply_setattr(attributes, &requested, valid);
         store.set_attributes(inode, change).map_err(to_errno)?;
-        self.shared.note_change();
+        self.state.note_change();
         let node = store.node(inode).map_err(to_errno)?;
         Ok((stat_of(&store, inode, node), self.cache_timeout()))
     }
@@ -165,7 +165,7 @@ impl FileSystem for SpaceFileSystem {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         let made = self.make(&mut store, context, parent, name, (false, mode & !umask));
         made.and_then(|inode| self.entry(&store, inode))
             .map_err(to_errno)
@@ -179,7 +179,7 @@ impl FileSystem for SpaceFileSystem {
         mode: u32,
         umask: u32,
     ) -> io::Result<Entry> {
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         let made = self.make(&mut store, context, parent, name, (true, mode & !umask));
         made.and_then(|inode| self.entry(&store, inode))
             .map_err(to_errno)
@@ -213,12 +213,12 @@ impl FileSystem for SpaceFileSystem {
         if flags & !NO_REPLACE != 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         let (old, new) = ((from, name.to_bytes()), (to, new_name.to_bytes()));
         store
             .rename(old, new, flags & NO_REPLACE != 0)
             .map_err(to_errno)?;
-        self.shared.note_change();
+        self.state.note_change();
         Ok(())
     }
 
@@ -231,7 +231,7 @@ impl FileSystem for SpaceFileSystem {
     ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
         let opens_for_writing = opens_for_writing(flags);
         if inode != push_status_file::INODE {
-            open_file(&mut self.shared.store(), inode, flags).map_err(to_errno)?;
+            open_file(&mut self.state.store(), inode, flags).map_err(to_errno)?;
         }
         Ok((
             Some(u64::from(opens_for_writing)),
@@ -248,7 +248,7 @@ impl FileSystem for SpaceFileSystem {
         args: CreateIn,
     ) -> io::Result<(Entry, Option<u64>, OpenOptions, Option<u32>)> {
         let opens_for_writing = opens_for_writing(args.flags);
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         let mode = args.mode & !args.umask;
         let inode = match store.look_up(parent, name.to_bytes()) {
             Ok(inode) if args.flags & libc::O_EXCL.unsigned_abs() == 0 => Ok(inode),
@@ -274,9 +274,9 @@ impl FileSystem for SpaceFileSystem {
         _: u32,
     ) -> io::Result<usize> {
         if inode == push_status_file::INODE {
-            return push_status_file::read(&self.shared, to, size, offset);
+            return push_status_file::read(&self.state, to, size, offset);
         }
-        let store = self.shared.store();
+        let store = self.state.store();
         let node = store.node(inode).map_err(to_errno)?;
         let content = node
             .content()
@@ -284,7 +284,7 @@ impl FileSystem for SpaceFileSystem {
             .map_err(to_errno)?;
         let extents = content.read(store.slots().slot_bytes(), offset, u64::from(size));
         // syscalls: fcntl preadv pread64
-        let mut file = self.shared.ram().file().try_clone()?;
+        let mut file = self.state.slot_file().file().try_clone()?;
         let mut done = 0;
         for extent in extents {
             done += match extent {
@@ -312,7 +312,7 @@ impl FileSystem for SpaceFileSystem {
         _: u32,
         _: u32,
     ) -> io::Result<usize> {
-        let mut store = self.shared.store();
+        let mut store = self.state.store();
         let ranges = store.write(inode, offset, u64::from(size), now());
         let ranges = ranges.map_err(|error| {
             let found_full = matches!(error, StoreError::Full);
@@ -320,7 +320,7 @@ impl FileSystem for SpaceFileSystem {
             to_errno(error)
         })?;
         // syscalls: fcntl pwritev pwrite64
-        let mut file = self.shared.ram().file().try_clone()?;
+        let mut file = self.state.slot_file().file().try_clone()?;
         for (at, length) in ranges {
             from.read_exact_to(&mut file, to_usize(length), at)?;
         }
@@ -337,20 +337,20 @@ impl FileSystem for SpaceFileSystem {
         _: bool,
         _: Option<u64>,
     ) -> io::Result<()> {
-        self.shared.store().close(inode, handle != 0);
-        self.shared.note_change();
+        self.state.store().close(inode, handle != 0);
+        self.state.note_change();
         Ok(())
     }
 
     fn statfs(&self, context: &Context, inode: u64) -> io::Result<statvfs64> {
         // The default fills in the fields that `fill_statvfs` does not set.
         let mut answer = Defaults.statfs(context, inode)?;
-        fill_statvfs(&mut answer, &self.shared.store());
+        fill_statvfs(&mut answer, &self.state.store());
         Ok(answer)
     }
 
     fn opendir(&self, _: &Context, inode: u64, _: u32) -> io::Result<(Option<u64>, OpenOptions)> {
-        self.shared.store().open(inode, false).map_err(to_errno)?;
+        self.state.store().open(inode, false).map_err(to_errno)?;
         Ok((Some(0), OpenOptions::empty()))
     }
 
@@ -363,7 +363,7 @@ impl FileSystem for SpaceFileSystem {
         offset: u64,
         add: &mut dyn FnMut(DirEntry<'_>) -> io::Result<usize>,
     ) -> io::Result<()> {
-        let store = self.shared.store();
+        let store = self.state.store();
         for (child, name) in store.list(inode, offset).map_err(to_errno)? {
             let is_directory = store.node(child).map_err(to_errno)?.is_directory();
             let entry = DirEntry {
@@ -384,7 +384,7 @@ impl FileSystem for SpaceFileSystem {
     }
 
     fn releasedir(&self, _: &Context, inode: u64, _: u32, _: u64) -> io::Result<()> {
-        self.shared.store().close(inode, false);
+        self.state.store().close(inode, false);
         Ok(())
     }
 }

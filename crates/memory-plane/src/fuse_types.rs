@@ -7,7 +7,7 @@ use fuse_backend_rs::abi::fuse_abi::{stat64, statvfs64};
 use fuse_backend_rs::api::filesystem::{Entry, SetattrValid, ZeroCopyWriter};
 use space::store::{Attributes, MAX_NAME, MAX_NODES, Node, Store, StoreError};
 
-use crate::shared::now;
+use crate::space_state::now;
 
 /// The zeros that one step writes to the guest.
 const ZEROS: [u8; 4096] = [0; 4096];
@@ -24,7 +24,7 @@ pub(crate) fn to_errno(error: StoreError) -> io::Error {
         StoreError::IsADirectory => libc::EISDIR,
         StoreError::NotEmpty => libc::ENOTEMPTY,
         StoreError::InvalidName => libc::EINVAL,
-        StoreError::Host(error) => {
+        StoreError::HostMemory(error) => {
             tracing::error!("the space's memory: {error}");
             libc::EIO
         }

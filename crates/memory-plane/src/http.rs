@@ -21,7 +21,7 @@ use crate::body::Body;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::limits::MIN_PROGRESS;
 use crate::response::respond;
-use crate::shared::{Shared, increment};
+use crate::space_state::{SpaceState, increment};
 use crate::throttle::{Progress, Throttled};
 
 /// Most clients at one time. Each costs at most some hundred kilobytes of memory.
@@ -43,7 +43,7 @@ const NOTSENT_LOWAT: u32 = 256 << 10;
 #[derive(Clone)]
 pub struct Service {
     /// The space.
-    pub shared: Arc<Shared>,
+    pub state: Arc<SpaceState>,
     /// The clients that may fetch.
     pub access: Arc<Access>,
     /// The TLS configuration; `None` serves plain HTTP.
@@ -73,16 +73,16 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
             }
         };
         if !service.access.may_connect(from.ip()) {
-            increment(&service.shared.counters.refused);
+            increment(&service.state.counters.refused);
             continue;
         }
         let Some(permit) = limit.acquire(from.ip()) else {
-            increment(&service.shared.counters.turned_away);
+            increment(&service.state.counters.turned_away);
             continue;
         };
         let service = service.clone();
         tokio::spawn(async move {
-            let counters = &service.shared.counters;
+            let counters = &service.state.counters;
             increment(&counters.clients);
             serve_client(&service, stream, from, permit).await;
             counters.clients.fetch_sub(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ async fn serve_client(
     // Otherwise the kernel would buffer megabytes of copied data for each client that reads nothing.
     drop(SockRef::from(&stream).set_tcp_notsent_lowat(NOTSENT_LOWAT));
     let progress = Arc::new(Progress::default());
-    let stream = Throttled::new(stream, &progress, &service.shared, Some(permit));
+    let stream = Throttled::new(stream, &progress, &service.state, Some(permit));
     within_limits(service, stream, from.ip(), &progress).await;
 }
 
@@ -132,11 +132,11 @@ where
         () = connection => {}
         // This covers the TLS handshake, the protocol's preface and the head of the first request together.
         () = progress.no_request(REQUEST_TIMEOUT) => {
-            increment(&service.shared.counters.stalled);
+            increment(&service.state.counters.stalled);
             tracing::debug!("{from} sent no request in time");
         }
         () = progress.stalled(MIN_PROGRESS) => {
-            increment(&service.shared.counters.stalled);
+            increment(&service.state.counters.stalled);
             tracing::debug!("{from} read too little in time");
         }
     }
@@ -157,7 +157,7 @@ where
         .max_send_buf_size(SEND_BUFFER);
     let serve = service_fn(|request: Request<Incoming>| {
         progress.note_request();
-        let response = respond(&service.shared, &service.access, from, &request);
+        let response = respond(&service.state, &service.access, from, &request);
         async move { Ok::<Response<Body>, Infallible>(response) }
     });
     let connection = http.serve_connection(TokioIo::new(stream), serve);

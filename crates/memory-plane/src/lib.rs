@@ -2,7 +2,7 @@
 //!
 //! # Theory of operation
 //!
-//! A space is a sealed memfd that is divided into slots ([`ram`]), and a store that maps files to slots ([`space::store`]).
+//! A space is a sealed memfd that is divided into slots ([`space_memory`]), and a store that maps files to slots ([`space::store`]).
 //!
 //! ```text
 //!            VM                                 the space's process                          network
@@ -10,9 +10,9 @@
 //!  | program -> virtiofs |      | device --> file_system --+      +-- http <----------> clients (HTTP/1.1, HTTP/2, TLS)
 //!  +---------------------+      | (thread for the VM)      |      |   access, response, connection_limit
 //!            |                  |                          v      v              |
-//!   QEMU: vhost-user-fs <-------->               Shared: Store (one lock)        |
+//!   QEMU: vhost-user-fs <-------->               SpaceState: Store (one lock)        |
 //!                               |                 |    |          ^              |
-//!                               |     ram: slots (memfd)|         +-- push ----------> store (S3, HTTP PUT, raw TCP)
+//!                               |SlotFile: slots (memfd)|         +-- push ----------> store (S3, HTTP PUT, raw TCP)
 //!                               |          ledger (memfd)             put, sign, raw
 //!                               |          ^                          both: throttle, rate, zero_copy
 //!                               +----------|-------------------------------------+
@@ -29,7 +29,7 @@
 //!    kernel has completed its zero-copy sends (`zero_copy`), whatever the VM does to the file meanwhile.
 //! 3. Instead of serving clients, a space can push each published file to a store ([`push`]).
 //!
-//! Published files are recorded in a ledger ([`ram::LedgerFile`]) in a second memfd. The supervisor keeps both memfds, so a
+//! Published files are recorded in a ledger ([`space_memory::LedgerFile`]) in a second memfd. The supervisor keeps both memfds, so a
 //! process that starts after another one was killed restores every acknowledged file.
 //!
 //! The guest is hostile: it can only fill its own space. Clients are hostile, too: their number and their time are limited.
@@ -45,19 +45,19 @@
 //! use std::os::unix::fs::FileExt;
 //! use std::time::Duration;
 //!
-//! use memory_plane::Shared;
+//! use memory_plane::SpaceState;
 //! use space::store::{Attributes, ROOT};
 //!
-//! let shared = Shared::new("example", 64 << 10, 16, 16)?;
-//! let mut store = shared.store();
-//! let file = store.make(ROOT, b"greeting.txt", false, Attributes::default())?;
+//! let state = SpaceState::new("example", 64 << 10, 16, 16)?;
+//! let mut store = state.store();
+//! let file = store.create(ROOT, b"greeting.txt", false, Attributes::default())?;
 //! store.open(file, true)?;
 //! for (offset, _length) in store.write(file, 0, 5, Duration::ZERO)? {
-//!     shared.ram().file().write_all_at(b"hello", offset)?;
+//!     state.slot_file().file().write_all_at(b"hello", offset)?;
 //! }
 //! store.close(file, true);
 //! drop(store);
-//! assert_eq!((shared.figures().published, shared.figures().used), (1, 1));
+//! assert_eq!((state.figures().published, state.figures().used), (1, 1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_code)]
@@ -73,14 +73,14 @@ pub mod http;
 mod limits;
 pub mod push;
 mod push_status_file;
-pub mod ram;
 mod rate;
 mod raw;
 mod response;
-mod shared;
+pub mod space_memory;
+mod space_state;
 mod throttle;
 pub mod tls;
 mod zero_copy;
 
 pub use device::serve_vm;
-pub use shared::{Figures, Shared};
+pub use space_state::{Figures, SpaceState};

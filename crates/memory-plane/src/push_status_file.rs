@@ -9,7 +9,7 @@ use fuse_backend_rs::api::filesystem::{Entry, ZeroCopyWriter};
 use space::store::ROOT;
 
 use crate::fuse_types::to_usize;
-use crate::shared::{Shared, now};
+use crate::space_state::{SpaceState, now};
 
 /// The name of the file, in the root directory.
 pub(crate) const NAME: &[u8] = b".vicinity-push";
@@ -18,8 +18,8 @@ pub(crate) const NAME: &[u8] = b".vicinity-push";
 pub(crate) const INODE: u64 = u64::MAX;
 
 /// Returns whether the guest looks up this file.
-pub(crate) fn is_looked_up(shared: &Shared, directory: u64, name: &[u8]) -> bool {
-    directory == ROOT && name == NAME && shared.outbox.is_enabled()
+pub(crate) fn is_looked_up(state: &SpaceState, directory: u64, name: &[u8]) -> bool {
+    directory == ROOT && name == NAME && state.outbox.is_enabled()
 }
 
 /// Returns the FUSE entry of the file.
@@ -45,12 +45,12 @@ pub(crate) fn stat() -> stat64 {
 
 /// Answers a read of the file.
 pub(crate) fn read(
-    shared: &Shared,
+    state: &SpaceState,
     to: &mut dyn ZeroCopyWriter,
     size: u32,
     offset: u64,
 ) -> io::Result<usize> {
-    let text = shared.push_status();
+    let text = state.push_status();
     let rest = text.as_bytes().get(to_usize(offset)..).unwrap_or_default();
     let part = rest.get(..size as usize).unwrap_or(rest);
     Write::write_all(to, part)?;

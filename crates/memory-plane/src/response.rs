@@ -17,23 +17,23 @@ use space::store::{LAST_DATE, Lookup, Object};
 use crate::access::Access;
 use crate::body::{Body, ObjectReader};
 use crate::content_type::content_type;
-use crate::shared::{Shared, increment};
+use crate::space_state::{SpaceState, increment};
 
 /// Longest path of a request, in bytes, before percent-decoding.
 const MAX_PATH: usize = 4096;
 
 /// Returns the response to a request from this address.
 pub(crate) fn respond<B>(
-    shared: &Arc<Shared>,
+    state: &Arc<SpaceState>,
     access: &Access,
     from: IpAddr,
     request: &Request<B>,
 ) -> Response<Body> {
-    increment(&shared.counters.requests);
+    increment(&state.counters.requests);
     let headers = request.headers();
     let credentials = headers.typed_get::<Authorization<Bearer>>();
     if !access.permits(from, credentials.as_ref()) {
-        increment(&shared.counters.refused);
+        increment(&state.counters.refused);
         return access_denied(access, credentials.is_some());
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -46,7 +46,7 @@ pub(crate) fn respond<B>(
     let Some(path) = path_names(path) else {
         return text_response(StatusCode::NOT_FOUND, "no such object");
     };
-    let found = shared.store().find(path.iter().map(Vec::as_slice));
+    let found = state.store().find(path.iter().map(Vec::as_slice));
     match found {
         Lookup::Nothing => text_response(StatusCode::NOT_FOUND, "no such object"),
         Lookup::Unfinished => {
@@ -61,7 +61,7 @@ pub(crate) fn respond<B>(
         Lookup::Object(object) => {
             let name = path.last().map_or(&b""[..], Vec::as_slice);
             let is_head = *request.method() == Method::HEAD;
-            respond_with_object(shared, object, name, headers, is_head)
+            respond_with_object(state, object, name, headers, is_head)
         }
     }
 }
@@ -88,14 +88,14 @@ fn path_names(path: &str) -> Option<Vec<Vec<u8>>> {
 }
 
 fn respond_with_object(
-    shared: &Arc<Shared>,
+    state: &Arc<SpaceState>,
     object: Object,
     name: &[u8],
     headers: &HeaderMap,
     is_head: bool,
 ) -> Response<Body> {
     let size = object.content.size();
-    let tag = format!("\"{:x}-{}\"", shared.start_nanos(), object.version);
+    let tag = format!("\"{:x}-{}\"", state.start_nanos(), object.version);
     let modified = UNIX_EPOCH
         .checked_add(object.modified.min(LAST_DATE))
         .unwrap_or(UNIX_EPOCH);
@@ -103,10 +103,10 @@ fn respond_with_object(
     let mut response = match failed_precondition(headers, tag.as_ref(), modified) {
         Some(status) => empty_response(status),
         None => match requested_range(headers, tag.as_ref(), modified, size) {
-            RequestedRange::Whole => object_response(shared, object, 0..size, is_head),
+            RequestedRange::Whole => object_response(state, object, 0..size, is_head),
             RequestedRange::Part(span) => {
                 let range = ContentRange::bytes(span.clone(), size).ok();
-                let mut response = object_response(shared, object, span, is_head);
+                let mut response = object_response(state, object, span, is_head);
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
                 if let Some(range) = range {
                     response.headers_mut().typed_insert(range);
@@ -226,7 +226,7 @@ fn number(text: &str) -> Option<Option<u64>> {
 }
 
 fn object_response(
-    shared: &Arc<Shared>,
+    state: &Arc<SpaceState>,
     object: Object,
     span: Span<u64>,
     is_head: bool,
@@ -234,12 +234,7 @@ fn object_response(
     let length = span.end - span.start;
     let body = match is_head {
         true => Body::Text(None),
-        false => Body::Object(ObjectReader::new(
-            shared,
-            object.content,
-            span.start,
-            length,
-        )),
+        false => Body::Object(ObjectReader::new(state, object.content, span.start, length)),
     };
     let mut response = Response::new(body);
     response.headers_mut().typed_insert(ContentLength(length));

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::limits::{MIN_PROGRESS, STALL_TIMEOUT};
-use crate::shared::Shared;
+use crate::space_state::SpaceState;
 use crate::zero_copy::Socket;
 
 /// The progress of a connection.
@@ -65,7 +65,7 @@ impl Progress {
 pub(crate) struct Throttled {
     socket: Socket,
     progress: Arc<Progress>,
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     /// Sleeps until the next reservation may be used.
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes of the current reservation that are not used yet.
@@ -78,13 +78,13 @@ impl Throttled {
     pub(crate) fn new(
         stream: TcpStream,
         progress: &Arc<Progress>,
-        shared: &Arc<Shared>,
+        state: &Arc<SpaceState>,
         permit: Option<ConnectionPermit>,
     ) -> Self {
         Self {
-            socket: Socket::new(stream, shared),
+            socket: Socket::new(stream, state),
             progress: Arc::clone(progress),
-            shared: Arc::clone(shared),
+            state: Arc::clone(state),
             pause: None,
             reserved: 0,
             permit,
@@ -109,7 +109,7 @@ impl Throttled {
                 return Poll::Ready(requested.min(self.reserved));
             }
             let now = Instant::now();
-            let Some(reservation) = self.shared.rate.reserve(now, requested) else {
+            let Some(reservation) = self.state.rate.reserve(now, requested) else {
                 return Poll::Ready(requested);
             };
             self.reserved = reservation.bytes;

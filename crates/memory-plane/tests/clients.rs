@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{SLOT, pattern};
-use memory_plane::Shared;
+use memory_plane::SpaceState;
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use space::store::ROOT;
 
 struct Server {
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     at: SocketAddr,
 }
 
@@ -31,11 +31,11 @@ fn serve(access: Access) -> Server {
 
 /// Serves a space of `slots` slots.
 fn serve_slots(slots: u32, access: Access) -> Server {
-    let shared = Shared::new("test", SLOT, slots, slots).unwrap();
+    let state = SpaceState::new("test", SLOT, slots, slots).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let service = Service {
-        shared: Arc::clone(&shared),
+        state: Arc::clone(&state),
         access: Arc::new(access),
         tls: None,
     };
@@ -44,7 +44,7 @@ fn serve_slots(slots: u32, access: Access) -> Server {
         .build()
         .unwrap();
     std::thread::spawn(move || runtime.block_on(http::serve(service, listener)));
-    Server { shared, at }
+    Server { state, at }
 }
 
 fn loopback() -> Access {
@@ -56,11 +56,11 @@ fn loopback() -> Access {
 
 impl Server {
     fn write(&self, name: &str, at: u64, bytes: &[u8]) -> u64 {
-        common::write(&self.shared, name, at, bytes)
+        common::write(&self.state, name, at, bytes)
     }
 
     fn publish(&self, name: &str, bytes: &[u8]) {
-        common::publish(&self.shared, name, bytes);
+        common::publish(&self.state, name, bytes);
     }
 
     /// Sends these bytes and returns the head and the body of the response. The server must close the connection.
@@ -154,7 +154,7 @@ fn invalid_paths_and_requests_are_rejected() {
             "{path}: {head}"
         );
     }
-    server.shared.store().close(unfinished, true);
+    server.state.store().close(unfinished, true);
     assert_eq!(server.get("/half", "").1, b"y");
     let (head, _) = server.exchange("PUT /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(head.starts_with("http/1.1 405"), "{head}");
@@ -188,7 +188,7 @@ fn a_client_without_the_token_gets_nothing() {
     }
     let right = status("Authorization: Bearer secret\r\n", "/here");
     assert_eq!(right, ("200".to_owned(), b"x".to_vec()));
-    assert_eq!(server.shared.figures().refused, 4);
+    assert_eq!(server.state.figures().refused, 4);
 }
 
 /// A client that no request could authenticate is disconnected before it takes a permit or sends a byte.
@@ -204,7 +204,7 @@ fn a_client_from_a_denied_address_is_disconnected_at_once() {
     // The client sent no request; the server closes the connection.
     client.read_to_end(&mut answer).unwrap();
     assert!(answer.is_empty());
-    let figures = server.shared.figures();
+    let figures = server.state.figures();
     assert_eq!((figures.refused, figures.clients), (1, 0));
 }
 
@@ -214,7 +214,7 @@ fn rfc9110_5_6_7_a_file_of_any_date_can_be_fetched() {
     let server = serve(loopback());
     server.publish("late", b"x");
     let date = |seconds| {
-        let mut store = server.shared.store();
+        let mut store = server.state.store();
         let number = store.look_up(ROOT, b"late").unwrap();
         let modified = Duration::new(seconds, 999_999_999);
         let set = store.set_attributes(number, |attributes| attributes.modified = modified);
@@ -247,8 +247,8 @@ fn a_slow_client_gets_the_object_that_it_requested() {
         .unwrap();
     let mut first = [0; 1000];
     slow.read_exact(&mut first).unwrap();
-    server.shared.store().remove(ROOT, b"big", false).unwrap();
-    let used = server.shared.figures().used;
+    server.state.store().remove(ROOT, b"big", false).unwrap();
+    let used = server.state.figures().used;
     server.publish("other", &pattern(100));
     assert_eq!(server.get("/other", "").1, pattern(100));
     let mut rest = Vec::new();
@@ -258,7 +258,7 @@ fn a_slow_client_gets_the_object_that_it_requested() {
     assert!(all[start..] == bytes[..]);
     assert!(used <= 15);
     // Afterwards the slots become free.
-    while server.shared.figures().used > 1 {
+    while server.state.figures().used > 1 {
         std::thread::yield_now();
     }
 }
@@ -270,14 +270,14 @@ fn a_rate_limit_does_not_change_the_content() {
     server.publish("film", &bytes);
     // Rates with the smallest reservation, the largest, and one between.
     for rate in [Some(1 << 20), Some(50 << 20), Some(1 << 30), None] {
-        server.shared.limit(rate);
+        server.state.limit(rate);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| assert!(server.get("/film", "").1 == bytes, "{rate:?}"));
             }
         });
     }
-    assert_eq!(server.shared.figures().stalled, 0);
+    assert_eq!(server.state.figures().stalled, 0);
 }
 
 /// The bytes that a client does not read stay in their slots; the kernel buffers few of them.
@@ -292,11 +292,11 @@ fn little_is_sent_to_a_client_that_reads_nothing() {
     slow.read_exact(&mut [0]).unwrap();
     // One thread serves all connections: if others were answered and no more was sent to this one, its socket is full.
     let sent_while = |others: u64| {
-        let before = server.shared.figures().sent;
+        let before = server.state.figures().sent;
         (0..others).for_each(|_| drop(server.get("/small", "")));
-        server.shared.figures().sent - before - others
+        server.state.figures().sent - before - others
     };
     while sent_while(10) > 0 {}
-    let sent = server.shared.figures().sent;
+    let sent = server.state.figures().sent;
     assert!(sent < 1 << 20, "{sent}");
 }

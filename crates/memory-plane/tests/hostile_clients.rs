@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{SLOT, pattern};
-use memory_plane::Shared;
+use memory_plane::SpaceState;
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use socket2::{Domain, SockRef, Socket, Type};
@@ -157,14 +157,14 @@ fn hostile_clients_do_not_harm_a_well_behaved_client() {
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");
     let seconds = seconds.map_or(3, |seconds| seconds.parse().unwrap());
     let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
-    let shared = Shared::new("test", SLOT, 64, 64).unwrap();
+    let state = SpaceState::new("test", SLOT, 64, 64).unwrap();
     let large = pattern(1 << 20);
-    common::publish(&shared, "large", &large);
-    let used = shared.store().slots().used();
+    common::publish(&state, "large", &large);
+    let used = state.store().slots().used();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let service = Service {
-        shared: Arc::clone(&shared),
+        state: Arc::clone(&state),
         access: Arc::new(Access {
             allow: vec!["127.0.0.0/8".parse().unwrap()],
             token: None,
@@ -198,14 +198,14 @@ fn hostile_clients_do_not_harm_a_well_behaved_client() {
                 early.get_or_insert_with(resident);
             }
             let (name, bytes) = (format!("f{fetched}"), pattern(fetched as usize % 150_000));
-            common::publish(&shared, &name, &bytes);
+            common::publish(&state, &name, &bytes);
             let began = Instant::now();
             assert!(fetch(at, &name).unwrap() == bytes, "file {fetched}");
             if fetched % 16 == 0 {
                 assert!(fetch(at, "large").unwrap() == large);
             }
             slowest = slowest.max(began.elapsed());
-            shared.store().remove(ROOT, name.as_bytes(), false).unwrap();
+            state.store().remove(ROOT, name.as_bytes(), false).unwrap();
             fetched += 1;
         }
         stop.store(true, Ordering::Relaxed);
@@ -217,7 +217,7 @@ fn hostile_clients_do_not_harm_a_well_behaved_client() {
     assert!(grown < GROWTH, "{grown} bytes more");
     // All connections end, at the latest when their timeouts expire.
     let end = Instant::now() + Duration::from_secs(90);
-    while descriptors() > before || shared.store().slots().used() > used {
+    while descriptors() > before || state.store().slots().used() > used {
         assert!(
             Instant::now() < end,
             "{} descriptors, {before} before",

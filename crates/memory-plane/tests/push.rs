@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 use common::{SLOT, pattern, publish, write};
 use memory_plane::push::{Credential, Dial, Keys, Pusher};
-use memory_plane::{Shared, tls};
+use memory_plane::{SpaceState, tls};
 use space::store::ROOT;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// Returns a space that pushes to a store with a token, and the store.
-fn push_setup(scheme: &str) -> (Arc<Shared>, Store) {
+fn push_setup(scheme: &str) -> (Arc<SpaceState>, Store) {
     let token = Credential::Token("Bearer secret".parse().unwrap());
     push_setup_with(scheme, token, None)
 }
@@ -36,8 +36,8 @@ fn push_setup_with(
     scheme: &str,
     credential: Credential,
     trusted: Option<TlsConnector>,
-) -> (Arc<Shared>, Store) {
-    let shared = Shared::new("test", SLOT, 16, 16).unwrap();
+) -> (Arc<SpaceState>, Store) {
+    let state = SpaceState::new("test", SLOT, 16, 16).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let target = match scheme {
@@ -51,7 +51,7 @@ fn push_setup_with(
         answer
     });
     let target = target.parse().unwrap();
-    let pusher = Pusher::new(&shared, target, Some(credential), trusted, dial);
+    let pusher = Pusher::new(&state, target, Some(credential), trusted, dial);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -62,12 +62,12 @@ fn push_setup_with(
         tls: None,
         stream: None,
     };
-    (shared, store)
+    (state, store)
 }
 
 /// Waits until no file remains to be sent.
-fn wait_until_sent(shared: &Shared) {
-    while !shared.push_status().contains(" 0 to send") {
+fn wait_until_sent(state: &SpaceState) {
+    while !state.push_status().contains(" 0 to send") {
         std::thread::yield_now();
     }
 }
@@ -137,9 +137,9 @@ impl Store {
 
 #[test]
 fn a_file_is_removed_when_the_store_acknowledges_it() {
-    let (shared, mut store) = push_setup("http");
+    let (state, mut store) = push_setup("http");
     let bytes = pattern(200_000);
-    publish(&shared, "a film.m3u8", &bytes);
+    publish(&state, "a film.m3u8", &bytes);
     let head = store.read_until("\r\n\r\n");
     for line in [
         "PUT /films/a%20film.m3u8 HTTP/1.1",
@@ -151,27 +151,27 @@ fn a_file_is_removed_when_the_store_acknowledges_it() {
     }
     assert!(store.bytes(200_000) == bytes);
     // The file remains until the store acknowledges it, and the guest can read the state of the push.
-    let text = shared.push_status();
+    let text = state.push_status();
     assert!(text.contains("0 sent, 1 to send"), "{text}");
     let expected = "/a%20film.m3u8 sending, 200000 bytes so far";
     assert!(text.contains(expected), "{text}");
-    assert_eq!(shared.figures().used, 4);
+    assert_eq!(state.figures().used, 4);
     store.answer("201 Created");
-    wait_until_sent(&shared);
-    let figures = shared.figures();
+    wait_until_sent(&state);
+    let figures = state.figures();
     let figures = (figures.pushed, figures.push_failures, figures.published);
     assert_eq!(figures, (1, 0, 0));
-    while shared.figures().used > 0 {
+    while state.figures().used > 0 {
         std::thread::yield_now();
     }
 }
 
 #[test]
 fn a_refused_or_unacknowledged_file_is_sent_again() {
-    let (shared, mut store) = push_setup("http");
-    publish(&shared, "first", b"1");
+    let (state, mut store) = push_setup("http");
+    publish(&state, "first", b"1");
     let (mut line, _) = store.request();
-    publish(&shared, "second", b"2");
+    publish(&state, "second", b"2");
     let mut refused = 0;
     // A refusal of one file does not delay the other file.
     while line.starts_with("PUT /films/first ") {
@@ -181,81 +181,81 @@ fn a_refused_or_unacknowledged_file_is_sent_again() {
         line = store.request().0;
     }
     assert_eq!(line, "PUT /films/second HTTP/1.1");
-    let text = shared.push_status();
+    let text = state.push_status();
     let expected = format!("/first failed {refused} times, again in ");
     assert!(text.contains(&expected), "{text}");
     let expected = ": the store answered 507 Insufficient Storage full\\u{7}\n";
     assert!(text.contains(expected), "{text}");
-    assert!(shared.figures().push_trouble.is_some());
+    assert!(state.figures().push_trouble.is_some());
     store.answer("204 No Content");
     // The connection ends without a response.
     assert_eq!(store.request().1, b"1");
     store.stream = None;
     assert_eq!(store.request().1, b"1");
     store.answer("200 OK");
-    wait_until_sent(&shared);
-    let figures = shared.figures();
+    wait_until_sent(&state);
+    let figures = state.figures();
     assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
     assert_eq!((figures.push_trouble, figures.published), (None, 0));
 }
 
 #[test]
 fn a_file_changed_during_its_push_is_pushed_again() {
-    let (shared, mut store) = push_setup("http");
+    let (state, mut store) = push_setup("http");
     // More bytes than all buffers of the connection.
     let bytes = pattern(10 * SLOT as usize);
-    publish(&shared, "film", &bytes);
+    publish(&state, "film", &bytes);
     store.read_until("\r\n\r\n");
-    let number = write(&shared, "film", 0, b"new");
+    let number = write(&state, "film", 0, b"new");
     assert!(store.bytes(bytes.len()) == bytes);
     store.answer("200 OK");
-    while shared.figures().pushed == 0 {
+    while state.figures().pushed == 0 {
         std::thread::yield_now();
     }
     // The file is open for writing again, and is sent after it is closed.
-    assert_eq!(shared.figures().unfinished, 1);
-    shared.store().close(number, true);
-    shared.note_change();
+    assert_eq!(state.figures().unfinished, 1);
+    state.store().close(number, true);
+    state.note_change();
     let (_, body) = store.request();
     assert!(body[..3] == *b"new" && body[3..] == bytes[3..]);
     // A renamed file is pushed under its new name.
     let (film, movie) = ((ROOT, &b"film"[..]), (ROOT, &b"movie"[..]));
-    shared.store().rename(film, movie, false).unwrap();
+    state.store().rename(film, movie, false).unwrap();
     // The new file under the old name has not been sent.
-    write(&shared, "film", 0, b"half");
+    write(&state, "film", 0, b"half");
     store.answer("200 OK");
     assert_eq!(store.request().0, "PUT /films/movie HTTP/1.1");
     store.answer("200 OK");
-    wait_until_sent(&shared);
-    assert_eq!(shared.figures().published, 0);
-    assert!(shared.store().look_up(ROOT, b"film").is_ok());
+    wait_until_sent(&state);
+    assert_eq!(state.figures().published, 0);
+    assert!(state.store().look_up(ROOT, b"film").is_ok());
 }
 
 #[test]
 fn files_with_temporary_names_are_not_pushed() {
-    let (shared, mut store) = push_setup("http");
+    let (state, mut store) = push_setup("http");
     for name in [".film", "list.m3u8.tmp", "film.part"] {
-        publish(&shared, name, b"half");
+        publish(&state, name, b"half");
     }
-    publish(&shared, "film", b"whole");
+    publish(&state, "film", b"whole");
     assert_eq!(store.request().0, "PUT /films/film HTTP/1.1");
     store.answer("200 OK");
-    wait_until_sent(&shared);
-    assert_eq!(shared.push_status(), "1 sent, 0 to send, 3 set aside\n");
+    wait_until_sent(&state);
+    assert_eq!(state.push_status(), "1 sent, 0 to send, 3 set aside\n");
     let (part, whole) = ((ROOT, &b"list.m3u8.tmp"[..]), (ROOT, &b"list.m3u8"[..]));
-    shared.store().rename(part, whole, false).unwrap();
-    shared.note_change();
+    state.store().rename(part, whole, false).unwrap();
+    state.note_change();
     assert_eq!(store.request().0, "PUT /films/list.m3u8 HTTP/1.1");
 }
 
 #[test]
 fn raw_tcp_sends_one_file_after_the_other() {
-    let (shared, mut receiver) = push_setup("tcp");
+    let (state, mut receiver) = push_setup("tcp");
     let bytes = pattern(3 * SLOT as usize + 1);
-    publish(&shared, "a film", &bytes);
+    publish(&state, "a film", &bytes);
     let film = format!("PUT {} /a%20film\n", bytes.len());
     let mut line = receiver.read_until("\n");
-    publish(&shared, "empty", b"");
+    publish(&state, "empty", b"");
     let mut refused = 0;
     while line == film {
         assert!(receiver.bytes(bytes.len()) == bytes);
@@ -266,7 +266,7 @@ fn raw_tcp_sends_one_file_after_the_other() {
     }
     assert_eq!(line, "PUT 0 /empty\n");
     assert_eq!(
-        shared.figures().push_trouble.unwrap(),
+        state.figures().push_trouble.unwrap(),
         "the store answered no room"
     );
     receiver.send("OK\n");
@@ -277,8 +277,8 @@ fn raw_tcp_sends_one_file_after_the_other() {
     assert_eq!(receiver.read_until("\n"), film);
     assert!(receiver.bytes(bytes.len()) == bytes);
     receiver.send("OK\r\n");
-    wait_until_sent(&shared);
-    let figures = shared.figures();
+    wait_until_sent(&state);
+    let figures = state.figures();
     assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
 }
 
@@ -323,22 +323,19 @@ fn https_requires_a_certificate_of_a_trusted_authority() {
     let acceptor = tls::acceptor(&file("cert.pem"), &file("key.pem")).unwrap();
     for (trusted, is_trusted) in [(other, false), (ours, true)] {
         let trusted = tls::connector(&trusted.path().join("ca.pem")).unwrap();
-        let (shared, mut store) = push_setup_with("https", keys(ours.path()), Some(trusted));
+        let (state, mut store) = push_setup_with("https", keys(ours.path()), Some(trusted));
         store.tls = Some(Arc::clone(acceptor.config()));
         let bytes = pattern(3 * SLOT as usize);
-        publish(&shared, "film", &bytes);
+        publish(&state, "film", &bytes);
         if !is_trusted {
             let refused = store.stream().read_line(&mut String::new());
             assert!(refused.is_err(), "{refused:?}");
-            while shared.figures().push_trouble.is_none() {
+            while state.figures().push_trouble.is_none() {
                 std::thread::yield_now();
             }
-            let error = shared.figures().push_trouble.unwrap();
+            let error = state.figures().push_trouble.unwrap();
             assert!(error.contains("invalid peer certificate"), "{error}");
-            assert_eq!(
-                (shared.figures().pushed, shared.figures().published),
-                (0, 1)
-            );
+            assert_eq!((state.figures().pushed, state.figures().published), (0, 1));
             continue;
         }
         let head = store.read_until("\r\n\r\n");
@@ -355,7 +352,7 @@ fn https_requires_a_certificate_of_a_trusted_authority() {
         assert!(!head.contains("secret"));
         assert!(store.bytes(bytes.len()) == bytes);
         store.answer("200 OK");
-        wait_until_sent(&shared);
-        assert_eq!(shared.figures().pushed, 1);
+        wait_until_sent(&state);
+        assert_eq!(state.figures().pushed, 1);
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use common::{SLOT, pattern, publish};
-use memory_plane::Shared;
+use memory_plane::SpaceState;
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use socket2::{Domain, Socket, Type};
@@ -36,13 +36,13 @@ const LARGE: usize = 2 << 20;
 const SMALL: usize = 3 * SLOT as usize - 1000;
 
 /// Serves a space in a namespace with two files: `much` and `little`.
-fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
+fn serve(namespace: &str) -> (Arc<SpaceState>, SocketAddr) {
     let slots = 40;
-    let shared = Shared::new("test", SLOT, slots, slots).unwrap();
-    publish(&shared, "much", &pattern(LARGE));
-    publish(&shared, "little", &pattern(SMALL));
+    let state = SpaceState::new("test", SLOT, slots, slots).unwrap();
+    publish(&state, "much", &pattern(LARGE));
+    publish(&state, "little", &pattern(SMALL));
     let service = Service {
-        shared: Arc::clone(&shared),
+        state: Arc::clone(&state),
         access: Arc::new(Access {
             allow: vec!["0.0.0.0/0".parse().unwrap()],
             token: None,
@@ -61,7 +61,7 @@ fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
             .unwrap();
         runtime.block_on(http::serve(service, listener))
     });
-    (shared, receiver.recv().unwrap())
+    (state, receiver.recv().unwrap())
 }
 
 struct Client(BufReader<TcpStream>);
@@ -117,14 +117,14 @@ fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn remove(shared: &Shared, name: &str) {
-    let removed = shared.store().remove(ROOT, name.as_bytes(), false);
+fn remove(state: &SpaceState, name: &str) {
+    let removed = state.store().remove(ROOT, name.as_bytes(), false);
     removed.unwrap();
 }
 
 /// Waits until the kernel has accepted responses of `sent` bytes.
-fn wait_until_sent(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
-    wait_until(|| shared.figures().sent >= sent);
+fn wait_until_sent(state: &SpaceState, wire: &Wire, at: SocketAddr, sent: u64) {
+    wait_until(|| state.figures().sent >= sent);
     // One thread serves all connections in turn, so the response was written when others were answered.
     let mut other = Client::new(&wire.server, at);
     for _ in 0..3 {
@@ -135,24 +135,24 @@ fn wait_until_sent(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
 #[test]
 fn slots_stay_in_use_until_the_client_has_acknowledged_their_bytes() {
     let Some(mut wire) = Wire::new() else { return };
-    let (shared, at) = serve(&wire.server);
+    let (state, at) = serve(&wire.server);
     let mut client = Client::new(&wire.client, at);
     assert!(client.get("/much") == pattern(LARGE));
-    remove(&shared, "much");
-    wait_until(|| shared.figures().used == 3);
+    remove(&state, "much");
+    wait_until(|| state.figures().used == 3);
 
     wire.set_pass(false);
     client.send_get("/little");
-    wait_until_sent(&shared, &wire, at, (LARGE + SMALL) as u64);
-    remove(&shared, "little");
+    wait_until_sent(&state, &wire, at, (LARGE + SMALL) as u64);
+    remove(&state, "little");
     // Only the kernel still sends the file.
-    assert_eq!(shared.figures().used, 3);
+    assert_eq!(state.figures().used, 3);
     // No other file gets its slots.
     let other = vec![0xff; 10 * SLOT as usize];
-    publish(&shared, "other", &other);
+    publish(&state, "other", &other);
     wire.set_pass(true);
     assert!(client.read_body() == pattern(SMALL));
-    wait_until(|| shared.figures().used == 10);
+    wait_until(|| state.figures().used == 10);
     assert!(client.get("/other") == other);
 }
 
@@ -162,9 +162,9 @@ fn child() {
     let Ok(namespace) = std::env::var(NAMESPACE) else {
         return;
     };
-    let (shared, at) = serve(&namespace);
+    let (state, at) = serve(&namespace);
     println!("at {at}");
-    wait_until(|| shared.figures().sent >= (LARGE + SMALL) as u64);
+    wait_until(|| state.figures().sent >= (LARGE + SMALL) as u64);
     println!("sent");
     loop {
         std::thread::park();

@@ -96,8 +96,8 @@ impl Board {
 
     /// Returns the NIC ids and names of the members and other hosts that the uplink reported.
     pub fn hosts(&self) -> impl Iterator<Item = (u64, String)> + use<> {
-        let faces = directory::read(&self.folder).into_iter();
-        faces.map(|face| (face.nic, face.name))
+        let named_nics = directory::read(&self.folder).into_iter();
+        named_nics.map(|named_nic| (named_nic.nic, named_nic.name))
     }
 
     /// Returns whether the board has a gateway to other NICs.

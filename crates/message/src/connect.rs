@@ -98,7 +98,7 @@ impl Endpoint {
             session: self.session,
             own_key: self.key,
             key,
-            fences: doorbell::fences_all(),
+            fences: doorbell::register_membarrier(),
             members: (!remote).then_some(AS_ATTACHER),
         };
         let heap = (!remote).then(|| self.engine.heap.as_fd());
@@ -208,7 +208,7 @@ impl Endpoint {
         let reply = HelloReply {
             verdict,
             session: self.session,
-            fences: doorbell::fences_all(),
+            fences: doorbell::register_membarrier(),
             members: None,
         };
         let accepted = verdict == ACCEPTED;

@@ -66,7 +66,7 @@ pub enum MessageError {
     Connection(Code),
     /// An echoed message differs from the one that was sent.
     #[error("a message came back other than it was sent")]
-    Garbled,
+    DataMismatch,
     /// The time limit has passed.
     #[error("the peer did not answer in time")]
     Timeout,

@@ -206,7 +206,7 @@ pub fn round_trips(
     }
     match is_same(&back, &there) {
         true => Ok(laps.times()),
-        false => Err(Error::Garbled),
+        false => Err(Error::DataMismatch),
     }
 }
 

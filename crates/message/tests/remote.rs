@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use common::{both, pattern};
 use message::limits::INCOMING;
-use message::remote::{Gateway, Guest, Member, Place, Resources, Switchboard, Transport};
+use message::remote::{
+    Connection, Gateway, Member, MemberResources, Resources, Switchboard, Transport,
+};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
 use window::attach::Channel;
@@ -251,21 +253,23 @@ fn the_end_of_the_host_is_detected() {
 }
 
 /// Duplicates the resources, for another switchboard.
-fn again(parts: &Resources, guests: &mut [Option<Guest>]) -> Resources {
+fn adopt_again(parts: &Resources, connections: &mut [Option<Connection>]) -> Resources {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
-    let places = parts.places().iter().zip(guests);
-    let places = places.map(|(place, guest)| Place::adopt(place.member().clone(), guest.take()));
+    let members = parts.member_resources().iter().zip(connections);
+    let members = members.map(|(resources, connection)| {
+        MemberResources::adopt(resources.member().clone(), connection.take())
+    });
     let regions = parts.regions().map(same).collect();
-    Resources::adopt(regions, places.collect()).unwrap()
+    Resources::adopt(regions, members.collect()).unwrap()
 }
 
 /// What a supervisor keeps of a VM.
-fn kept(guest: &Guest<BorrowedFd<'_>>) -> Guest {
+fn duplicate(connection: &Connection<BorrowedFd<'_>>) -> Connection {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
-    Guest {
-        socket: same(guest.socket),
-        bell: same(guest.bell),
-        doorbell: same(guest.doorbell),
+    Connection {
+        socket: same(connection.socket),
+        interrupt: same(connection.interrupt),
+        doorbell: same(connection.doorbell),
     }
 }
 
@@ -288,7 +292,7 @@ fn another_switchboard_takes_over_and_its_members_join_again() {
     let parts = Resources::make(members.into()).unwrap();
     let (tell, told) = mpsc::channel();
     let serve = |parts: Resources| {
-        let mut switchboard = Switchboard::with(parts).unwrap();
+        let mut switchboard = Switchboard::from_resources(parts).unwrap();
         let (tell, listeners) = (tell.clone(), listeners.clone());
         Running::start(move |go_on| {
             let served = switchboard.serve(|switchboard| {
@@ -299,8 +303,8 @@ fn another_switchboard_takes_over_and_its_members_join_again() {
                         assert!(switchboard.admit(number, socket.into()));
                     }
                 }
-                switchboard.tell_accepted(|member, guest| {
-                    tell.send((member, kept(guest))).unwrap();
+                switchboard.report_accepted(|member, connection| {
+                    tell.send((member, duplicate(connection))).unwrap();
                     true
                 });
                 go_on()
@@ -312,15 +316,15 @@ fn another_switchboard_takes_over_and_its_members_join_again() {
         let way = Transport::Socket(at("host").join(format!("{name}.sock")));
         Gateway::join(&at(name), &way).unwrap()
     };
-    let mut guests = [None, None];
-    let first = serve(again(&parts, &mut guests));
+    let mut connections = [None, None];
+    let first = serve(adopt_again(&parts, &mut connections));
     let mut gateways = ["a", "b"].map(join);
     for _ in 0..2 {
-        let (member, guest) = told.recv().unwrap();
-        guests[member] = Some(guest);
+        let (member, connection) = told.recv().unwrap();
+        connections[member] = Some(connection);
     }
     drop(first);
-    let second = serve(again(&parts, &mut guests));
+    let second = serve(adopt_again(&parts, &mut connections));
     for gateway in &mut gateways {
         let ended = gateway.run(|| true).unwrap_err();
         assert!(ended.to_string().contains("ended this gateway"), "{ended}");

@@ -47,7 +47,7 @@ impl Endpoint {
             ) else {
                 continue;
             };
-            if context.now.saturating_sub(connecting.started) >= context.patience {
+            if context.now.saturating_sub(connecting.started) >= context.peer_timeout {
                 lost.push(connecting.number);
                 continue;
             }
@@ -160,7 +160,10 @@ impl Endpoint {
             }
             if self.establish(id, request.session, Seq(request.expected_seq), context) {
                 let (endpoint, from) = (self.number, address);
-                context.out.events.push_back(Event::Met { endpoint, from });
+                context
+                    .out
+                    .events
+                    .push_back(Event::PeerConnected { endpoint, from });
             }
         }
         let Some(route) = context.hosts.route(id.0) else {

@@ -114,7 +114,11 @@ impl Endpoint {
     }
 
     /// Takes the next message of a partner, in the order of its sends.
-    pub(crate) fn take(&mut self, id: PartnerId, context: &mut Context<'_>) -> Option<Message> {
+    pub(crate) fn next_message(
+        &mut self,
+        id: PartnerId,
+        context: &mut Context<'_>,
+    ) -> Option<Message> {
         let partner = self.partners.get_mut(&id)?;
         Some(match partner.take(context.now)? {
             Received::Message { value, data } | Received::Partial { value, data, .. } => {
@@ -231,7 +235,7 @@ impl Endpoint {
         self.pulls.fail(id, code, context);
         if connected {
             let endpoint = self.number;
-            context.out.events.push_back(Event::Lost {
+            context.out.events.push_back(Event::Disconnected {
                 endpoint,
                 from,
                 code,
@@ -240,7 +244,7 @@ impl Endpoint {
     }
 
     /// Ends the connection to a partner without events.
-    pub(crate) fn forget(&mut self, id: PartnerId) {
+    pub(crate) fn disconnect(&mut self, id: PartnerId) {
         if let Some(partner) = self.partners.get_mut(&id) {
             drop(partner.reset());
         }
@@ -250,7 +254,7 @@ impl Endpoint {
             }
         }
         self.connecting.retain(|connecting| connecting.id != id);
-        self.pulls.forget(id);
+        self.pulls.end_from(id);
     }
 
     /// Runs the timers of all partners, pulls and connects.
@@ -266,7 +270,7 @@ impl Endpoint {
             if partner.must_probe(context.now) {
                 silent.push(*id);
             }
-            if partner.is_lost(context.now, context.patience) {
+            if partner.is_lost(context.now, context.peer_timeout) {
                 lost.push(*id);
             }
         }

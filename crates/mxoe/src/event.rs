@@ -39,7 +39,7 @@ pub enum Code {
     BadKey,
     /// The peer does not offer the message any more.
     BadRegion,
-    /// The peer did not answer for [`Config::patience`](crate::Config::patience).
+    /// The peer did not answer for [`Config::peer_timeout`](crate::Config::peer_timeout).
     Unreachable,
 }
 
@@ -55,13 +55,13 @@ pub struct Offer {
     pub(crate) length: u32,
 }
 
-/// A running pull, for [`Node::piece`](crate::Node::piece).
+/// A running pull, for [`Node::next_piece`](crate::Node::next_piece).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pull(pub(crate) u32);
 
-/// A message that the program supplies in pieces, for [`Node::space`](crate::Node::space).
+/// A message that the program supplies in pieces, for [`Node::send_buffer`](crate::Node::send_buffer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct StreamedSend {
     pub(crate) region: u8,
     pub(crate) generation: u8,
 }
@@ -69,7 +69,7 @@ pub struct Source {
 /// Identifies a partner: the host's index in this node's table, and an endpoint on that host.
 pub(crate) type PartnerId = (u16, u8);
 
-/// A message. [`Node::take`](crate::Node::take) returns messages in the order of their sends.
+/// A message. [`Node::next_message`](crate::Node::next_message) returns messages in the order of their sends.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
     /// A complete message.
@@ -110,7 +110,7 @@ pub enum Event {
     /// A remote endpoint connects to an endpoint that is not open. The request waits until the
     /// program calls [`Node::open`](crate::Node::open) or [`Node::refuse`](crate::Node::refuse).
     /// The remote side repeats its request meanwhile.
-    Asked {
+    ConnectRequest {
         /// The local endpoint.
         endpoint: u8,
         /// The remote endpoint.
@@ -121,14 +121,14 @@ pub enum Event {
         key: u32,
     },
     /// A remote endpoint connected that was not connected before.
-    Met {
+    PeerConnected {
         /// The local endpoint.
         endpoint: u8,
         /// The remote endpoint.
         from: Address,
     },
     /// A connection ended: the partner has a new session, refused a packet, or did not answer.
-    Lost {
+    Disconnected {
         /// The local endpoint.
         endpoint: u8,
         /// The remote endpoint.
@@ -137,14 +137,14 @@ pub enum Event {
         code: Code,
     },
     /// A receiver pulls a message that the program supplies in pieces: the program fills
-    /// [`Node::space`](crate::Node::space) now.
-    Wanted {
+    /// [`Node::send_buffer`](crate::Node::send_buffer) now.
+    PullRequest {
         /// The endpoint that sends the message.
         endpoint: u8,
         /// The token of the send.
         token: u64,
-        /// The argument for [`Node::space`](crate::Node::space).
-        source: Source,
+        /// The argument for [`Node::send_buffer`](crate::Node::send_buffer).
+        source: StreamedSend,
         /// Number of bytes that the receiver pulls, counted from the first byte of the message.
         total: u32,
     },

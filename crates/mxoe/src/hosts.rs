@@ -139,7 +139,7 @@ pub(crate) struct Context<'a> {
     pub(crate) hosts: &'a Hosts,
     pub(crate) out: &'a mut Output,
     /// How long a partner may be silent before the endpoint gives it up.
-    pub(crate) patience: Duration,
+    pub(crate) peer_timeout: Duration,
 }
 
 impl Hosts {

@@ -35,12 +35,12 @@
 //! (rendezvous): the receiver pulls it block by block, and notifies the sender at the end.
 //!
 //! This crate does not match messages to receives. The program takes them one by one
-//! ([`Node::take`]), either whole or as an [`Offer`], which it pulls ([`Node::pull`]) and takes
+//! ([`Node::next_message`]), either whole or as an [`Offer`], which it pulls ([`Node::pull`]) and takes
 //! piece by piece.
 //!
 //! **Flow control.** Each stage holds back the one before it. A message that the program has not
 //! taken is not acknowledged; a pull requests further blocks only as the program takes pieces; and
-//! a large message is read from its program ([`Node::space`]) only as far as the receiver pulls it.
+//! a large message is read from its program ([`Node::send_buffer`]) only as far as the receiver pulls it.
 //! So the memory for each partner is limited, and an acknowledged message has reached the receiving
 //! program. Notifications do not wait behind messages, because the program may wait for the end of
 //! a send before it takes any message.
@@ -51,8 +51,8 @@
 //! accepts the frame only from the host whose index it carries, for the current session and an
 //! expected number. Other frames are dropped, or refused by a limited number of nacks. If a partner
 //! is silent while an acknowledgement, a pull or a reply is outstanding, the node probes it, and
-//! gives it up after [`Config::patience`]: its sends and pulls end with [`Code::Unreachable`], and
-//! the connection with [`Event::Lost`]. The probe is a connect, because every dialect of MXoE
+//! gives it up after [`Config::peer_timeout`]: its sends and pulls end with [`Code::Unreachable`], and
+//! the connection with [`Event::Disconnected`]. The probe is a connect, because every dialect of MXoE
 //! answers those.
 //!
 //! # Example
@@ -92,7 +92,7 @@
 //! pass_frames(&mut a, &mut b);
 //! let from = Address { host: host_a, endpoint };
 //! let data = b"hello".to_vec();
-//! assert_eq!(b.take(NOW, endpoint, from), Some(Message::Whole { value: 5, data }));
+//! assert_eq!(b.next_message(NOW, endpoint, from), Some(Message::Whole { value: 5, data }));
 //! # Ok(())
 //! # }
 //! ```
@@ -120,6 +120,6 @@ mod seq;
 pub mod wire;
 
 pub use counters::Counters;
-pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, Source};
+pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, StreamedSend};
 pub use node::{Config, Node};
 pub use port::{Port, address};

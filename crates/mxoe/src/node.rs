@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::counters::Counters;
 use crate::endpoint::Endpoint;
-use crate::event::{Address, Event, Message, Offer, Pull, SendError, Source};
+use crate::event::{Address, Event, Message, Offer, Pull, SendError, StreamedSend};
 use crate::hosts::{Context, Hosts, Output};
 use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PATIENCE, REPLACE_INTERVAL};
 use crate::partner::{Content, Outgoing, Partner};
@@ -21,18 +21,18 @@ pub struct Config {
     /// A number that differs each time the node starts.
     pub serial: u32,
     /// How long a peer may be silent before the node gives it up.
-    pub patience: Duration,
+    pub peer_timeout: Duration,
 }
 
 impl Config {
-    /// A configuration with the dialect's patience of 500 s.
+    /// A configuration with the dialect's timeout of 500 s.
     #[must_use]
     pub fn new(mac: Mac, name: &str, serial: u32) -> Self {
         Self {
             mac,
             name: name.to_owned(),
             serial,
-            patience: PATIENCE,
+            peer_timeout: PATIENCE,
         }
     }
 }
@@ -78,7 +78,7 @@ impl Node {
     }
 
     /// Stops announcing this node and closes all endpoints. The node still answers queries.
-    pub fn silence(&mut self) {
+    pub fn stop_announcing(&mut self) {
         self.hosts.stop_announcing();
         self.endpoints.clear();
     }
@@ -151,7 +151,7 @@ impl Node {
             now,
             hosts: &self.hosts,
             out: &mut self.out,
-            patience: self.config.patience,
+            peer_timeout: self.config.peer_timeout,
         };
         for endpoint in self.endpoints.values_mut() {
             act(endpoint, &mut context);
@@ -169,7 +169,7 @@ impl Node {
             now,
             hosts: &self.hosts,
             out: &mut self.out,
-            patience: self.config.patience,
+            peer_timeout: self.config.peer_timeout,
         };
         let endpoint = self.endpoints.get_mut(&endpoint)?;
         Some(act(endpoint, &mut context))
@@ -247,7 +247,7 @@ impl Node {
     }
 
     /// Sends a message of `length` bytes that the program supplies in pieces, once
-    /// [`Event::Wanted`] reports that the receiver pulls it. The send ends with an [`Event::Sent`]
+    /// [`Event::PullRequest`] reports that the receiver pulls it. The send ends with an [`Event::Sent`]
     /// that has this token.
     ///
     /// # Errors
@@ -291,26 +291,26 @@ impl Node {
 
     /// Returns the free part of the buffer of an offered message. It is empty while the buffer is
     /// full, and after the send has ended. The program fills it from the front and calls
-    /// [`fed`](Self::fed).
-    pub fn space(&mut self, endpoint: u8, source: Source) -> &mut [u8] {
+    /// [`commit`](Self::commit).
+    pub fn send_buffer(&mut self, endpoint: u8, source: StreamedSend) -> &mut [u8] {
         let endpoint = self.endpoints.get_mut(&endpoint);
-        endpoint.map_or(&mut [], |endpoint| endpoint.space(source))
+        endpoint.map_or(&mut [], |endpoint| endpoint.send_buffer(source))
     }
 
-    /// Tells the node that the program wrote `count` bytes into the [`space`](Self::space) of an
+    /// Tells the node that the program wrote `count` bytes into the [`send_buffer`](Self::send_buffer) of an
     /// offered message.
-    pub fn fed(&mut self, now: Duration, endpoint: u8, source: Source, count: usize) {
+    pub fn commit(&mut self, now: Duration, endpoint: u8, source: StreamedSend, count: usize) {
         self.with_endpoint(now, endpoint, |endpoint, context| {
-            endpoint.fed(source, count, context);
+            endpoint.commit(source, count, context);
         });
     }
 
     /// Takes the next message of a peer, in the order of the peer's sends. The node acknowledges a
     /// message when the program takes it; a peer with too many unacknowledged messages waits.
-    pub fn take(&mut self, now: Duration, endpoint: u8, from: Address) -> Option<Message> {
+    pub fn next_message(&mut self, now: Duration, endpoint: u8, from: Address) -> Option<Message> {
         let id = (self.hosts.find(from.host)?, from.endpoint);
         self.with_endpoint(now, endpoint, |endpoint, context| {
-            endpoint.take(id, context)
+            endpoint.next_message(id, context)
         })?
     }
 
@@ -345,9 +345,9 @@ impl Node {
     /// Takes the next piece of a pull, in the order of the message. The node requests more of the
     /// message as the program takes pieces, and notifies the sender when the program takes the last
     /// one.
-    pub fn piece(&mut self, now: Duration, endpoint: u8, pull: Pull) -> Option<Vec<u8>> {
+    pub fn next_piece(&mut self, now: Duration, endpoint: u8, pull: Pull) -> Option<Vec<u8>> {
         self.with_endpoint(now, endpoint, |endpoint, context| {
-            endpoint.piece(pull, context)
+            endpoint.next_piece(pull, context)
         })?
     }
 
@@ -369,7 +369,7 @@ impl Node {
         partner.is_some_and(|partner| partner.waiting.is_empty() && partner.has_room())
     }
 
-    /// Whether [`take`](Self::take) would return a message of this peer.
+    /// Whether [`next_message`](Self::next_message) would return a message of this peer.
     #[must_use]
     pub fn has_message(&self, endpoint: u8, peer: Address) -> bool {
         self.partner(endpoint, peer)
@@ -384,18 +384,18 @@ impl Node {
 
     /// Ends the connection to a peer, without events for its sends and pulls in progress. The node
     /// refuses what the peer sends on that connection from now on.
-    pub fn forget(&mut self, endpoint: u8, peer: Address) {
+    pub fn disconnect(&mut self, endpoint: u8, peer: Address) {
         let Some(host) = self.hosts.find(peer.host) else {
             return;
         };
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.forget((host, peer.endpoint));
+            endpoint.disconnect((host, peer.endpoint));
         }
     }
 
     /// Whether the table has this host.
     #[must_use]
-    pub fn knows(&self, host: Mac) -> bool {
+    pub fn has_host(&self, host: Mac) -> bool {
         self.hosts.find(host).is_some()
     }
 }

@@ -58,7 +58,7 @@ impl Endpoint {
 
     /// Takes the next block of a pull once it is complete. With the last block, the endpoint
     /// notifies the partner.
-    pub(crate) fn piece(&mut self, pull: Pull, context: &mut Context<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn next_piece(&mut self, pull: Pull, context: &mut Context<'_>) -> Option<Vec<u8>> {
         let magic = self.pulls.magic;
         let state = self.pulls.get(pull.0)?;
         let front = state.requested.front()?;

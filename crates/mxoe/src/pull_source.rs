@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::block::Block;
 use crate::endpoint::Endpoint;
-use crate::event::{Event, PartnerId, Source};
+use crate::event::{Event, PartnerId, StreamedSend};
 use crate::hosts::Context;
 use crate::limits::{FRAGMENT, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER};
 use crate::region::{Bytes, Region};
@@ -49,11 +49,11 @@ impl Endpoint {
             if stream.ring.is_empty() {
                 stream.ring = vec![0; STREAM_BUFFER as usize];
                 stream.total = pull.total.min(region.length);
-                let source = Source {
+                let source = StreamedSend {
                     region: pull.region,
                     generation: pull.generation,
                 };
-                context.out.events.push_back(Event::Wanted {
+                context.out.events.push_back(Event::PullRequest {
                     endpoint,
                     token: region.token,
                     source,
@@ -81,26 +81,26 @@ impl Endpoint {
 
     /// Returns the free part of the buffer of a streamed message. It is empty if the buffer is full
     /// or the send has ended.
-    pub(crate) fn space(&mut self, source: Source) -> &mut [u8] {
+    pub(crate) fn send_buffer(&mut self, source: StreamedSend) -> &mut [u8] {
         match self.region(source.region, source.generation) {
             Some(Region {
                 bytes: Bytes::Stream(stream),
                 ..
-            }) => stream.space(),
+            }) => stream.free_part(),
             _ => &mut [],
         }
     }
 
     /// Notes that the program wrote `count` bytes, and replies to the requests that waited for
     /// them.
-    pub(crate) fn fed(&mut self, source: Source, count: usize, context: &mut Context<'_>) {
+    pub(crate) fn commit(&mut self, source: StreamedSend, count: usize, context: &mut Context<'_>) {
         let Some(region) = self.region(source.region, source.generation) else {
             return;
         };
         let Bytes::Stream(stream) = &mut region.bytes else {
             return;
         };
-        let count = count.min(stream.space().len());
+        let count = count.min(stream.free_part().len());
         stream.filled = stream
             .filled
             .saturating_add(u32::try_from(count).unwrap_or_default());

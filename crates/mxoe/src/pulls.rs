@@ -102,7 +102,7 @@ impl Pulls {
     }
 
     /// Ends all pulls from a partner without events.
-    pub(crate) fn forget(&mut self, id: PartnerId) {
+    pub(crate) fn end_from(&mut self, id: PartnerId) {
         for (_, slot) in &mut self.slots {
             let _ended = slot.take_if(|state| state.id == id);
         }

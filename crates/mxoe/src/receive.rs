@@ -112,7 +112,7 @@ impl Node {
             .insert((endpoint, from), *connect)
             .is_none()
         {
-            self.out.events.push_back(Event::Asked {
+            self.out.events.push_back(Event::ConnectRequest {
                 endpoint,
                 from,
                 session: connect.session,

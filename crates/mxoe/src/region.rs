@@ -52,7 +52,7 @@ impl Stream {
         self.last_requested.saturating_sub(STREAM_HISTORY)
     }
 
-    pub(crate) fn space(&mut self) -> &mut [u8] {
+    pub(crate) fn free_part(&mut self) -> &mut [u8] {
         let end = self.base().saturating_add(STREAM_BUFFER).min(self.total);
         let from = self.filled % STREAM_BUFFER;
         let length = end.saturating_sub(self.filled).min(STREAM_BUFFER - from);

@@ -86,7 +86,7 @@ impl Hosts {
     }
 
     fn python(&mut self, place: usize, script: &str, words: &[&str]) {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/witness");
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/independent");
         let mut command = self.within(place, Path::new("python3"));
         command.arg(scripts.join(script)).args(words);
         self.start(&mut command);
@@ -193,7 +193,7 @@ struct Pulls(Vec<(u64, Pull, Vec<u8>)>);
 impl Pulls {
     fn take(&mut self, port: &Port, node: &mut Node) {
         for (_, pull, data) in &mut self.0 {
-            while let Some(piece) = node.piece(port.now(), ENDPOINT, *pull) {
+            while let Some(piece) = node.next_piece(port.now(), ENDPOINT, *pull) {
                 data.extend(piece);
             }
         }
@@ -214,7 +214,7 @@ fn echo(port: &mut Port, node: &mut Node) {
     loop {
         turn(port, node, TIMEOUT);
         let now = port.now();
-        while let Some(message) = peer.and_then(|peer| node.take(now, ENDPOINT, peer)) {
+        while let Some(message) = peer.and_then(|peer| node.next_message(now, ENDPOINT, peer)) {
             match message {
                 Message::Whole { value, data } => {
                     let to = peer.unwrap();
@@ -234,7 +234,7 @@ fn echo(port: &mut Port, node: &mut Node) {
         pulls.take(port, node);
         while let Some(event) = node.event() {
             match event {
-                Event::Met { from, .. } => peer = Some(from),
+                Event::PeerConnected { from, .. } => peer = Some(from),
                 Event::Pulled { token, code } => {
                     assert_eq!(code, Code::Success);
                     let message = (token, pulls.end(token));
@@ -276,7 +276,7 @@ fn drive(port: &mut Port, node: &mut Node) {
         assert!(port.now() < end, "{sent} sent, {back} back of {count}");
         turn(port, node, Duration::from_millis(100));
         let now = port.now();
-        while let Some(message) = node.take(now, ENDPOINT, peer()) {
+        while let Some(message) = node.next_message(now, ENDPOINT, peer()) {
             match message {
                 Message::Whole { value, data } => {
                     assert_eq!(data, pattern(length(value), value), "{value}");
@@ -418,7 +418,7 @@ fn a_port_reports_an_interface_that_goes_down() {
     Hosts::new().run("link_down");
 }
 
-fn with_witness(loss: &str, duplication: &str, delay: &str) -> Hosts {
+fn with_independent(loss: &str, duplication: &str, delay: &str) -> Hosts {
     let mut hosts = Hosts::new();
     hosts.wire(loss, duplication, delay);
     hosts.python(
@@ -431,10 +431,10 @@ fn with_witness(loss: &str, duplication: &str, delay: &str) -> Hosts {
 
 #[test]
 fn mxoe_5_messages_of_every_class_with_an_independent_host() {
-    with_witness("0", "0", "0").run("drive");
+    with_independent("0", "0", "0").run("drive");
 }
 
 #[test]
 fn mxoe_4_an_independent_host_with_loss_duplication_and_reordering() {
-    with_witness("3", "5", "3").run("drive");
+    with_independent("3", "5", "3").run("drive");
 }

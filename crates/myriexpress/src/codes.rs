@@ -152,7 +152,7 @@ impl From<MessageError> for Return {
             MessageError::Timeout => Self::TIMEOUT,
             MessageError::Kernel(_) | MessageError::Window(_) => Self::NO_RESOURCES,
             // No MX call leads to these errors: only gateways and measurements do.
-            MessageError::Join(_) | MessageError::Garbled => Self::FAILURE,
+            MessageError::Join(_) | MessageError::DataMismatch => Self::FAILURE,
         }
     }
 }

@@ -30,7 +30,7 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 
 /// The kind of a data plane. Each kind has its own list of allowed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum ProcessKind {
     /// A network.
     Network,
     /// The message plane.
@@ -41,7 +41,7 @@ pub enum Duty {
     Space,
 }
 
-impl Duty {
+impl ProcessKind {
     fn calls(self) -> &'static [(&'static str, i64)] {
         match self {
             Self::Network => NETWORK,
@@ -64,25 +64,25 @@ impl Duty {
 
 /// Returns the name of every allowed system call, in alphabetical order.
 #[must_use]
-pub fn noted(duty: Duty) -> Vec<&'static str> {
-    duty.calls().iter().map(|(name, _)| *name).collect()
+pub fn noted(kind: ProcessKind) -> Vec<&'static str> {
+    kind.calls().iter().map(|(name, _)| *name).collect()
 }
 
 /// Allows the noted calls. Any other call kills the process, or fails.
-pub(crate) fn enter(duty: Duty) -> Result<(), String> {
-    let filter = filter(duty).map_err(|error| error.to_string())?;
+pub(crate) fn enter(kind: ProcessKind) -> Result<(), String> {
+    let filter = filter(kind).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter)
         .map_err(|error| format!("the kernel has no seccomp: {error}"))
 }
 
-fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(kind: ProcessKind) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules = BTreeMap::new();
-    for (name, number) in duty.calls() {
-        rules.insert(*number, conditions(duty, name)?);
+    for (name, number) in kind.calls() {
+        rules.insert(*number, conditions(kind, name)?);
     }
     SeccompFilter::new(
         rules,
-        duty.otherwise(),
+        kind.otherwise(),
         SeccompAction::Allow,
         TargetArch::try_from(std::env::consts::ARCH)?,
     )?
@@ -90,10 +90,13 @@ fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
 }
 
 /// Returns the alternatives for a call's arguments. Without a rule any arguments are allowed.
-fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+fn conditions(
+    kind: ProcessKind,
+    name: &str,
+) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let conditions = match name {
         // Libraries query their own descriptors in many ways, and may send signals to their own threads.
-        "fcntl" | "rt_sigaction" if duty == Duty::Space => Vec::new(),
+        "fcntl" | "rt_sigaction" if kind == ProcessKind::Space => Vec::new(),
         // Threads may be created, processes may not.
         "clone" => vec![masked(
             0,
@@ -111,7 +114,7 @@ fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::B
         "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
             .map(|question| equal(1, question))
             .into(),
-        "rt_sigaction" => signals(duty)
+        "rt_sigaction" => signals(kind)
             .iter()
             .map(|signal| equal(0, *signal))
             .collect(),
@@ -125,9 +128,9 @@ fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::B
 
 /// Returns the signals whose handlers may be changed: those of faults, and that of the alarm where a
 /// thread creates one.
-fn signals(duty: Duty) -> &'static [i32] {
-    match duty {
-        Duty::Messages => &[libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT, libc::SIGALRM],
+fn signals(kind: ProcessKind) -> &'static [i32] {
+    match kind {
+        ProcessKind::Messages => &[libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT, libc::SIGALRM],
         _ => &[libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT],
     }
 }
@@ -157,13 +160,18 @@ fn masked(argument: u8, mask: i32, value: u64) -> Condition {
 mod tests {
     use super::*;
 
-    const ALL: [Duty; 4] = [Duty::Network, Duty::Messages, Duty::Uplink, Duty::Space];
+    const ALL: [ProcessKind; 4] = [
+        ProcessKind::Network,
+        ProcessKind::Messages,
+        ProcessKind::Uplink,
+        ProcessKind::Space,
+    ];
 
     #[test]
     fn the_notes_make_a_filter() {
-        for duty in ALL {
-            assert!(!filter(duty).unwrap().is_empty());
-            assert!(noted(duty).is_sorted());
+        for kind in ALL {
+            assert!(!filter(kind).unwrap().is_empty());
+            assert!(noted(kind).is_sorted());
         }
     }
 
@@ -172,11 +180,11 @@ mod tests {
         for call in [
             "open", "openat", "socket", "connect", "bind", "execve", "clone3", "ptrace", "kill",
         ] {
-            for duty in ALL {
-                assert!(!noted(duty).contains(&call), "{call}");
+            for kind in ALL {
+                assert!(!noted(kind).contains(&call), "{call}");
             }
         }
-        let cloning = ALL.map(|duty| noted(duty).contains(&"clone"));
+        let cloning = ALL.map(|kind| noted(kind).contains(&"clone"));
         assert_eq!(cloning, [false, false, false, true]);
     }
 }

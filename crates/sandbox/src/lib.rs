@@ -26,21 +26,21 @@
 //!    the code that makes it. In a process most of whose threads belong to its libraries, the call fails
 //!    instead.
 //!
-//! A stage that the process cannot enter is a [`Gap`], which the caller receives; the process continues
+//! A stage that the process cannot enter is a [`MissingStage`], which the caller receives; the process continues
 //! without that stage.
 //!
 //! Before the stages, the process closes the descriptors that it inherited and does not need
 //! ([`close_inherited`]).
 //!
 //! A comment beside each system call names it: `// syscalls: recvmsg sendmsg`. The build script
-//! collects these notes from the code of each kind of data plane ([`Duty`]). The list of allowed
+//! collects these notes from the code of each kind of data plane ([`ProcessKind`]). The list of allowed
 //! calls consists of these notes and of nothing else.
 //!
 //! # Example
 //!
 //! ```no_run
-//! for gap in sandbox::enter_process() {
-//!     eprintln!("not confined: {gap}");
+//! for missing in sandbox::enter_process() {
+//!     eprintln!("not confined: {missing}");
 //! }
 //! ```
 #![deny(unsafe_code)]
@@ -52,13 +52,13 @@ mod inherited;
 mod namespaces;
 mod privileges;
 
-pub use calls::{Duty, noted};
+pub use calls::{ProcessKind, noted};
 pub use inherited::{close_inherited, take_inherited};
 
 /// A stage that the process cannot enter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stage}: {why}")]
-pub struct Gap {
+pub struct MissingStage {
     /// The stage's name.
     pub stage: &'static str,
     /// The kernel's reason.
@@ -71,32 +71,32 @@ type Stage<'a> = &'a dyn Fn() -> Result<(), String>;
 /// Enters the stages of the process, which must have one thread: identity and namespaces. Open
 /// descriptors stay open. Returns the stages that the process could not enter.
 #[must_use]
-pub fn enter_process() -> Vec<Gap> {
+pub fn enter_process() -> Vec<MissingStage> {
     enter(&[
         ("identity", &identity::enter),
         ("namespaces", &namespaces::enter),
     ])
 }
 
-/// Enters the stages of a thread with this duty: privileges, files and calls. Every thread must call
-/// this. With [`Duty::Space`] the stages also hold for all threads that are started later, most of them
-/// by libraries; with any other duty no thread can be started afterwards. Returns the stages that the
+/// Enters the stages of a thread with this kind: privileges, files and calls. Every thread must call
+/// this. With [`ProcessKind::Space`] the stages also hold for all threads that are started later, most of them
+/// by libraries; with any other kind no thread can be started afterwards. Returns the stages that the
 /// thread could not enter.
 #[must_use]
-pub fn enter_thread(duty: Duty) -> Vec<Gap> {
+pub fn enter_thread(kind: ProcessKind) -> Vec<MissingStage> {
     enter(&[
         ("privileges", &privileges::enter),
         ("files", &files::enter),
-        ("calls", &|| calls::enter(duty)),
+        ("calls", &|| calls::enter(kind)),
     ])
 }
 
-fn enter(stages: &[(&'static str, Stage<'_>)]) -> Vec<Gap> {
-    let gap = |(stage, enter): &(&'static str, Stage<'_>)| {
+fn enter(stages: &[(&'static str, Stage<'_>)]) -> Vec<MissingStage> {
+    let missing = |(stage, enter): &(&'static str, Stage<'_>)| {
         let why = enter().err()?;
-        Some(Gap { stage, why })
+        Some(MissingStage { stage, why })
     };
-    stages.iter().filter_map(gap).collect()
+    stages.iter().filter_map(missing).collect()
 }
 
 /// Returns the version of Landlock that the kernel offers, 0 for none.

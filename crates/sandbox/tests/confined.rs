@@ -94,14 +94,14 @@ fn calls_of_the_runtime() {
 
 /// What the child does.
 fn confined(case: &str) {
-    let mut gaps = sandbox::enter_process();
+    let mut missing = sandbox::enter_process();
     match case {
         "worker" => return worker(),
         "space" => return space(),
         _ => {}
     }
-    gaps.extend(sandbox::enter_thread(sandbox::Duty::Network));
-    assert_eq!(gaps, [], "this test wants all that a kernel can offer");
+    missing.extend(sandbox::enter_thread(sandbox::ProcessKind::Network));
+    assert_eq!(missing, [], "this test wants all that a kernel can offer");
     match case {
         "wait" => {
             std::io::stdout().write_all(b"in\n").unwrap();
@@ -134,7 +134,7 @@ fn confined(case: &str) {
 
 /// What libraries' threads may do, and that the rest fails.
 fn space() {
-    assert_eq!(sandbox::enter_thread(sandbox::Duty::Space), []);
+    assert_eq!(sandbox::enter_thread(sandbox::ProcessKind::Space), []);
     let thread = std::thread::Builder::new().name("new".to_owned());
     let refused = thread.spawn(|| {
         [
@@ -163,7 +163,7 @@ fn fork() -> std::io::Result<()> {
 /// A second thread takes memory, piece by piece, and gives it back.
 fn worker() {
     let worker = std::thread::spawn(|| {
-        assert_eq!(sandbox::enter_thread(sandbox::Duty::Network), []);
+        assert_eq!(sandbox::enter_thread(sandbox::ProcessKind::Network), []);
         let pieces: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 1 << 10]).collect();
         assert!(pieces.iter().all(|piece| piece[0] == 1));
     });

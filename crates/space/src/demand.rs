@@ -20,9 +20,9 @@ pub struct Objective {
     /// Seconds from a job's arrival until it has a slot.
     pub seconds: f64,
     /// The fraction of the jobs for which `seconds` holds (a quantile). Without it, `seconds` is for the mean.
-    pub share: Option<f64>,
+    pub quantile: Option<f64>,
     /// The largest fraction of the jobs that may find no free slot.
-    pub blocked: f64,
+    pub max_blocked: f64,
     /// The weight of its jobs in the division of slots that remain after all floors.
     pub weight: f64,
     /// The class. Lower classes are served first.
@@ -35,7 +35,7 @@ impl Objective {
     pub fn stretched(&self, factor: f64) -> Self {
         Self {
             seconds: self.seconds * factor,
-            blocked: (self.blocked * factor).min(0.5),
+            max_blocked: (self.max_blocked * factor).min(0.5),
             ..*self
         }
     }
@@ -43,7 +43,10 @@ impl Objective {
     /// Returns the mean of an exponentially distributed time that meets this objective exactly.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        self.seconds / self.share.map_or(1.0, |share| quantile(1.0, share))
+        self.seconds
+            / self
+                .quantile
+                .map_or(1.0, |fraction| quantile(1.0, fraction))
     }
 }
 
@@ -121,7 +124,7 @@ impl<'a> Model<'a> {
     pub fn demand(&self, objective: &Objective, max_slots: u32) -> Demand {
         let meets = |slots| {
             self.predicted(slots) <= objective.mean()
-                && self.prediction(slots).blocked_fraction <= objective.blocked
+                && self.prediction(slots).blocked_fraction <= objective.max_blocked
         };
         let stable = stable_slots(&self.flow, max_slots);
         if let (Some(stable), Some(meeting)) = (stable, smallest(max_slots, meets)) {
@@ -163,8 +166,8 @@ mod tests {
     fn objective(seconds: f64) -> Objective {
         Objective {
             seconds,
-            share: None,
-            blocked: 0.2,
+            quantile: None,
+            max_blocked: 0.2,
             weight: 1.0,
             class: 0,
         }

@@ -44,7 +44,7 @@
 //! use space::demand::Objective;
 //! use space::estimator::Window;
 //!
-//! let objective = Objective { seconds: 1.5, share: Some(0.95), blocked: 0.2, weight: 1.0, class: 0 };
+//! let objective = Objective { seconds: 1.5, quantile: Some(0.95), max_blocked: 0.2, weight: 1.0, class: 0 };
 //! let mut controller = Controller::new(20, 2);
 //! for space in [1, 2] {
 //!     controller.attach(space, objective).expect("the budget has room for both");

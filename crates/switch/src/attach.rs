@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use vhost::fault::Fault;
 
-use crate::control::UplinkWay;
+use crate::control::UplinkKind;
 use crate::limits::MAX_QUEUE_PAIRS;
 use crate::port::{Backend, Guest, Kind};
 use crate::uplink::Uplink;
@@ -26,6 +26,6 @@ pub(crate) fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
 ///
 /// # Errors
 /// The descriptor cannot be made non-blocking.
-pub(crate) fn uplink(out: OwnedFd, way: UplinkWay) -> Result<Kind, Errno> {
-    Ok(Kind::Uplink(Box::new(Uplink::new(out, way)?)))
+pub(crate) fn uplink(out: OwnedFd, kind: UplinkKind) -> Result<Kind, Errno> {
+    Ok(Kind::Uplink(Box::new(Uplink::new(out, kind)?)))
 }

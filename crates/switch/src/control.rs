@@ -43,7 +43,7 @@ pub enum Order {
         /// Name in log messages, at most [`MAX_NAME`] bytes.
         name: String,
         /// The kind of the descriptor.
-        way: UplinkWay,
+        kind: UplinkKind,
     },
     /// Adds a queue to an uplink. Carries one descriptor, of the same kind as the first. For an AF_XDP
     /// socket, the descriptor is the memory of its frames (UMEM).
@@ -66,7 +66,7 @@ pub enum Order {
     },
     /// Pins a MAC address to a port (a static FDB entry): the FDB never learns it at another port, and the
     /// entry does not age. The port need not be attached.
-    SetResidency {
+    SetFdbEntry {
         /// The address.
         mac: Mac,
         /// The VLAN; 0 in networks without VLANs.
@@ -75,8 +75,8 @@ pub enum Order {
         /// The port to which the address is pinned.
         port: PortId,
     },
-    /// Removes an entry of [`Order::SetResidency`].
-    ClearResidency {
+    /// Removes an entry of [`Order::SetFdbEntry`].
+    RemoveFdbEntry {
         /// The address.
         mac: Mac,
         /// The VLAN; 0 in networks without VLANs.
@@ -134,7 +134,7 @@ pub enum Order {
 
 /// The kind of an uplink's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum UplinkWay {
+pub enum UplinkKind {
     /// A tap opened with `IFF_VNET_HDR`.
     Tap,
     /// A packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`, bound to an interface.

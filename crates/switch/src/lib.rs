@@ -78,7 +78,7 @@
 //! let name = "vm1".to_owned();
 //! supervisor.send(&Order::Attach { port, name }, Some(socket.as_fd()))?;
 //! let mac: Mac = "52:54:00:12:34:56".parse()?;
-//! supervisor.send(&Order::SetResidency { mac, vlan: 0, port }, None)?;
+//! supervisor.send(&Order::SetFdbEntry { mac, vlan: 0, port }, None)?;
 //!
 //! supervisor.send(&Order::Stop, None)?;
 //! data_plane.join().expect("no panic")?;

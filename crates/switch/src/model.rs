@@ -232,7 +232,7 @@ fn a_sender_is_replaced() {
         world.leave(1);
         let _new = world.join_after(1, small(), |nic| {
             let bytes = frame::numbered(frame::mac(2), frame::mac(3), 0, 64);
-            assert!(nic.queue_up(&[0; 12], &bytes, Layout::One));
+            assert!(nic.enqueue(&[0; 12], &bytes, Layout::One));
             let _no_kick = nic.tx.publish();
         });
         worker.join().unwrap();

@@ -46,22 +46,22 @@ impl Manager {
                 let kind = fd.ok_or(Errno::BADF).and_then(attach::guest);
                 self.attach(switch, port, name, kind);
             }
-            Order::AttachUplink { port, name, way } => {
-                let kind = fd.ok_or(Errno::BADF);
-                let kind = kind.and_then(|fd| attach::uplink(fd, way));
-                self.attach(switch, port, name, kind);
+            Order::AttachUplink { port, name, kind } => {
+                let port_kind = fd.ok_or(Errno::BADF);
+                let port_kind = port_kind.and_then(|fd| attach::uplink(fd, kind));
+                self.attach(switch, port, name, port_kind);
             }
             Order::AddUplinkQueue { port } => self.add_queue(switch, port.0, fd),
             Order::Detach { port } => self.detach(switch, port.0, Reason::Asked),
             Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
             Order::SetSnooping { on } => switch.snooping = on,
-            Order::SetResidency { mac, vlan, port } => {
+            Order::SetFdbEntry { mac, vlan, port } => {
                 let key = FdbKey::new(mac, vlan);
                 if !switch.table.pin(key, port.0) {
                     tracing::warn!(%mac, "the forwarding database is full: address not pinned");
                 }
             }
-            Order::ClearResidency { mac, vlan } => {
+            Order::RemoveFdbEntry { mac, vlan } => {
                 switch.table.forget(FdbKey::new(mac, vlan));
             }
             Order::SetGather { micros } => {

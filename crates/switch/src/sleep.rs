@@ -245,7 +245,7 @@ mod tests {
     fn after(worker: &mut Worker, nic: &mut Nic, frames: u32) -> Option<Duration> {
         let frame = frame::numbered(frame::mac(2), frame::mac(1), 0, 64);
         for _ in 0..frames {
-            assert!(nic.queue_up(&[0; 12], &frame, Layout::One));
+            assert!(nic.enqueue(&[0; 12], &frame, Layout::One));
         }
         if nic.tx.publish() {
             worker.activate(1);

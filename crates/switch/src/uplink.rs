@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::NetHeader;
 
-use crate::control::{Counters, Peer, UplinkWay};
+use crate::control::{Counters, Peer, UplinkKind};
 use crate::frame::{Head, Rest};
 use crate::packet;
 use crate::peers::{self, Peers};
@@ -24,7 +24,7 @@ use crate::xdp::{self, Xdp};
 /// An open tap or socket, in non-blocking mode.
 #[derive(Debug)]
 pub struct Uplink {
-    pub(crate) way: UplinkWay,
+    pub(crate) kind: UplinkKind,
     pub(crate) first: Queue,
     /// The other queues.
     pub(crate) more: Vec<Queue>,
@@ -34,7 +34,7 @@ pub struct Uplink {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) out: OwnedFd,
-    pub(crate) way: UplinkWay,
+    pub(crate) kind: UplinkKind,
     /// The rings of an AF_XDP socket, once its UMEM has arrived.
     pub(crate) xdp: Option<Xdp>,
     /// Counters of sent frames; any worker sends.
@@ -61,10 +61,10 @@ impl Uplink {
     ///
     /// # Errors
     /// The descriptor cannot be made non-blocking.
-    pub fn new(out: OwnedFd, way: UplinkWay) -> Result<Self, Errno> {
+    pub fn new(out: OwnedFd, kind: UplinkKind) -> Result<Self, Errno> {
         Ok(Self {
-            way,
-            first: Queue::new(out, way)?,
+            kind,
+            first: Queue::new(out, kind)?,
             more: Vec::new(),
         })
     }
@@ -75,12 +75,12 @@ impl Uplink {
     /// # Errors
     /// The descriptor cannot be made non-blocking, or cannot be mapped.
     pub fn add(&mut self, out: OwnedFd) -> Result<Option<usize>, Errno> {
-        if let UplinkWay::Xdp(layout) = self.way {
+        if let UplinkKind::Xdp(layout) = self.kind {
             let first = &mut self.first;
             first.xdp = Some(Xdp::new(first.out.as_fd(), layout, out.as_fd())?);
             return Ok(None);
         }
-        self.more.push(Queue::new(out, self.way)?);
+        self.more.push(Queue::new(out, self.kind)?);
         Ok(Some(self.more.len()))
     }
 
@@ -120,12 +120,12 @@ impl Uplink {
 }
 
 impl Queue {
-    fn new(out: OwnedFd, way: UplinkWay) -> Result<Self, Errno> {
+    fn new(out: OwnedFd, kind: UplinkKind) -> Result<Self, Errno> {
         // syscalls: ioctl
         rustix::io::ioctl_fionbio(&out, true)?;
         Ok(Self {
             out,
-            way,
+            kind,
             xdp: None,
             egress: Mutex::default(),
             ingress: Mutex::default(),
@@ -149,10 +149,10 @@ impl Queue {
     pub(crate) fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
         let start = head.start.to_bytes();
         let (header, ethernet) = start.split_at(NetHeader::SIZE);
-        let header = match self.way {
-            UplinkWay::Tap => header,
-            UplinkWay::Packet => header.get(..packet::HEADER).unwrap_or(header),
-            UplinkWay::Xdp(_) => {
+        let header = match self.kind {
+            UplinkKind::Tap => header,
+            UplinkKind::Packet => header.get(..packet::HEADER).unwrap_or(header),
+            UplinkKind::Xdp(_) => {
                 let xdp = self.xdp.as_ref().ok_or(Errno::NETDOWN)?;
                 return xdp.send(self.out.as_fd(), head, rest);
             }
@@ -186,10 +186,10 @@ impl Queue {
         &self,
         buffer: &'b mut [u8],
     ) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
-        match self.way {
-            UplinkWay::Tap => {}
-            UplinkWay::Packet => return packet::receive(self.out.as_fd(), buffer),
-            UplinkWay::Xdp(_) => {
+        match self.kind {
+            UplinkKind::Tap => {}
+            UplinkKind::Packet => return packet::receive(self.out.as_fd(), buffer),
+            UplinkKind::Xdp(_) => {
                 let got = self.xdp.as_ref().and_then(|xdp| xdp.receive(buffer));
                 let frame = got.and_then(|got| buffer.get(..got));
                 return Ok(frame.map(|frame| (NetHeader::default(), frame)));

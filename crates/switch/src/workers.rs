@@ -34,7 +34,7 @@ impl Workers {
     /// The process is out of descriptors, or signal handling cannot be set up.
     pub fn new(control: ControlSocket, count: usize) -> std::io::Result<Self> {
         sigbus::install()?;
-        vhost::descriptor::prepare()?;
+        vhost::fd_kind::prepare()?;
         let shared = Arc::new(Shared::new(count)?);
         if let Some(slot) = shared.slots.get(FIRST) {
             let interest = epoll::EventFlags::IN;

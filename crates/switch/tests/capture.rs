@@ -12,7 +12,7 @@ mod common;
 use std::os::fd::{AsFd, OwnedFd};
 
 use common::{Outside, Plane, learn_addresses, lost};
-use front_end::{GUARD, Layout, Nic, Options, features, frame};
+use front_end::{Layout, Nic, Options, TEST_TIMEOUT, features, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use switch::capture::{Direction, MAX_DATAGRAM, read};
@@ -59,7 +59,7 @@ impl Reader {
         let mut taken = Vec::new();
         while taken.len() < count {
             let guard = Timespec {
-                tv_sec: GUARD.as_secs() as i64,
+                tv_sec: TEST_TIMEOUT.as_secs() as i64,
                 tv_nsec: 0,
             };
             let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

@@ -272,7 +272,7 @@ enum Step {
 fn layout() -> impl Strategy<Value = Layout> {
     prop_oneof![
         Just(Layout::One),
-        Just(Layout::HeaderApart),
+        Just(Layout::SeparateHeader),
         (100_u32..5000).prop_map(Layout::Pieces),
         (100_u32..5000).prop_map(Layout::Indirect),
     ]

@@ -81,7 +81,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
         .map(|port| plane.nic(port, Options::default()))
         .collect();
     learn_addresses(&mut nics, &[1, 2, 3]);
-    let pin = Order::SetResidency {
+    let pin = Order::SetFdbEntry {
         mac: Mac::from_octets(frame::mac(9)),
         vlan: 0,
         port: PortId(2),
@@ -98,7 +98,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
     nics[0].wait_until_sent();
     assert_eq!(nics[2].receive(), None, "flooded to the impostor");
     // Unpinned, it is unknown again, and flooded.
-    let unpin = Order::ClearResidency {
+    let unpin = Order::RemoveFdbEntry {
         mac: Mac::from_octets(frame::mac(9)),
         vlan: 0,
     };
@@ -126,7 +126,7 @@ fn every_layout_of_a_frame_arrives_as_it_was_sent() {
     let mut plane = Plane::new();
     let layouts = [
         Layout::One,
-        Layout::HeaderApart,
+        Layout::SeparateHeader,
         Layout::Pieces(1),
         Layout::Pieces(5),
         Layout::Pieces(12),

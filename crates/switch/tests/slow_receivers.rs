@@ -47,7 +47,7 @@ fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, WorkerContext, [Nic; 3]) {
 
 fn offer(nic: &mut Nic, frames: &[Vec<u8>]) {
     for bytes in frames {
-        assert!(nic.queue_up(&[0; 12], bytes, Layout::One));
+        assert!(nic.enqueue(&[0; 12], bytes, Layout::One));
     }
     nic.tx.publish_and_kick();
 }

@@ -82,7 +82,7 @@ fn the_queues_of_an_uplink_correspond_to_the_pairs_of_vms() {
 #[test]
 fn frames_for_a_pinned_address_go_to_the_uplink_while_its_vm_is_not_attached() {
     let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
-    let pin = Order::SetResidency {
+    let pin = Order::SetFdbEntry {
         mac: Mac::from_octets(frame::mac(3)),
         vlan: 0,
         port: PortId(3),

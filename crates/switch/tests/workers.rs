@@ -33,7 +33,7 @@ fn with(pairs: u16) -> Options {
 fn plane(ports: std::ops::RangeInclusive<u16>) -> Plane {
     let mut plane = Plane::with_workers(WORKERS);
     for port in ports {
-        let order = Order::SetResidency {
+        let order = Order::SetFdbEntry {
             mac: Mac::from_octets(frame::mac(port)),
             vlan: 0,
             port: PortId(port),

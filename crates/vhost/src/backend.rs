@@ -14,14 +14,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use crate::channel::{Channel, Descriptors, Message};
-use crate::descriptor::{is_event, is_memory};
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault, RingFault};
+use crate::fd_kind::{is_event, is_memory};
 use crate::features::{self, protocol};
 use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
 use crate::memory::{GuestMemory, RegionInfo};
 use crate::message::Request;
-use crate::raw::Foreign;
+use crate::raw::ForeignFd;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vring::Vring;
 
@@ -83,7 +83,7 @@ impl Message {
 
 impl Request {
     /// Returns whether a descriptor is of the kind that this message carries.
-    fn accepts_descriptor(&self, descriptor: &Foreign) -> bool {
+    fn accepts_descriptor(&self, descriptor: &ForeignFd) -> bool {
         match self {
             Self::SetVringKick(_)
             | Self::SetVringCall(_)
@@ -276,7 +276,7 @@ impl<S> Backend<S> {
                 return Ok((Change::Ring(ring), Reply::Acknowledge(0)));
             }
             Request::SetVringCall(ring) => {
-                let call = descriptors.into_iter().next().map(Foreign::into_inner);
+                let call = descriptors.into_iter().next().map(ForeignFd::into_inner);
                 self.ring(ring)?.set_call(call).map_err(ring_fault(ring))?;
             }
             // An error ends the port and closes the socket, so the error descriptor is not used.
@@ -345,7 +345,7 @@ impl<S> Backend<S> {
         }
     }
 
-    fn set_memory(&mut self, regions: &[RegionInfo], fds: &[Foreign]) -> Result<(), Fault> {
+    fn set_memory(&mut self, regions: &[RegionInfo], fds: &[ForeignFd]) -> Result<(), Fault> {
         let log = self.memory.log().cloned();
         let mut memory = GuestMemory::default().logged_by(log)?;
         for (info, fd) in regions.iter().zip(fds) {
@@ -354,7 +354,7 @@ impl<S> Backend<S> {
         self.replace_memory(memory)
     }
 
-    fn add_region(&mut self, info: RegionInfo, fds: &[Foreign]) -> Result<(), Fault> {
+    fn add_region(&mut self, info: RegionInfo, fds: &[ForeignFd]) -> Result<(), Fault> {
         match fds.first() {
             Some(fd) => self.replace_memory(self.memory.with(info, fd.as_fd())?),
             None => Ok(()),
@@ -373,7 +373,7 @@ impl<S> Backend<S> {
 
     fn start(&mut self, ring: usize, descriptors: Descriptors) -> Result<(), Fault> {
         let (memory, features) = (Arc::clone(&self.memory), self.features);
-        let kick = descriptors.into_iter().next().map(Foreign::into_inner);
+        let kick = descriptors.into_iter().next().map(ForeignFd::into_inner);
         self.ring(ring)?
             .start(kick, &memory, features)
             .map_err(ring_fault(ring))?;

@@ -14,7 +14,7 @@ use rustix::net::{
 use crate::fault::{Fault, ProtocolFault};
 use crate::limits::{MAX_MESSAGE_FDS, MAX_PAYLOAD};
 use crate::message::{Header, Request, decode};
-use crate::raw::Foreign;
+use crate::raw::ForeignFd;
 
 /// Most descriptors that the kernel passes with one message (`SCM_MAX_FD`). The control buffer has room
 /// for all of them: the kernel would close descriptors without room in the thread that receives, however
@@ -22,7 +22,7 @@ use crate::raw::Foreign;
 const MAX_PASSED_FDS: usize = 253;
 
 /// Descriptors that came with a message.
-pub type Descriptors = ArrayVec<Foreign, MAX_MESSAGE_FDS>;
+pub type Descriptors = ArrayVec<ForeignFd, MAX_MESSAGE_FDS>;
 
 /// A complete message.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Message {
 /// A vhost-user socket.
 #[derive(Debug)]
 pub struct Channel {
-    socket: Foreign,
+    socket: ForeignFd,
     buffer: [u8; Header::SIZE + MAX_PAYLOAD],
     filled: usize,
     descriptors: Descriptors,
@@ -53,7 +53,7 @@ impl Channel {
         // syscalls: ioctl
         rustix::io::ioctl_fionbio(&socket, true).map_err(Fault::Host)?;
         Ok(Self {
-            socket: Foreign::from(socket),
+            socket: ForeignFd::from(socket),
             buffer: [0; Header::SIZE + MAX_PAYLOAD],
             filled: 0,
             descriptors: Descriptors::new(),
@@ -131,7 +131,7 @@ impl Channel {
                 for fd in fds {
                     count += 1;
                     // A descriptor that does not fit is dropped here; the message is refused below.
-                    drop(self.descriptors.try_push(Foreign::from(fd)));
+                    drop(self.descriptors.try_push(ForeignFd::from(fd)));
                 }
             }
         }

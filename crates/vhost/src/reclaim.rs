@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::channel::Channel;
-    use crate::raw::{Foreign, Mapping};
+    use crate::raw::{ForeignFd, Mapping};
 
     /// Returns a socket whose close blocks: it lingers, and its peer does not read what was sent.
     fn lingering() -> (OwnedFd, TcpStream) {
@@ -126,7 +126,7 @@ mod tests {
         start(|| {}).unwrap();
         let (fd, receiver) = lingering();
         let started = Instant::now();
-        drop(Foreign::from(fd));
+        drop(ForeignFd::from(fd));
         assert!(started.elapsed() < Duration::from_millis(100), "it waited");
         // A descriptor that was sent but not received is closed together with its socket.
         let (ours, theirs) = UnixStream::pair().unwrap();

@@ -114,7 +114,7 @@ fn get_vring_base_stops_a_ring_where_it_is() {
         ..Options::default()
     });
     for _ in 0..3 {
-        assert!(nic.queue_up(&[0; 12], &[7; 60], Layout::One));
+        assert!(nic.enqueue(&[0; 12], &[7; 60], Layout::One));
     }
     let _ = nic.tx.publish();
     backend

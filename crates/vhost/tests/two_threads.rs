@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use front_end::{GUARD, Layout, Nic, Options, features, frame};
+use front_end::{Layout, Nic, Options, TEST_TIMEOUT, features, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vhost::backend::Backend;
 use vhost::chain::Batch;
@@ -72,7 +72,7 @@ fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
                 .each_ref()
                 .map(|kick| PollFd::new(kick, PollFlags::IN));
             let guard = Timespec {
-                tv_sec: GUARD.as_secs() as i64,
+                tv_sec: TEST_TIMEOUT.as_secs() as i64,
                 tv_nsec: 0,
             };
             let ready = poll(&mut fds, Some(&guard)).unwrap();
@@ -95,7 +95,7 @@ fn drive(nic: &mut Nic) {
             let layout = match sent % 5 {
                 0 => Layout::Pieces(100),
                 1 => Layout::Indirect(200),
-                2 => Layout::HeaderApart,
+                2 => Layout::SeparateHeader,
                 _ => Layout::One,
             };
             let bytes = frame::numbered(frame::mac(2), frame::mac(1), sent, length);

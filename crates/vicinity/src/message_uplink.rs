@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use message::remote::Member;
-use message::remote::uplink::Face;
+use message::remote::uplink::NamedNic;
 use mxoe::Port;
 use mxoe::wire::Mac;
 
@@ -37,7 +37,7 @@ pub(crate) struct Uplink {
 pub(crate) struct Plan {
     interface: String,
     /// This host's members as others know them.
-    pub(crate) faces: Vec<Face>,
+    pub(crate) named_nics: Vec<NamedNic>,
     pub(crate) give_up: Duration,
 }
 
@@ -53,24 +53,24 @@ impl Uplink {
             system.nodename().to_string_lossy().into_owned()
         });
         let mut group = None;
-        let mut faces = Vec::new();
+        let mut named_nics = Vec::new();
         for member in &mut *members {
-            let mut face = Face {
+            let mut named_nic = NamedNic {
                 nic: member.nic(),
                 name: member.name.clone(),
             };
             if member.name == HOST {
                 // On the wire it is the interface.
-                face.nic = own.nic();
-                face.name.clone_from(&name);
-                member.nic = Some(face.nic);
+                named_nic.nic = own.nic();
+                named_nic.name.clone_from(&name);
+                member.nic = Some(named_nic.nic);
                 // In a group with VMs, those could write in its name.
                 if member.group.is_none() {
                     member.group = Some(GROUP.to_owned());
                     group.clone_from(&member.group);
                 }
             }
-            faces.push(face);
+            named_nics.push(named_nic);
         }
         members.push(Member {
             name: UPLINK.to_owned(),
@@ -80,7 +80,7 @@ impl Uplink {
         });
         Ok(Plan {
             interface: self.interface.clone(),
-            faces,
+            named_nics,
             give_up: self.give_up,
         })
     }
@@ -92,7 +92,10 @@ impl Plan {
     /// # Errors
     /// There is no such interface, its frames are too short, or this is not allowed.
     pub(crate) fn open(&self) -> io::Result<Port> {
-        let macs = self.faces.iter().filter_map(|face| Mac::from_nic(face.nic));
+        let macs = self
+            .named_nics
+            .iter()
+            .filter_map(|named_nic| Mac::from_nic(named_nic.nic));
         Port::open(&self.interface, macs)
     }
 }

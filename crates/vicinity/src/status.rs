@@ -303,12 +303,12 @@ pub(crate) struct GroupMemberStatus {
     pub(crate) reason: Option<String>,
 }
 
-impl From<direct::Standing> for GroupMemberStatus {
-    fn from(standing: direct::Standing) -> Self {
+impl From<direct::MemberStatus> for GroupMemberStatus {
+    fn from(status: direct::MemberStatus) -> Self {
         Self {
-            vm: standing.name,
-            state: standing.state.to_owned(),
-            reason: standing.trouble,
+            vm: status.name,
+            state: status.state.to_owned(),
+            reason: status.trouble,
         }
     }
 }

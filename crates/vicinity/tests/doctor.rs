@@ -13,7 +13,7 @@ use std::process::Stdio;
 
 use common::{Daemon, page};
 use serde_json::Value;
-use vm_harness::host::{Tied, command};
+use vm_harness::host::{ChildProcess, command};
 
 /// Returns what `vicinity doctor` prints for a served object: the problem and the remedy.
 fn said(checks: &[Value], name: &str) -> Vec<String> {
@@ -30,7 +30,7 @@ fn examine(daemon: &Daemon) -> Vec<Value> {
 }
 
 /// Starts a QEMU with the printed options, one of them changed.
-fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
+fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> ChildProcess {
     let output = daemon.command(&["qemu-args", vm, "--network", "lan", "--memory", "64M"]);
     assert!(output.status.success(), "{output:?}");
     let options = String::from_utf8(output.stdout).unwrap();
@@ -42,7 +42,7 @@ fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
     let mut shell = command("sh");
     shell.args(["-c", &line]);
     shell.stdin(Stdio::null()).stderr(Stdio::null());
-    Tied::spawn(shell).unwrap()
+    ChildProcess::spawn(shell).unwrap()
 }
 
 /// Needs root, because the configuration has a tap.

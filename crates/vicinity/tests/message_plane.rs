@@ -237,7 +237,7 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     assert_eq!(daemon.stop(), Some(0));
     trace.ended();
     let made = calls(&log);
-    let allowed = sandbox::noted(sandbox::Duty::Messages);
+    let allowed = sandbox::noted(sandbox::ProcessKind::Messages);
     let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
     let unused: Vec<&String> = allowed
         .difference(&made)

@@ -125,7 +125,7 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     assert_eq!(daemon.stop(), Some(0));
     trace.ended();
     let made = calls(&log);
-    let allowed: BTreeSet<String> = sandbox::noted(sandbox::Duty::Network)
+    let allowed: BTreeSet<String> = sandbox::noted(sandbox::ProcessKind::Network)
         .into_iter()
         .map(str::to_owned)
         .collect();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
+use crate::host::{self, ChildProcess};
 use crate::interrupt;
 use crate::scope::RunFolder;
 
@@ -192,7 +192,7 @@ fn boot_under_kvm(kernel: &Path) -> Result<Option<String>> {
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .stderr(said);
-    let mut qemu = Tied::spawn(command)?;
+    let mut qemu = ChildProcess::spawn(command)?;
     match interrupt::poll("a boot under KVM", LIMIT, || qemu.ended()) {
         Ok(_) if fs::read_to_string(&log).is_ok_and(|text| text.contains(BOOTED)) => Ok(None),
         Ok(_) => {

@@ -39,7 +39,7 @@ const TIE: [&str; 6] = [
 /// Number of arguments before the program: those of `setpriv`, and this process's id.
 const BEFORE: usize = TIE.len() + 1;
 
-/// Returns a command for [`Tied::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
+/// Returns a command for [`ChildProcess::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
@@ -50,12 +50,12 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// A child process that the kernel kills when this process ends. Dropping the value kills and reaps the child.
 #[derive(Debug)]
-pub struct Tied {
+pub struct ChildProcess {
     child: Child,
     command: String,
 }
 
-impl Tied {
+impl ChildProcess {
     /// Starts a command made by [`command`]. Its standard streams are as the caller set them.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Tied {
     }
 }
 
-impl Drop for Tied {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _already_ended = self.child.kill();
         let _status = self.child.wait();
@@ -155,54 +155,54 @@ pub fn run(command: Command) -> Result<String> {
 /// Those of the work (the program is then killed), and those of [`run`].
 pub fn run_beside<T>(command: Command, work: impl FnOnce() -> Result<T>) -> Result<(String, T)> {
     let mut done = None;
-    let printed = finish(command, Stdio::piped(), |tied| {
-        let input = tied.child.stdin.take();
+    let printed = finish(command, Stdio::piped(), |child| {
+        let input = child.child.stdin.take();
         done = Some(work()?);
         drop(input);
-        end_of(tied)
+        end_of(child)
     })?;
     let done = done.ok_or_else(|| Error::Host("a program ended before it began".to_owned()))?;
     Ok((printed, done))
 }
 
-fn end_of(tied: &mut Tied) -> Result<ExitStatus> {
+fn end_of(child: &mut ChildProcess) -> Result<ExitStatus> {
     let forever = Duration::from_secs(3600);
-    let text = tied.command.clone();
-    let ended = interrupt::poll(&text, forever, || tied.ended());
-    if let (Err(_), Some(group)) = (&ended, pid(&tied.child)) {
+    let text = child.command.clone();
+    let ended = interrupt::poll(&text, forever, || child.ended());
+    if let (Err(_), Some(group)) = (&ended, pid(&child.child)) {
         let _gone = kill_process_group(group, Signal::TERM);
-        let _status = tied.child.wait();
+        let _status = child.child.wait();
     }
     ended
 }
 
 /// Like [`run`], for cleaning up: a pending Ctrl-C does not interrupt it.
 pub fn run_to_end(command: Command) -> Result<String> {
-    finish(command, Stdio::null(), |tied| {
-        let text = tied.command.clone();
-        tied.child.wait().context(|| format!("wait for `{text}`"))
+    finish(command, Stdio::null(), |child| {
+        let text = child.command.clone();
+        child.child.wait().context(|| format!("wait for `{text}`"))
     })
 }
 
 fn finish(
     mut command: Command,
     input: Stdio,
-    wait: impl FnOnce(&mut Tied) -> Result<ExitStatus>,
+    wait: impl FnOnce(&mut ChildProcess) -> Result<ExitStatus>,
 ) -> Result<String> {
     command
         .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut tied = Tied::spawn(command)?;
-    let out = collect(tied.child.stdout.take());
-    let err = collect(tied.child.stderr.take());
-    let status = wait(&mut tied)?;
+    let mut child = ChildProcess::spawn(command)?;
+    let out = collect(child.child.stdout.take());
+    let err = collect(child.child.stderr.take());
+    let status = wait(&mut child)?;
     let (out, err) = (text(out), text(err));
     if status.success() {
         return Ok(out);
     }
     Err(Error::Command {
-        command: tied.command.clone(),
+        command: child.command.clone(),
         status: status.to_string(),
         stderr: tail(err.trim(), 12),
     })
@@ -353,7 +353,7 @@ mod tests {
     fn a_dropped_child_is_gone() {
         let mut sleep = command("sleep");
         sleep.arg("600");
-        let child = Tied::spawn(sleep).unwrap();
+        let child = ChildProcess::spawn(sleep).unwrap();
         let id = child.id();
         assert!(start_time(id).is_some());
         drop(child);
@@ -365,7 +365,7 @@ mod tests {
         let mut shell = command("sh");
         shell.args(["-c", "sh -c 'sleep 600; :'; :"]);
         shell.stdout(Stdio::null());
-        let child = Tied::spawn(shell).unwrap();
+        let child = ChildProcess::spawn(shell).unwrap();
         let enough = || family(child.id()).len() == 3;
         while !enough() {
             thread::sleep(Duration::from_millis(5));
@@ -382,7 +382,7 @@ mod tests {
     fn a_child_outlives_the_thread_that_asked_for_it() {
         let mut sleep = command("sleep");
         sleep.arg("600");
-        let mut child = thread::spawn(|| Tied::spawn(sleep).unwrap())
+        let mut child = thread::spawn(|| ChildProcess::spawn(sleep).unwrap())
             .join()
             .unwrap();
         thread::sleep(Duration::from_millis(50));

@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::accel::Accel;
-    use crate::host::Tied;
+    use crate::host::ChildProcess;
     use crate::interrupt;
 
     /// The VM has no kernel, so it runs only the firmware, which looks for a boot device repeatedly.
@@ -98,7 +98,7 @@ mod tests {
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none"]);
         qemu.args(counter.qemu_args("vm"));
         qemu.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut qemu = Tied::spawn(qemu).unwrap();
+        let mut qemu = ChildProcess::spawn(qemu).unwrap();
         let limit = Duration::from_secs(60);
         let counted = interrupt::poll("a million instructions", limit, || {
             assert_eq!(qemu.ended()?, None);

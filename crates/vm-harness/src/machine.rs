@@ -34,7 +34,7 @@ impl Machine {
     ///
     /// # Errors
     /// QEMU is missing.
-    pub fn look() -> Result<Self> {
+    pub fn describe() -> Result<Self> {
         let qemu = host::run(words(&["qemu-system-x86_64", "--version"]))?;
         let qemu = qemu.lines().next().unwrap_or_default();
         Ok(Self {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_host_is_described() {
-        let machine = Machine::look().unwrap();
+        let machine = Machine::describe().unwrap();
         assert!(machine.cpus > 0 && machine.memory_mib > 100, "{machine:?}");
         assert!((1..=machine.memory_mib).contains(&available_mib()));
         assert!(

@@ -71,7 +71,7 @@ pub fn sweep() -> Result<Vec<String>> {
 ///
 /// # Errors
 /// A leftover cannot be removed.
-pub fn sweep_and_tell(progress: &Progress) -> Result<()> {
+pub fn sweep_and_log(progress: &Progress) -> Result<()> {
     for name in sweep()? {
         progress.step(&format!(
             "removed {name}, left behind by a run that crashed"

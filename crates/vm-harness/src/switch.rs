@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::channel::{Channel, Setting};
 use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
+use crate::host::{self, ChildProcess};
 use crate::scope::RunFolder;
 use crate::vm::Link;
 use crate::{cpu, interrupt};
@@ -18,7 +18,7 @@ use crate::{cpu, interrupt};
 #[derive(Debug)]
 pub struct Switch {
     // Fields are dropped in this order: the process first, then its folder.
-    process: Option<Tied>,
+    process: Option<ChildProcess>,
     run: RunFolder,
     vms: Vec<String>,
 }
@@ -121,7 +121,7 @@ impl Switch {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file);
-        let mut process = Tied::spawn(command)?;
+        let mut process = ChildProcess::spawn(command)?;
         let sockets: Vec<PathBuf> = vms.iter().map(|vm| socket(run.path(), vm)).collect();
         interrupt::poll("the start of `vicinity serve`", START, || {
             process.must_run(&log)?;
@@ -144,7 +144,7 @@ impl Switch {
     /// Process id of `vicinity serve`.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        self.process.as_ref().map(Tied::id)
+        self.process.as_ref().map(ChildProcess::id)
     }
 }
 

@@ -11,7 +11,7 @@
 //! A full fence waits until the cache line that was just written has come from the other side's
 //! cache. One fence for each message would be most of the cost of a small message, while sleeping
 //! is rare. So where the kernel has `membarrier(2)`, only the sleeper fences: itself, and by that
-//! call every processor that runs a process which [`fences_all`] registered. The ringer then needs
+//! call every processor that runs a process which [`register_membarrier`] registered. The ringer then needs
 //! no fence of its own, if its process is registered and if the other side announced
 //! ([`Ringer::set_peer_fences`]) that it sleeps like this. Two sides on different kernels use a
 //! fence each.
@@ -37,7 +37,7 @@ fn full_fence() {
 /// Returns whether [`wait_fence`] also fences the other processes of this host, and their calls
 /// fence this process. The first call registers the process with the kernel.
 #[must_use]
-pub fn fences_all() -> bool {
+pub fn register_membarrier() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| {
         membarrier_query().contains_command(MembarrierCommand::GlobalExpedited)
@@ -83,7 +83,7 @@ pub fn wait_fence() -> bool {
     full_fence();
     // The call fails only if a filter of system calls was installed after the registration.
     // syscalls: membarrier
-    !fences_all() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+    !register_membarrier() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
 /// The peer's sleep word, as this side reads it.
@@ -106,7 +106,7 @@ impl Ringer {
     /// Records whether the other side announced that its [`wait_fence`] fences all processes, this
     /// one included. A peer that lies about it misses its own wake-ups; nothing else happens.
     pub fn set_peer_fences(&mut self, by_peer: bool) {
-        self.fenced = by_peer && fences_all();
+        self.fenced = by_peer && register_membarrier();
     }
 
     /// Returns whether the other side must be woken, after something was published for it. Returns

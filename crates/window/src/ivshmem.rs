@@ -8,7 +8,7 @@
 //!
 //! A process of the host connects in the same way ([`Client`]). It sends one byte, which QEMU never
 //! does, and the host then wakes it through the socket. The host wakes a guest by an interrupt: the
-//! eventfd that is sent with the guest's own id ([`Member::introduce`]). `ivshmem-doorbell` has
+//! eventfd that is sent with the guest's own id ([`Member::send_doorbell`]). `ivshmem-doorbell` has
 //! only MSI-X interrupts, and no driver that Debian ships exposes those to programs; ours does
 //! ([`crate::pci`]). Without that driver, guests poll.
 //!
@@ -163,16 +163,16 @@ impl Member {
     /// # Errors
     /// The member has closed its socket.
     pub fn admit(&self, id: u16, region: BorrowedFd<'_>, doorbell: &Doorbell) -> Result<(), Errno> {
-        self.admit_alone(id, region)?;
-        self.introduce(HOST, doorbell)
+        self.admit_without_doorbell(id, region)?;
+        self.send_doorbell(HOST, doorbell)
     }
 
     /// The same for members that ring each other's doorbells and not the host's: see
-    /// [`introduce`](Self::introduce).
+    /// [`send_doorbell`](Self::send_doorbell).
     ///
     /// # Errors
     /// The member has closed its socket.
-    pub fn admit_alone(&self, id: u16, region: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn admit_without_doorbell(&self, id: u16, region: BorrowedFd<'_>) -> Result<(), Errno> {
         send(&self.socket, VERSION, None)?;
         send(&self.socket, id.into(), None)?;
         send(&self.socket, MEMORY, Some(region))
@@ -215,7 +215,7 @@ impl Member {
     ///
     /// # Errors
     /// The member has closed its socket, or does not read it.
-    pub fn introduce(&self, id: u16, doorbell: &Doorbell) -> Result<(), Errno> {
+    pub fn send_doorbell(&self, id: u16, doorbell: &Doorbell) -> Result<(), Errno> {
         send(&self.socket, id.into(), Some(doorbell.as_fd()))
     }
 

@@ -64,10 +64,10 @@ pub struct Options {
 pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    scope::sweep_and_tell(progress)?;
+    scope::sweep_and_log(progress)?;
     let folder = RunFolder::new()?;
     let mut report = Report {
-        machine: Machine::look()?,
+        machine: Machine::describe()?,
         vicinity: env!("CARGO_PKG_VERSION").to_owned(),
         ucx: ucx::version()?,
         rounds: options.rounds,

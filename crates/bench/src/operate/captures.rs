@@ -17,7 +17,7 @@ use crate::switch::device_under_test::CycleCounters;
 use crate::switch::load_setup::LoadSetup;
 use crate::switch::vicinity::parse_counters;
 use vm_harness::error::{Context, Error, Result};
-use vm_harness::host::{self, Tied};
+use vm_harness::host::{self, ChildProcess};
 use vm_harness::interrupt;
 
 use super::client::ask;
@@ -137,7 +137,7 @@ fn slice(socket: &Path, received: &[AtomicU64]) -> Result<Passed> {
 /// A running `vicinity capture`.
 struct Capture {
     /// Dropping the value ends the program.
-    _program: Tied,
+    _program: ChildProcess,
     file: PathBuf,
     /// Bytes of the file's header.
     head: u64,
@@ -151,7 +151,7 @@ impl Capture {
         command.arg("--runtime-dir").arg(folder);
         command.arg("--write").arg(&file);
         command.stdin(Stdio::null());
-        let program = Tied::spawn(command)?;
+        let program = ChildProcess::spawn(command)?;
         // The program writes the header once the data plane copies frames to it.
         let head = interrupt::poll("beginning of a capture", LIMIT, || {
             let length = fs::metadata(&file).map_or(0, |file| file.len());

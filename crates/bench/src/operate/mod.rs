@@ -65,9 +65,9 @@ pub struct Options {
 pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    scope::sweep_and_tell(progress)?;
+    scope::sweep_and_log(progress)?;
     let folder = RunFolder::new()?;
-    let machine = Machine::look()?;
+    let machine = Machine::describe()?;
     let samples = rounds(options, folder.path(), progress)?;
     let report = Report::new(machine, options.rounds, samples);
     output::write(&report, &options.output)?;

@@ -59,9 +59,9 @@ pub struct Options {
 pub fn space(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    scope::sweep_and_tell(progress)?;
+    scope::sweep_and_log(progress)?;
     let folder = RunFolder::new()?;
-    let machine = Machine::look()?;
+    let machine = Machine::describe()?;
     let nginx = server::nginx_version()?;
     allow_sockets()?;
     let first = Priority::raise();

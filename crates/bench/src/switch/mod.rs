@@ -92,7 +92,7 @@ pub fn switch(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
     let pages_before = hugepages::total()?;
-    scope::sweep_and_tell(progress)?;
+    scope::sweep_and_log(progress)?;
     let folder = RunFolder::new()?;
     let path = folder.path().to_owned();
     let report = measure(options, &path, progress);
@@ -123,7 +123,7 @@ fn check(options: &Options) -> Result<()> {
 
 fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Report> {
     let mut report = Report {
-        machine: Machine::look()?,
+        machine: Machine::describe()?,
         vicinity: env!("CARGO_PKG_VERSION").to_owned(),
         ovs_dpdk: ovs::version()?,
         rounds: options.rounds,

@@ -50,9 +50,9 @@ pub const RATES: [u32; 3] = [2500, 5000, 10_000];
 pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    scope::sweep_and_tell(progress)?;
+    scope::sweep_and_log(progress)?;
     let folder = RunFolder::new()?;
-    let machine = Machine::look()?;
+    let machine = Machine::describe()?;
     let first = Priority::raise();
     let samples = rounds(options, &folder, progress)?;
     drop(first);

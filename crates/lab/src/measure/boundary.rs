@@ -14,7 +14,7 @@ use vm_harness::interrupt;
 
 pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let channel = cell.level("channel");
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let network = testbed.between(channel)?;
     let target = channel::address(network, 2);
     let flow = |udp, size| Flow {
@@ -32,7 +32,7 @@ pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
         None => None,
     };
     if let Some(count) = pairs_of {
-        testbed.only(2 * count)?;
+        testbed.run_only(2 * count)?;
         return pairs(testbed, network, count, pace);
     }
     let alone = |flow: Flow<'_>| -> Result<Values> { Ok(steadiness(&flow.run(testbed.vm(1)?)?)) };

@@ -35,7 +35,7 @@ impl Drop for Burner<'_> {
 
 /// Measures a stream with a CPU-bound job in the sender, in the receiver, or without one.
 pub(super) fn burner(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let _pinned = testbed.pin("separate")?;
     let target = channel::address(testbed.network(cell.level("channel"))?, 2);
     let (protocol, bytes) = cell.level("traffic").split_once(' ').unwrap_or(("udp", ""));
@@ -59,8 +59,8 @@ pub(super) fn burner(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
 
 /// Measures a UDP stream from a VM with one or both of its virtual CPUs online.
 pub(super) fn two_cpus(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.widen()?;
-    let wide = testbed.wide()?;
+    testbed.boot_two_cpu_vm()?;
+    let wide = testbed.two_cpu_vm()?;
     let on = u8::from(cell.level("cpus") == "2");
     let switch = format!("echo {on} > /sys/devices/system/cpu/cpu1/online && nproc");
     let counted = wide.check(&switch, Duration::from_secs(30))?;
@@ -82,7 +82,7 @@ pub(super) fn two_cpus(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result
 /// Measures a TCP stream whose sender has a CPU cap: either on the threads of its virtual CPUs alone, or on all
 /// threads of its QEMU, which also carries the bridge's frames.
 pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let percent: f64 = cell.level("cap").parse().unwrap_or(100.0);
     let threads = match cell.level("scope") {
         "whole" => testbed.process(1)?,

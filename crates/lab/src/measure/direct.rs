@@ -27,7 +27,7 @@ fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {
 /// Measures a stream: the CPU time of each gigabyte, and on the direct channel the number of doorbells
 /// for each packet.
 pub(super) fn stream(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let channel = cell.level("channel");
     let target = channel::address(testbed.between(channel)?, 2);
     let _pinned = testbed.pin("separate")?;
@@ -59,7 +59,7 @@ pub(super) fn stream(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
 
 /// Measures a stream: the guests' instructions for each kilobyte that arrives.
 pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let target = channel::address(testbed.between(cell.level("channel"))?, 2);
     let _pinned = testbed.pin("separate")?;
     let flow = flow(&target, cell, pace);
@@ -91,7 +91,7 @@ pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Re
 
 /// Measures requests and responses.
 pub(super) fn requests(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let target = channel::address(testbed.between(cell.level("channel"))?, 2);
     let _pinned = testbed.pin("separate")?;
     let trip = flow(&target, cell, pace).requests(testbed.vm(1)?)?;

@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Measures a TCP stream over the switch, and profiles the sender during the stream.
 pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let _pinned = testbed.pin("separate")?;
     let target = channel::address(testbed.network("switch")?, 2);
     let flow = Flow {

@@ -105,7 +105,7 @@ fn job(level: &str) -> Result<String> {
 
 /// Measures clients, jobs, or both.
 pub(super) fn hybrid(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(1)?;
+    testbed.run_only(1)?;
     let mode = Mode::of(cell.level("mode"));
     let vm = testbed.vm(1)?;
     testbed.size_space(SLOTS)?;

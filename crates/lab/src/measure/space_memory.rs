@@ -71,7 +71,7 @@ impl Look {
 
 /// Measures jobs at a rate, with or without the controller.
 pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let (vm, other) = (testbed.vm(1)?, testbed.vm(2)?);
     for vm in [vm, other] {
         vm.check(super::space::MOUNT, LIMIT)?;

@@ -26,7 +26,7 @@ const BEFORE: Duration = Duration::from_millis(500);
 pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (server, file) = (cell.level("server"), cell.level("file"));
     let rate = 0.9 * solo(testbed, server, file, pace)?;
-    testbed.only(1)?;
+    testbed.run_only(1)?;
     let load = Load {
         server: second_host::server(testbed.network("switch")?, 1, web::port(server))?,
         path: format!("/{file}"),
@@ -97,7 +97,7 @@ pub(super) fn create(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
         .trim_end_matches('x')
         .parse()
         .unwrap_or(1);
-    testbed.only(0)?;
+    testbed.run_only(0)?;
     let folder = testbed.place.cache.join("disks");
     fs::create_dir_all(&folder).context(|| format!("make {}", folder.display()))?;
     let size = pace.disk * times;

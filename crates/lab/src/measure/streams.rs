@@ -32,7 +32,7 @@ pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) ->
 
 /// Measures the same TCP stream in each cell (A/A).
 pub(super) fn noise(testbed: &mut Testbed, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let target = channel::address(testbed.network("switch")?, 2);
     let flow = Flow {
         target: &target,
@@ -46,7 +46,7 @@ pub(super) fn noise(testbed: &mut Testbed, pace: Pace) -> Result<Values> {
 
 /// Measures five UDP streams, some to the second host and some to the other VM.
 pub(super) fn mix(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let network = testbed.network(cell.level("channel"))?;
     let far: u32 = cell
         .level("mix")
@@ -104,12 +104,12 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
 /// Measures a UDP stream to the second host, then requests to it over TCP and over UDP, with a number of FDB look-ups
 /// for each frame; and the time of a look-up.
 pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let chain = chain(cell.level("look-ups"))?;
     let (network, _told) = match chain {
         None => (testbed.network("bridge")?, None),
         Some((times, residents)) => {
-            let (network, folder) = testbed.among(residents)?;
+            let (network, folder) = testbed.with_fdb_entries(residents)?;
             let told = Lookups::set(&testbed.place.vicinity, folder, times)?;
             (network, Some(told))
         }
@@ -153,7 +153,7 @@ pub(super) fn neighbours(
     cell: &Cell,
     pace: Pace,
 ) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let placement = if sweep == "tcp" {
         "separate"
     } else {
@@ -174,7 +174,7 @@ pub(super) fn neighbours(
 /// Measures a UDP stream between two VMs on one CPU, then requests, over a switch with interrupt moderation
 /// (`gather-us`), or over the bridge.
 pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let _pinned = testbed.pin("shared")?;
     let network = match cell.level("gather") {
         "native" => testbed.network("bridge")?,
@@ -217,7 +217,7 @@ pub(super) fn times(trip: &RoundTrip) -> Values {
 
 /// Measures the differences between successive TCP runs on a shared core.
 pub(super) fn runs(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let _pinned = testbed.pin("shared")?;
     let target = channel::address(testbed.network(cell.level("channel"))?, 2);
     let flow = Flow {

@@ -108,7 +108,7 @@ fn solo_at(
     if let Some(known) = testbed.solo.get(&key) {
         return Ok(*known);
     }
-    testbed.only(1)?;
+    testbed.run_only(1)?;
     let longer = Pace {
         seconds: pace.seconds.max(2),
         ..pace
@@ -148,7 +148,7 @@ fn idle(cell: &Cell) -> usize {
 /// Measures the maximum rate of VM 1 beside idle VMs.
 pub(super) fn idle_max(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let running = 1 + idle(cell);
-    testbed.only(running)?;
+    testbed.run_only(running)?;
     let asks = [Ask {
         vm: 1,
         server: cell.level("server"),
@@ -169,7 +169,7 @@ pub(super) fn idle_rate(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Resul
     let most = solo(testbed, server, file, pace)?;
     let rate = most * share(percent);
     let running = 1 + idle(cell);
-    testbed.only(running)?;
+    testbed.run_only(running)?;
     let (reports, mut metrics) = watched(
         testbed,
         &[Ask {
@@ -213,7 +213,7 @@ fn pair(
     shares: [f64; 2],
     pace: Pace,
 ) -> Result<Values> {
-    testbed.only(2)?;
+    testbed.run_only(2)?;
     let rates = [most[0] * shares[0], most[1] * shares[1]];
     let asks = [(1, one, rates[0]), (2, two, rates[1])].map(|(vm, file, rate)| Ask {
         vm,
@@ -251,7 +251,7 @@ pub(super) fn count(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
     } else {
         share(percent)
     };
-    testbed.only(vms.into())?;
+    testbed.run_only(vms.into())?;
     let asks: Vec<Ask<'_>> = (1..=vms)
         .map(|vm| Ask {
             vm,

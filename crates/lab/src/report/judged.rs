@@ -23,7 +23,7 @@ impl Report {
     pub(super) fn of(output: &Path) -> Result<Self> {
         let manifest = manifest::load(output)?;
         let samples = manifest::samples(output)?;
-        let probe = Probe::look();
+        let probe = Probe::of_this_host();
         let rows: Vec<&'static Experiment> = catalogue::all()
             .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
             .collect();

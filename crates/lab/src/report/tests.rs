@@ -12,7 +12,7 @@ use vm_harness::machine::Machine;
 /// Returns a run that measured every cell of every sweep.
 fn example() -> Report {
     let manifest = Manifest {
-        machine: Machine::look().unwrap(),
+        machine: Machine::describe().unwrap(),
         experiments: catalogue::all().map(|row| row.id.to_owned()).collect(),
         only: Default::default(),
         scale: Scale::Ci,

@@ -47,7 +47,7 @@ mod tests {
     fn a_thread_gets_its_cpus_back() {
         let mut sleep = host::command("sleep");
         sleep.arg("60");
-        let child = host::Tied::spawn(sleep).unwrap();
+        let child = host::ChildProcess::spawn(sleep).unwrap();
         let thread = child.id();
         let cpus = || listed(&sched_getaffinity(pid(thread).ok()).unwrap());
         let before = cpus();

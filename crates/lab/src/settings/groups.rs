@@ -292,7 +292,7 @@ mod tests {
         };
         let mut sleep = host::command("sleep");
         sleep.arg("60");
-        let child = host::Tied::spawn(sleep).unwrap();
+        let child = host::ChildProcess::spawn(sleep).unwrap();
         let threads = [child.id()];
         let groups_of_child =
             || fs::read_to_string(format!("/proc/{}/cgroup", child.id())).unwrap();

@@ -74,7 +74,7 @@ pub struct Testbed {
     paused: Vec<bool>,
     guests: Vec<Vec<u32>>,
     /// A VM with two virtual CPUs, and their threads, while an experiment needs it.
-    wide: Option<(Vm, Vec<u32>)>,
+    two_cpu: Option<(Vm, Vec<u32>)>,
     /// The maximum rate of each server alone, by `server/file`, in requests a second.
     pub solo: BTreeMap<String, f64>,
     /// Paths of the program and of folders.
@@ -94,7 +94,7 @@ impl Testbed {
         instructions: bool,
         progress: &Progress,
     ) -> Result<Self> {
-        scope::sweep_and_tell(progress)?;
+        scope::sweep_and_log(progress)?;
         progress.step("guest image with web servers (kept for the next time)");
         let image = recipe().build(&place.cache)?;
         let accel = accel::detect(&image.kernel)?;
@@ -137,7 +137,7 @@ impl Testbed {
             image,
             paused: vec![false; count],
             guests: Vec::new(),
-            wide: None,
+            two_cpu: None,
             solo: BTreeMap::new(),
             place: place.clone(),
             names,
@@ -210,13 +210,13 @@ impl Testbed {
     ///
     /// # Errors
     /// The VM does not boot, or QEMU refuses.
-    pub fn widen(&mut self) -> Result<()> {
+    pub fn boot_two_cpu_vm(&mut self) -> Result<()> {
         self.let_run(|number| number == 2)?;
-        if self.wide.is_none() {
+        if self.two_cpu.is_none() {
             let vm = self.boot(self.vms.len() + 2, 2)?;
             vm.wait_ready(BOOT)?;
             let cpus = cpus_of(&vm)?;
-            self.wide = Some((vm, cpus));
+            self.two_cpu = Some((vm, cpus));
         }
         Ok(())
     }
@@ -224,10 +224,10 @@ impl Testbed {
     /// Returns the VM with two virtual CPUs.
     ///
     /// # Errors
-    /// There is no such VM; see [`Testbed::widen`].
-    pub fn wide(&self) -> Result<&Vm> {
+    /// There is no such VM; see [`Testbed::boot_two_cpu_vm`].
+    pub fn two_cpu_vm(&self) -> Result<&Vm> {
         let missing = || Error::Host("no VM has two virtual CPUs".to_owned());
-        self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
+        self.two_cpu.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
     }
 
     /// Returns the network whose switch has this number of FDB entries (1 stands for a handful: the VMs and the second
@@ -236,7 +236,7 @@ impl Testbed {
     ///
     /// # Errors
     /// There is no such switch, or it does not learn the addresses.
-    pub fn among(&self, residents: u32) -> Result<(u8, &Path)> {
+    pub fn with_fdb_entries(&self, residents: u32) -> Result<(u8, &Path)> {
         if residents == 1 {
             return Ok((self.network("switch")?, &self.switch));
         }
@@ -331,8 +331,8 @@ impl Testbed {
     ///
     /// # Errors
     /// QEMU refuses.
-    pub fn only(&mut self, count: usize) -> Result<()> {
-        self.wide = None;
+    pub fn run_only(&mut self, count: usize) -> Result<()> {
+        self.two_cpu = None;
         self.let_run(|number| number <= count)
     }
 
@@ -351,7 +351,7 @@ impl Testbed {
     /// Whether all VMs still run.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let wide = self.wide.iter().map(|(vm, _)| vm);
+        let wide = self.two_cpu.iter().map(|(vm, _)| vm);
         let mut all = self.vms.iter().chain(wide);
         all.all(|vm| vm.is_running().unwrap_or(false))
     }
@@ -364,7 +364,7 @@ impl Testbed {
             let asked = vm.qmp()?.execute("query-status", &json!({}));
             asked.and_then(|_status| vm.is_running())
         };
-        let wide = self.wide.iter().map(|(vm, _)| vm);
+        let wide = self.two_cpu.iter().map(|(vm, _)| vm);
         let mut all = self.vms.iter().chain(wide);
         let silent = all.find(|vm| !answers(vm).unwrap_or(false));
         silent.map(Vm::name)

@@ -17,7 +17,7 @@ impl Testbed {
     pub fn backend(&self) -> Vec<u32> {
         let proc = Proc::default();
         let (wide, cpus): (Vec<&Vm>, Vec<&Vec<u32>>) =
-            self.wide.iter().map(|(vm, cpus)| (vm, cpus)).unzip();
+            self.two_cpu.iter().map(|(vm, cpus)| (vm, cpus)).unzip();
         let mut threads: Vec<u32> = Vec::new();
         for vm in self.vms.iter().chain(wide) {
             threads.extend(proc.threads(vm.id()));
@@ -84,7 +84,7 @@ impl Testbed {
     /// There is no such VM.
     pub fn wide_sets(&self) -> Result<Vec<Set>> {
         let missing = || Error::Host("no VM has two virtual CPUs".to_owned());
-        let (_, cpus) = self.wide.as_ref().ok_or_else(missing)?;
+        let (_, cpus) = self.two_cpu.as_ref().ok_or_else(missing)?;
         let set = |name, threads| Set {
             name,
             threads,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use vm_harness::bridge::Bridge;
 use vm_harness::channel::{self, Setting};
 use vm_harness::error::{Context, Error, Result};
-use vm_harness::host::{self, Tied};
+use vm_harness::host::{self, ChildProcess};
 use vm_harness::interrupt;
 use vm_harness::scope::RunFolder;
 
@@ -35,7 +35,7 @@ const START: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Spaced {
     // Fields are dropped in this order: the process first, then its folder.
-    process: Option<Tied>,
+    process: Option<ChildProcess>,
     run: RunFolder,
     vicinity: std::path::PathBuf,
     pub(super) at: SocketAddr,
@@ -73,7 +73,7 @@ impl Spaced {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr);
-        let mut process = Tied::spawn(command)?;
+        let mut process = ChildProcess::spawn(command)?;
         let socket = run.path().join("space").join(format!("{VM}.sock"));
         interrupt::poll("the start of `vicinity serve` with a space", START, || {
             process.must_run(&log)?;
@@ -113,7 +113,7 @@ impl Spaced {
 
     /// Process id of the daemon; the space's process is its child.
     pub(super) fn process(&self) -> Option<u32> {
-        self.process.as_ref().map(Tied::id)
+        self.process.as_ref().map(ChildProcess::id)
     }
 }
 

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 
 use rustix::io::ioctl_fionbio;
-use vhost::descriptor::is_event;
+use vhost::fd_kind::is_event;
 use vhost_user_backend::{VringMutex, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::Error;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};

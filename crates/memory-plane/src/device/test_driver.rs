@@ -8,7 +8,7 @@ use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 
 use super::Device;
 use super::ring::{Memory, Ring};
-use crate::shared::Shared;
+use crate::space_state::SpaceState;
 
 /// Entries of the queue. A request takes two descriptors: one for itself, and one for its response.
 pub(super) const ENTRIES: u16 = 16;
@@ -45,7 +45,7 @@ impl TestDriver {
     ///
     /// # Errors
     /// Returns an error if the system lacks a resource.
-    pub fn new(shared: &Arc<Shared>) -> io::Result<Self> {
+    pub fn new(state: &Arc<SpaceState>) -> io::Result<Self> {
         let bytes = usize::from(ENTRIES + 1) * MAX_REQUEST;
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), bytes)]);
         let memory = Memory::new(memory.map_err(io::Error::other)?);
@@ -55,7 +55,7 @@ impl TestDriver {
         ring.set_queue_ready(true);
         ring.set_enabled(true);
         Ok(Self {
-            device: Device::new(shared, memory.clone())?,
+            device: Device::new(state, memory.clone())?,
             ring,
             memory,
             offered: 0,

@@ -40,8 +40,8 @@ fn write(node: u64, handle: u64, at: u64) -> Vec<u8> {
 
 #[test]
 fn valid_and_malformed_requests_are_answered() {
-    let shared = Shared::new("test", 1 << 16, 4, 4).unwrap();
-    let mut guest = TestDriver::new(&shared).unwrap();
+    let state = SpaceState::new("test", 1 << 16, 4, 4).unwrap();
+    let mut guest = TestDriver::new(&state).unwrap();
     let response = guest.request(&fuse_init(), 4096).unwrap();
     assert_eq!(error(&response), 0);
     assert!(response.len() > 16);
@@ -61,8 +61,8 @@ fn valid_and_malformed_requests_are_answered() {
 #[test]
 fn virtio_2_7_no_more_chains_wait_than_the_queue_has_entries() {
     // Two slots may be in use, so a write that needs a third one waits for more credit.
-    let shared = Shared::new("test", SLOT, 2, 64).unwrap();
-    let mut guest = TestDriver::new(&shared).unwrap();
+    let state = SpaceState::new("test", SLOT, 2, 64).unwrap();
+    let mut guest = TestDriver::new(&state).unwrap();
     guest.request(&fuse_init(), 4096).unwrap();
     // FUSE_CREATE answers `struct fuse_entry_out` (128 bytes), then `struct fuse_open_out`.
     let mut create = |name: &[u8]| {
@@ -97,7 +97,7 @@ fn virtio_2_7_no_more_chains_wait_than_the_queue_has_entries() {
     }
     assert_eq!(guest.device.waiting.len(), usize::from(ENTRIES / 2));
     assert_eq!(guest.used_index(), before);
-    let nonsense = shared.figures().nonsense;
+    let nonsense = state.figures().nonsense;
     assert!(
         nonsense >= 1000,
         "only {nonsense} chains were counted as offered twice"
@@ -113,7 +113,7 @@ fn descriptors() -> usize {
 #[test]
 fn connections_of_qemu_leak_no_descriptor() {
     const QEMUS: usize = 500;
-    let shared = Shared::new("test", SLOT, 2, 2).unwrap();
+    let state = SpaceState::new("test", SLOT, 2, 2).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
@@ -127,7 +127,7 @@ fn connections_of_qemu_leak_no_descriptor() {
             qemu.write_all(&[1; 5]).unwrap();
         }
         drop(qemu);
-        serve_vm(&shared, &listener).unwrap();
+        serve_vm(&state, &listener).unwrap();
     }
     let after = descriptors();
     assert!(

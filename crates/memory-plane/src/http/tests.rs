@@ -27,7 +27,7 @@ const GET: &[u8] = &[0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x41, 1, b'a']
 
 fn service(tls: Option<TlsAcceptor>) -> Service {
     Service {
-        shared: Shared::new("test", 4096, 4, 4).unwrap(),
+        state: SpaceState::new("test", 4096, 4, 4).unwrap(),
         access: Arc::new(Access {
             allow: vec!["127.0.0.0/8".parse().unwrap()],
             token: None,
@@ -48,7 +48,7 @@ where
         () = serve_stream(&service, theirs, from) => {}
         () = async { client(ours).await; std::future::pending().await } => {}
     }
-    let stalled = service.shared.counters.stalled.load(Ordering::Relaxed);
+    let stalled = service.state.counters.stalled.load(Ordering::Relaxed);
     (begin.elapsed(), stalled)
 }
 

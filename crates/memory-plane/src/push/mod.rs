@@ -36,13 +36,13 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 pub(crate) use outbox::Outbox;
 pub use sign::{Keys, KeysError};
-pub use target::{NoTarget, Target, Way};
+pub use target::{InvalidTarget, Protocol, Target};
 
 use error::PushError;
 use names::url_path;
 
 use crate::body::{Body, ObjectReader};
-use crate::shared::{Shared, now};
+use crate::space_state::{SpaceState, now};
 use crate::throttle::{Progress, Throttled};
 
 /// Requests a connection to the store. The channel delivers the connection, or the reason why there is none.
@@ -61,7 +61,7 @@ pub enum Credential {
 /// Pushes the files of one space to a store.
 pub struct Pusher {
     /// The space.
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     /// The store.
     target: Target,
     /// How the space authenticates to the store.
@@ -82,15 +82,15 @@ impl Pusher {
     /// Creates the pusher of a space. From now on, files are removed after they were sent.
     #[must_use]
     pub fn new(
-        shared: &Arc<Shared>,
+        state: &Arc<SpaceState>,
         target: Target,
         credential: Option<Credential>,
         tls: Option<TlsConnector>,
         dial: Dial,
     ) -> Self {
-        shared.outbox.enabled.store(true, Ordering::Relaxed);
+        state.outbox.enabled.store(true, Ordering::Relaxed);
         Self {
-            shared: Arc::clone(shared),
+            state: Arc::clone(state),
             target,
             credential,
             tls,
@@ -100,26 +100,26 @@ impl Pusher {
 
     /// Pushes files without end.
     pub async fn run(self) -> Infallible {
-        let outbox = &self.shared.outbox;
+        let outbox = &self.state.outbox;
         let (mut connection, mut failures) = (None, 0);
         loop {
             let now = Instant::now();
-            let next = outbox.next(&self.shared.store(), now);
+            let next = outbox.next(&self.state.store(), now);
             let Some(file) = next else {
                 // Close the connection, because a store would not keep an idle connection open for long.
                 connection = None;
                 self.wait_for_work(now).await;
                 continue;
             };
-            outbox.started(file.inode, self.shared.sent());
+            outbox.started(file.inode, self.state.sent());
             match self.push(&file, &mut connection).await {
                 Ok(()) => {
                     failures = 0;
                     outbox.succeeded(file.inode);
-                    self.shared.store().remove_pushed(&file);
+                    self.state.store().remove_pushed(&file);
                 }
                 Err(why) => {
-                    outbox.failed(&self.shared.store(), &file, &why, Instant::now());
+                    outbox.failed(&self.state.store(), &file, &why, Instant::now());
                     if why.is_file_error() {
                         failures = 0;
                         continue;
@@ -135,7 +135,7 @@ impl Pusher {
 
     /// Waits until there may be a file to send.
     async fn wait_for_work(&self, now: Instant) {
-        let outbox = &self.shared.outbox;
+        let outbox = &self.state.outbox;
         let changed = outbox.changed.notified();
         match outbox.next_retry(now) {
             None => changed.await,
@@ -158,7 +158,7 @@ impl Pusher {
         };
         let content = file.object.content.clone();
         let length = content.size();
-        let reader = ObjectReader::new(&self.shared, content, 0, length);
+        let reader = ObjectReader::new(&self.state, content, 0, length);
         let path = url_path(&file.path);
         match connection {
             Connection::Http(store, progress) => {
@@ -194,11 +194,11 @@ impl Pusher {
         // Requests are written as a whole, so Nagle's algorithm would only delay their last packets.
         drop(stream.set_nodelay(true));
         let progress = Arc::new(Progress::default());
-        let stream = Throttled::new(stream, &progress, &self.shared, None);
-        Ok(match self.target.way {
-            Way::Tcp => Connection::Raw(BufReader::new(stream), progress),
-            Way::Http => Connection::Http(put::handshake(stream).await?, progress),
-            Way::Https => {
+        let stream = Throttled::new(stream, &progress, &self.state, None);
+        Ok(match self.target.protocol {
+            Protocol::Tcp => Connection::Raw(BufReader::new(stream), progress),
+            Protocol::Http => Connection::Http(put::handshake(stream).await?, progress),
+            Protocol::Https => {
                 let encrypted = unless_stalled(&progress, self.start_tls(stream)).await?;
                 Connection::Http(put::handshake(encrypted).await?, progress)
             }
@@ -239,15 +239,15 @@ mod tests {
     use super::*;
 
     /// Returns a space with two published files, each with a retry delay of its own.
-    fn outbox() -> Arc<Shared> {
-        let shared = Shared::new("test", 64 << 10, 8, 8).unwrap();
-        let mut store = shared.store();
+    fn outbox() -> Arc<SpaceState> {
+        let state = SpaceState::new("test", 64 << 10, 8, 8).unwrap();
+        let mut store = state.store();
         for name in [b"one", b"two"] {
-            let file = store.make(ROOT, name, false, Attributes::default());
+            let file = store.create(ROOT, name, false, Attributes::default());
             store.close(file.unwrap(), true);
         }
         drop(store);
-        shared
+        state
     }
 
     #[tokio::test(start_paused = true)]

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_mapping_shows_the_bytes_of_its_file() {
-        let file = crate::ram::make("test", 8192).unwrap();
+        let file = crate::space_memory::create("test", 8192).unwrap();
         file.write_all_at(b"here", 4090).unwrap();
         let mapping = Mapping::new(&file).unwrap();
         assert_eq!(mapping.slice(4090, 4), Some(&b"here"[..]));

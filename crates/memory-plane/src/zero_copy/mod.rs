@@ -36,7 +36,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-use crate::shared::Shared;
+use crate::space_state::SpaceState;
 use stream::{ZeroCopyStream, is_eligible};
 
 /// Bytes that a connection sends by copying first. Below this, setting up zero-copy sends costs more than it saves.
@@ -45,7 +45,7 @@ const COPY_FIRST_BYTES: usize = 1 << 20;
 /// A connection of a space, with or without zero-copy sends.
 pub(crate) struct Socket {
     state: State,
-    shared: Arc<Shared>,
+    space: Arc<SpaceState>,
 }
 
 enum State {
@@ -57,10 +57,10 @@ enum State {
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(stream: TcpStream, state: &Arc<SpaceState>) -> Self {
         Self {
             state: State::Copying(stream, Some(COPY_FIRST_BYTES)),
-            shared: Arc::clone(shared),
+            space: Arc::clone(state),
         }
     }
 
@@ -119,7 +119,7 @@ impl Socket {
         };
         if !from
             .first()
-            .is_some_and(|first| is_eligible(&self.shared, first))
+            .is_some_and(|first| is_eligible(&self.space, first))
         {
             return;
         }
@@ -127,7 +127,7 @@ impl Socket {
         if is_local(stream) {
             return;
         }
-        match ZeroCopyStream::new(stream, &self.shared) {
+        match ZeroCopyStream::new(stream, &self.space) {
             Ok(zero_copy) => {
                 self.state = State::ZeroCopy(Box::new(zero_copy));
                 // A pending read waits for the old stream, so wake the task to poll the new one.

@@ -17,7 +17,7 @@ use super::events::Events;
 use super::outstanding::Outstanding;
 use crate::limits::STALL_TIMEOUT;
 use crate::raw::zero_copy;
-use crate::shared::{Shared, increment};
+use crate::space_state::{SpaceState, increment};
 
 /// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
 /// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
@@ -28,7 +28,7 @@ pub(super) struct ZeroCopyStream {
     /// The first field, so the socket is closed before the slots of outstanding sends are released.
     stream: TcpStream,
     events: Events,
-    shared: Arc<Shared>,
+    state: Arc<SpaceState>,
     outstanding: Outstanding<Vec<Arc<Slot>>>,
     kernel_behaviour: KernelBehaviour,
 }
@@ -43,14 +43,14 @@ enum KernelBehaviour {
 
 impl ZeroCopyStream {
     /// Enables zero-copy sends on a duplicate of a connection's descriptor.
-    pub(super) fn new(stream: impl AsFd, shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(stream: impl AsFd, state: &Arc<SpaceState>) -> io::Result<Self> {
         // syscalls: fcntl
         let stream = TcpStream::from(stream.as_fd().try_clone_to_owned()?);
         zero_copy::enable(stream.as_fd())?;
         let zero_copy = Self {
             events: Events::new(&stream)?,
             stream,
-            shared: Arc::clone(shared),
+            state: Arc::clone(state),
             outstanding: Outstanding::new(),
             kernel_behaviour: KernelBehaviour::Unknown,
         };
@@ -116,7 +116,7 @@ impl ZeroCopyStream {
             KernelBehaviour::ZeroCopy => true,
             KernelBehaviour::Copies => false,
         };
-        let is_zero_copy = |slice: &IoSlice<'_>| use_zero_copy && is_eligible(&self.shared, slice);
+        let is_zero_copy = |slice: &IoSlice<'_>| use_zero_copy && is_eligible(&self.state, slice);
         let zero_copy_count = from.iter().take_while(|slice| is_zero_copy(slice)).count();
         let copied_count = from.iter().take_while(|slice| !is_zero_copy(slice)).count();
         let batch = from
@@ -141,7 +141,7 @@ impl ZeroCopyStream {
         for slice in batch {
             // The sender keeps these slots in use, so none can be missing.
             let containing = self
-                .shared
+                .state
                 .slots_containing(slice)
                 .ok_or(io::ErrorKind::InvalidData)?;
             slots.extend(containing);
@@ -198,7 +198,7 @@ impl ZeroCopyStream {
         {
             let now = zero_copy::acknowledged_bytes(self.stream.as_fd()).unwrap_or(before);
             if now == before {
-                increment(&self.shared.counters.stalled);
+                increment(&self.state.counters.stalled);
                 return;
             }
             before = now;
@@ -224,8 +224,8 @@ impl Drop for ZeroCopyStream {
 }
 
 /// Returns whether these bytes are in slots and enough for a zero-copy send.
-pub(super) fn is_eligible(shared: &Shared, bytes: &[u8]) -> bool {
-    bytes.len() >= MIN_BYTES && shared.ram().offset_of(bytes).is_some()
+pub(super) fn is_eligible(state: &SpaceState, bytes: &[u8]) -> bool {
+    bytes.len() >= MIN_BYTES && state.slot_file().offset_of(bytes).is_some()
 }
 
 #[cfg(test)]

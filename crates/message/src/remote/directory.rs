@@ -13,7 +13,7 @@ const LONGEST: usize = 80;
 
 /// A NIC id and its name, of a member or another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Face {
+pub struct NamedNic {
     /// The NIC id, which is also the address on the wire.
     pub nic: u64,
     /// The name.
@@ -21,14 +21,14 @@ pub struct Face {
 }
 
 /// Replaces the file atomically.
-pub(super) fn write(folder: &Path, faces: impl Iterator<Item = Face>) -> io::Result<()> {
-    let line = |face: Face| format!("{:012x} {}\n", face.nic, face.name);
+pub(super) fn write(folder: &Path, named_nics: impl Iterator<Item = NamedNic>) -> io::Result<()> {
+    let line = |named_nic: NamedNic| format!("{:012x} {}\n", named_nic.nic, named_nic.name);
     // A name that does not fit on a line is skipped.
-    let sane = |face: &Face| {
-        let name = &face.name;
+    let sane = |named_nic: &NamedNic| {
+        let name = &named_nic.name;
         !name.is_empty() && name.len() < LONGEST && !name.contains(char::is_control)
     };
-    let text: String = faces.filter(sane).map(line).collect();
+    let text: String = named_nics.filter(sane).map(line).collect();
     let new = folder.join(".hosts");
     fs::write(&new, text)?;
     fs::rename(new, folder.join(FILE))
@@ -44,13 +44,13 @@ pub(super) fn clear(folder: &Path) -> io::Result<()> {
 
 /// Reads all lines, in the order in which the uplink reported them, which is members first; an
 /// empty list if there is no file.
-pub(crate) fn read(folder: &Path) -> Vec<Face> {
+pub(crate) fn read(folder: &Path) -> Vec<NamedNic> {
     let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
-    let face = |line: &str| {
+    let named_nic = |line: &str| {
         let (nic, name) = line.split_once(' ')?;
         let nic = u64::from_str_radix(nic, 16).ok()?;
         let name = name.to_owned();
-        Some(Face { nic, name })
+        Some(NamedNic { nic, name })
     };
-    text.lines().filter_map(face).collect()
+    text.lines().filter_map(named_nic).collect()
 }

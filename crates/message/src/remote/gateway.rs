@@ -190,7 +190,7 @@ impl Gateway {
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // A failed write affects names only, not messages.
-            let _told = directory::write(self.board.folder(), self.names.faces());
+            let _told = directory::write(self.board.folder(), self.names.named_nics());
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {

@@ -64,7 +64,7 @@ impl Switchboard {
             .ok()?;
         self.waiter.add_shared(vm, VM | number as u64).ok()?;
         // If the VM has ended, its socket shows that later.
-        let _gone = vm.introduce(member.id(), &interrupt);
+        let _gone = vm.send_doorbell(member.id(), &interrupt);
         if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
             self.waiter.remove(vm);
             return None;
@@ -173,9 +173,9 @@ impl Switchboard {
     /// Notifies uplinks that a member has joined or left; and an uplink that has joined of all
     /// members.
     fn announce_member(&mut self, number: usize, here: bool) {
-        let face =
+        let named_nic =
             |member: &MemberState| (member.config.uplink, member.nic, member.control.is_some());
-        let all: Vec<_> = self.members.iter().map(face).collect();
+        let all: Vec<_> = self.members.iter().map(named_nic).collect();
         let Some(&(uplink, nic, _)) = all.get(number) else {
             return;
         };

@@ -74,6 +74,6 @@ pub mod uplink;
 
 pub use gateway::Gateway;
 pub use report::{Counters, MemberReport};
-pub use resources::{Guest, Member, Place, Resources};
+pub use resources::{Connection, Member, MemberResources, Resources};
 pub use switchboard::Switchboard;
 pub use transport::Transport;

@@ -4,7 +4,7 @@
 //! is used as a name only, and their number is limited.
 
 use super::control_message::{ControlMessage, TEXT, Text};
-use super::directory::Face;
+use super::directory::NamedNic;
 
 /// The most hosts and members with a name. A node knows no more hosts.
 const LIMIT: usize = 2048;
@@ -22,14 +22,14 @@ struct Named {
 }
 
 /// Returns the control messages of a name. A longer name is cut.
-pub(super) fn messages(face: &Face) -> [ControlMessage; PARTS] {
+pub(super) fn messages(named_nic: &NamedNic) -> [ControlMessage; PARTS] {
     let mut parts = [[0; TEXT]; PARTS];
     let places = parts.as_flattened_mut().iter_mut();
-    for (target, byte) in places.zip(face.name.bytes()) {
+    for (target, byte) in places.zip(named_nic.name.bytes()) {
         *target = byte;
     }
     Named {
-        nic: face.nic,
+        nic: named_nic.nic,
         parts,
     }
     .messages()
@@ -42,11 +42,11 @@ impl Named {
         [(0, first), (1, second)].map(|(part, text)| ControlMessage::Name { nic, part, text })
     }
 
-    fn face(&self) -> Option<Face> {
+    fn named_nic(&self) -> Option<NamedNic> {
         let bytes = self.parts.as_flattened();
         let name = bytes.split(|byte| *byte == 0).next()?;
         let name = String::from_utf8(name.to_vec()).ok()?;
-        Some(Face {
+        Some(NamedNic {
             nic: self.nic,
             name,
         })
@@ -77,8 +77,8 @@ impl Names {
     }
 
     /// Returns all names, in the order of [`messages`](Self::messages).
-    pub(super) fn faces(&self) -> impl Iterator<Item = Face> {
-        self.0.iter().filter_map(Named::face)
+    pub(super) fn named_nics(&self) -> impl Iterator<Item = NamedNic> {
+        self.0.iter().filter_map(Named::named_nic)
     }
 }
 
@@ -86,14 +86,14 @@ impl Names {
 mod tests {
     use super::*;
 
-    fn face(nic: u64, name: &str) -> Face {
+    fn named_nic(nic: u64, name: &str) -> NamedNic {
         let name = name.to_owned();
-        Face { nic, name }
+        NamedNic { nic, name }
     }
 
-    fn report(names: &mut Names, face: &Face) -> bool {
+    fn report(names: &mut Names, named_nic: &NamedNic) -> bool {
         let mut new = false;
-        for message in messages(face) {
+        for message in messages(named_nic) {
             let ControlMessage::Name { nic, part, text } = message else {
                 panic!("{message:?}");
             };
@@ -106,14 +106,18 @@ mod tests {
     fn names_are_reported_unchanged_and_again_when_they_change() {
         let mut names = Names::default();
         let long = "x".repeat(79);
-        let faces = [face(1, "alpha"), face(2, &long), face(3, "γ")];
-        for face in &faces {
-            assert!(report(&mut names, face));
-            assert!(!report(&mut names, face), "nothing new");
+        let named_nics = [
+            named_nic(1, "alpha"),
+            named_nic(2, &long),
+            named_nic(3, "γ"),
+        ];
+        for named_nic in &named_nics {
+            assert!(report(&mut names, named_nic));
+            assert!(!report(&mut names, named_nic), "nothing new");
         }
-        assert_eq!(names.faces().collect::<Vec<_>>(), faces);
-        assert!(report(&mut names, &face(2, "beta")));
-        assert_eq!(names.faces().nth(1), Some(face(2, "beta")));
+        assert_eq!(names.named_nics().collect::<Vec<_>>(), named_nics);
+        assert!(report(&mut names, &named_nic(2, "beta")));
+        assert_eq!(names.named_nics().nth(1), Some(named_nic(2, "beta")));
         assert_eq!(names.messages().count(), 6);
     }
 
@@ -122,10 +126,14 @@ mod tests {
         let mut names = Names::default();
         assert!(!names.update(1, 2, [1; TEXT]), "there is no such part");
         names.update(2, 0, [0xff; TEXT]);
-        assert!(names.faces().all(|face| face.name.is_empty()));
+        assert!(
+            names
+                .named_nics()
+                .all(|named_nic| named_nic.name.is_empty())
+        );
         for nic in 10..10_000 {
             names.update(nic, 0, [b'x'; TEXT]);
         }
-        assert_eq!(names.faces().count() + 1, LIMIT);
+        assert_eq!(names.named_nics().count() + 1, LIMIT);
     }
 }

@@ -36,27 +36,27 @@ impl Member {
 #[derive(Debug)]
 pub struct Resources {
     pub(super) regions: Vec<Region>,
-    pub(super) places: Vec<Place>,
+    pub(super) member_resources: Vec<MemberResources>,
 }
 
 /// The resources of one member.
 #[derive(Debug)]
-pub struct Place {
+pub struct MemberResources {
     pub(super) member: Member,
     pub(super) server: Option<Server>,
     /// The running VM, if another process accepted it.
-    pub(super) guest: Option<Guest>,
+    pub(super) connection: Option<Connection>,
 }
 
 /// A VM, or a process of the host, that was accepted. Its eventfds are created for this connection,
 /// and only it has them. So a guest that fills one, or makes it block, harms only itself, and the
 /// next connection has others.
 #[derive(Debug)]
-pub struct Guest<Fd = OwnedFd> {
+pub struct Connection<Fd = OwnedFd> {
     /// Its socket.
     pub socket: Fd,
     /// The eventfd that interrupts it.
-    pub bell: Fd,
+    pub interrupt: Fd,
     /// The eventfd by which it wakes the host.
     pub doorbell: Fd,
 }
@@ -91,14 +91,14 @@ impl Resources {
             Ok(region)
         });
         let regions = regions.collect::<Result<_, Error>>()?;
-        let places = members.into_iter().map(|(member, server)| Place {
+        let member_resources = members.into_iter().map(|(member, server)| MemberResources {
             member,
             server,
-            guest: None,
+            connection: None,
         });
         Ok(Self {
             regions,
-            places: places.collect(),
+            member_resources: member_resources.collect(),
         })
     }
 
@@ -107,8 +107,14 @@ impl Resources {
     ///
     /// # Errors
     /// The regions do not match the members.
-    pub fn adopt(regions: Vec<OwnedFd>, places: Vec<Place>) -> Result<Self, Error> {
-        let members: Vec<_> = places.iter().map(|place| &place.member).collect();
+    pub fn adopt(
+        regions: Vec<OwnedFd>,
+        member_resources: Vec<MemberResources>,
+    ) -> Result<Self, Error> {
+        let members: Vec<_> = member_resources
+            .iter()
+            .map(|resources| &resources.member)
+            .collect();
         let region_groups = region_groups(&members);
         if region_groups.len() != regions.len() {
             let text = "there are more groups or fewer than regions".to_owned();
@@ -123,7 +129,7 @@ impl Resources {
             });
         Ok(Self {
             regions: regions.collect::<Result<_, Error>>()?,
-            places,
+            member_resources,
         })
     }
 
@@ -134,14 +140,18 @@ impl Resources {
     /// # Errors
     /// The kernel refuses; regions that were not replaced yet stay.
     pub fn renew(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Error> {
-        let members: Vec<_> = self.places.iter().map(|place| &place.member).collect();
+        let members: Vec<_> = self
+            .member_resources
+            .iter()
+            .map(|resources| &resources.member)
+            .collect();
         let numbers = region_of_each(&members);
         for (link_pool, region) in self.regions.iter_mut().enumerate() {
-            let mut places = numbers
+            let mut members_of_region = numbers
                 .iter()
                 .enumerate()
                 .filter(|(_, of)| **of == link_pool);
-            if !places.any(|(place, _)| stays(place)) {
+            if !members_of_region.any(|(member, _)| stays(member)) {
                 *region = Region::create(region.layout())?;
             }
         }
@@ -155,20 +165,20 @@ impl Resources {
 
     /// Returns the members' resources.
     #[must_use]
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    pub fn member_resources(&self) -> &[MemberResources] {
+        &self.member_resources
     }
 }
 
-impl Place {
+impl MemberResources {
     /// Takes over a member's resources from another process, with its VM if that process accepted
     /// it.
     #[must_use]
-    pub fn adopt(member: Member, guest: Option<Guest>) -> Self {
+    pub fn adopt(member: Member, connection: Option<Connection>) -> Self {
         Self {
             member,
             server: None,
-            guest,
+            connection,
         }
     }
 

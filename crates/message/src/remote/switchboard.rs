@@ -19,7 +19,7 @@ use super::link_pool::LinkPool;
 use super::member::MemberState;
 use super::names::Names;
 use super::report::MemberReport;
-use super::resources::{Guest, Member, Place, Resources, region_of_each};
+use super::resources::{Connection, Member, MemberResources, Resources, region_of_each};
 use crate::error::Error;
 
 /// Joins the gateways of a host.
@@ -70,9 +70,9 @@ impl Switchboard {
     /// created.
     ///
     /// # Errors
-    /// As for [`with`](Self::with) and [`Resources::make_in`].
+    /// As for [`from_resources`](Self::from_resources) and [`Resources::make_in`].
     pub fn new(folder: &Path, members: &[Member]) -> Result<Self, Error> {
-        Self::with(Resources::make_in(folder, members)?)
+        Self::from_resources(Resources::make_in(folder, members)?)
     }
 
     /// Opens a switchboard with these resources, new or [adopted](Resources::adopt). VMs that run
@@ -80,9 +80,13 @@ impl Switchboard {
     ///
     /// # Errors
     /// Two names give one NIC id, or the kernel refuses.
-    pub fn with(parts: Resources) -> Result<Self, Error> {
+    pub fn from_resources(parts: Resources) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        let members: Vec<_> = parts.places.iter().map(|place| &place.member).collect();
+        let members: Vec<_> = parts
+            .member_resources
+            .iter()
+            .map(|resources| &resources.member)
+            .collect();
         let numbers = region_of_each(&members);
         let mut board = Self {
             link_pools: parts.regions.into_iter().map(LinkPool::new).collect(),
@@ -98,13 +102,13 @@ impl Switchboard {
             watched_is_ready: false,
             accepted: Vec::new(),
         };
-        let mut places = parts.places.into_iter().zip(numbers);
-        places.try_for_each(|(place, link_pool)| board.add(place, link_pool))?;
+        let mut member_resources = parts.member_resources.into_iter().zip(numbers);
+        member_resources.try_for_each(|(resources, link_pool)| board.add(resources, link_pool))?;
         Ok(board)
     }
 
-    fn add(&mut self, place: Place, link_pool: usize) -> Result<(), Error> {
-        let (config, number) = (place.member, self.members.len());
+    fn add(&mut self, resources: MemberResources, link_pool: usize) -> Result<(), Error> {
+        let (config, number) = (resources.member, self.members.len());
         let nic = config.nic();
         if self.members.iter().any(|member| member.nic == nic) {
             let text = format!("`{}` has the same NIC id as another member", config.name);
@@ -121,14 +125,14 @@ impl Switchboard {
             .get(link_pool)
             .and_then(|link_pool| link_pool.region.page(index));
         let page = page.ok_or_else(|| Error::Join("a group is too large".to_owned()))?;
-        if let Some(server) = &place.server {
+        if let Some(server) = &resources.server {
             self.waiter.add(server, SERVER | number as u64)?;
         }
-        let mut member = MemberState::new(config, nic, (link_pool, index), page, place.server);
+        let mut member = MemberState::new(config, nic, (link_pool, index), page, resources.server);
         member.page.set_nic(nic);
-        if let Some(guest) = place.guest {
-            let vm = Vm::adopt(guest.socket);
-            let doorbells = [guest.bell, guest.doorbell].map(Doorbell::adopt);
+        if let Some(connection) = resources.connection {
+            let vm = Vm::adopt(connection.socket);
+            let doorbells = [connection.interrupt, connection.doorbell].map(Doorbell::adopt);
             self.waiter.add_shared(&vm, VM | number as u64)?;
             self.waiter.add_shared(&doorbells[1], DOORBELL)?;
             member.adopt_vm(vm, doorbells);
@@ -138,7 +142,7 @@ impl Switchboard {
     }
 
     /// Makes [`serve`](Self::serve) call `go_on` also when this descriptor is readable, see
-    /// [`is_called`](Self::is_called).
+    /// [`is_watched_ready`](Self::is_watched_ready).
     ///
     /// # Errors
     /// There is no memory left, or epoll does not support the descriptor.
@@ -148,7 +152,7 @@ impl Switchboard {
 
     /// Returns whether a [watched](Self::watch) descriptor is readable.
     #[must_use]
-    pub fn is_called(&self) -> bool {
+    pub fn is_watched_ready(&self) -> bool {
         self.watched_is_ready
     }
 
@@ -264,20 +268,23 @@ impl Switchboard {
 
     /// Reports each VM, or process of the host, that was accepted since the last call: the number
     /// of its member, and its descriptors, with which another switchboard [takes
-    /// over](Resources::adopt). If `tell` returns false, the VM is reported again.
-    pub fn tell_accepted(&mut self, mut tell: impl FnMut(usize, &Guest<BorrowedFd<'_>>) -> bool) {
+    /// over](Resources::adopt). If `report` returns false, the VM is reported again.
+    pub fn report_accepted(
+        &mut self,
+        mut report: impl FnMut(usize, &Connection<BorrowedFd<'_>>) -> bool,
+    ) {
         let members = &self.members;
         self.accepted.retain(|&number| {
             let member = members.get(number);
             let known =
                 member.and_then(|member| Some((member.vm.as_ref()?, member.doorbells.as_ref()?)));
             known.is_some_and(|(vm, [interrupt, doorbell])| {
-                let guest = Guest {
+                let connection = Connection {
                     socket: vm.as_fd(),
-                    bell: interrupt.as_fd(),
+                    interrupt: interrupt.as_fd(),
                     doorbell: doorbell.as_fd(),
                 };
-                !tell(number, &guest)
+                !report(number, &connection)
             })
         });
     }

@@ -367,10 +367,10 @@ impl Partner {
         true
     }
 
-    /// Whether the partner has not answered for `patience`.
-    pub(crate) fn is_lost(&self, now: Duration, patience: Duration) -> bool {
+    /// Whether the partner has not answered for `peer_timeout`.
+    pub(crate) fn is_lost(&self, now: Duration, peer_timeout: Duration) -> bool {
         self.silent_since
-            .is_some_and(|since| now.saturating_sub(since) >= patience)
+            .is_some_and(|since| now.saturating_sub(since) >= peer_timeout)
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mxoe::{Code, Event, Message, Source};
+use mxoe::{Code, Event, Message, StreamedSend};
 use proptest::prelude::*;
 
 use crate::net::{Impairment, Network, at, pattern};
@@ -36,7 +36,7 @@ fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
     // The connected side may send as well.
     let mut expected = [0; 2];
     let mut pulls = [Vec::new(), Vec::new()];
-    let mut fed: [Vec<(Source, Vec<u8>)>; 2] = [Vec::new(), Vec::new()];
+    let mut fed: [Vec<(StreamedSend, Vec<u8>)>; 2] = [Vec::new(), Vec::new()];
     let mut left = 0;
     for from in 0..2 {
         for (value, (length, synchronous, _)) in (0..).zip(&plans[from]) {
@@ -85,7 +85,7 @@ fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
                 }
             }
             for (_, pull, data, _) in &mut pulls[node] {
-                while let Some(piece) = network.nodes[node].piece(network.now, 3, *pull) {
+                while let Some(piece) = network.nodes[node].next_piece(network.now, 3, *pull) {
                     data.extend(piece);
                 }
             }
@@ -100,7 +100,7 @@ fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
                         assert_eq!(data, &pattern(length, token)[..wanted as usize]);
                         left -= 1;
                     }
-                    Event::Wanted {
+                    Event::PullRequest {
                         token,
                         source,
                         total,
@@ -127,10 +127,10 @@ fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
             for (source, data) in &mut fed[node] {
                 // Any number of bytes at a time.
                 let most = network.rng.usize(0..50_000);
-                let space = network.nodes[node].space(3, *source);
+                let space = network.nodes[node].send_buffer(3, *source);
                 let count = space.len().min(data.len()).min(most);
                 space[..count].copy_from_slice(&data[..count]);
-                network.nodes[node].fed(now, 3, *source, count);
+                network.nodes[node].commit(now, 3, *source, count);
                 data.drain(..count);
             }
         }
@@ -185,7 +185,7 @@ fn mxoe_5_3_a_lost_frame_costs_milliseconds() {
             .unwrap();
         network.until(|network| {
             let now = network.now;
-            while network.nodes[1].piece(now, 3, pull).is_some() {}
+            while network.nodes[1].next_piece(now, 3, pull).is_some() {}
             match network.next_event(0) {
                 Some(Event::Sent { .. }) => Some(()),
                 _ => None,

@@ -131,7 +131,7 @@ fn mxoe_5_4_a_pull_of_an_expired_offer_is_refused() {
     let offer = network.offered(1);
     // After the first pull, the offer is gone.
     let pull = network.nodes[1].pull(network.now, 3, offer, 10, 1).unwrap();
-    let piece = network.until(|network| network.nodes[1].piece(network.now, 3, pull));
+    let piece = network.until(|network| network.nodes[1].next_piece(network.now, 3, pull));
     assert_eq!(piece, &pattern(50_000, 7)[..10]);
     let code = Code::Success;
     assert_eq!(network.event(1), Event::Pulled { token: 1, code });
@@ -264,7 +264,7 @@ fn mxoe_4_a_receiver_that_takes_no_messages_holds_its_sender_back() {
     for value in 0..300 {
         network.send(0, 1, value, pattern(30_000, value)).unwrap();
     }
-    // Longer than the patience for a silent peer: this peer answers, but takes no message.
+    // Longer than the peer_timeout for a silent peer: this peer answers, but takes no message.
     network.advance(Duration::from_secs(15));
     assert_eq!(network.next_event(0), None, "nothing is acknowledged");
     assert!(!network.nodes[0].has_room(3, at(1, 3)));
@@ -288,7 +288,7 @@ fn mxoe_5_3_a_notification_ends_its_send_ahead_of_untaken_messages() {
     let pull = network.nodes[1].pull(now, 3, offer, 100_000, 1).unwrap();
     let mut data = Vec::new();
     while data.len() < 100_000 {
-        data.extend(network.until(|network| network.nodes[1].piece(network.now, 3, pull)));
+        data.extend(network.until(|network| network.nodes[1].next_piece(network.now, 3, pull)));
     }
     assert_eq!(data, pattern(100_000, 9));
     let sent = Event::Sent {
@@ -305,7 +305,7 @@ fn mxoe_5_3_the_loss_of_a_peer_is_reported() {
     let ends: [(End, Code); 4] = [
         (|network| network.nodes[1].close(3), Code::Closed),
         (
-            |network| network.nodes[1].forget(3, at(0, 3)),
+            |network| network.nodes[1].disconnect(3, at(0, 3)),
             Code::BadSession,
         ),
         (
@@ -338,7 +338,7 @@ fn mxoe_5_3_the_loss_of_a_peer_is_reported() {
         assert_eq!(network.next_event(0), None);
         end(&mut network);
         let (endpoint, from) = (3, at(1, 3));
-        let lost = Event::Lost {
+        let lost = Event::Disconnected {
             endpoint,
             from,
             code,
@@ -394,9 +394,9 @@ fn mxoe_5_1_a_connect_waits_until_its_endpoint_opens() {
     }
     let asked = std::iter::from_fn(|| network.nodes[1].event());
     let asked: Vec<_> = asked
-        .filter(|event| matches!(event, Event::Asked { .. }))
+        .filter(|event| matches!(event, Event::ConnectRequest { .. }))
         .collect();
-    let expected = Event::Asked {
+    let expected = Event::ConnectRequest {
         endpoint: 8,
         from: at(0, 3),
         session: session(0, 0),

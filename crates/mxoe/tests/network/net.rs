@@ -52,10 +52,10 @@ pub(crate) const KEY: u32 = 77;
 
 impl Network {
     /// Makes nodes that have endpoint 3 open.
-    pub(crate) fn new(count: usize, patience: u64) -> Self {
+    pub(crate) fn new(count: usize, peer_timeout: u64) -> Self {
         let node = |number| {
             let mut config = Config::new(mac(number), &format!("host{number}"), 9);
-            config.patience = Duration::from_secs(patience);
+            config.peer_timeout = Duration::from_secs(peer_timeout);
             let mut node = Node::new(config);
             assert!(node.open(Duration::ZERO, 3, KEY, session(number, 0)));
             node
@@ -161,7 +161,7 @@ impl Network {
         for (node, events) in self.nodes.iter_mut().zip(&mut self.events) {
             while let Some(event) = node.event() {
                 match event {
-                    Event::Asked { endpoint, from, .. } => {
+                    Event::ConnectRequest { endpoint, from, .. } => {
                         node.refuse(self.now, endpoint, from, Some(Code::Closed));
                     }
                     event => events.push_back(event),
@@ -176,7 +176,7 @@ impl Network {
         let ignored = |event: &Event| {
             matches!(
                 event,
-                Event::Host { .. } | Event::Met { .. } | Event::Lost { .. }
+                Event::Host { .. } | Event::PeerConnected { .. } | Event::Disconnected { .. }
             )
         };
         loop {
@@ -190,7 +190,7 @@ impl Network {
     /// Takes the next message for endpoint 3 of a node.
     pub(crate) fn take_message(&mut self, node: usize) -> Option<(Address, Message)> {
         (0..9).find_map(|other| {
-            let message = self.nodes[node].take(self.now, 3, at(other, 3))?;
+            let message = self.nodes[node].next_message(self.now, 3, at(other, 3))?;
             Some((at(other, 3), message))
         })
     }

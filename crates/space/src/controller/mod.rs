@@ -156,7 +156,7 @@ impl Controller {
     }
 
     /// Records the size that a space reported. It may exceed the decision because slots came into use meanwhile.
-    pub fn kept(&mut self, id: Id, slots: u32) {
+    pub fn set_reported_size(&mut self, id: Id, slots: u32) {
         if let Some(space) = self.spaces.get_mut(&id) {
             space.slots = slots;
         }

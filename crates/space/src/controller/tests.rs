@@ -7,8 +7,8 @@ const MIN_SLOTS: u32 = 2;
 fn objective() -> Objective {
     Objective {
         seconds: 1.5,
-        share: Some(0.95),
-        blocked: 0.2,
+        quantile: Some(0.95),
+        max_blocked: 0.2,
         weight: 1.0,
         class: 0,
     }
@@ -98,7 +98,7 @@ fn a_smaller_budget_reclaims_only_slots_that_are_not_in_use() {
         (Some(12), Some(10))
     );
     assert_eq!((controller.excess(), controller.free()), (2, 0));
-    controller.kept(1, 10);
+    controller.set_reported_size(1, 10);
     assert_eq!(controller.excess(), 0);
 }
 

@@ -39,8 +39,8 @@ pub struct Outcome {
 pub fn run(trace: Trace, policy: Policy, budget: u32, seed: u64) -> Outcome {
     let objective = Objective {
         seconds: DEADLINE,
-        share: Some(0.95),
-        blocked: 0.2,
+        quantile: Some(0.95),
+        max_blocked: 0.2,
         weight: 1.0,
         class: 0,
     };

@@ -133,7 +133,10 @@ impl Content {
             if from > block.valid_bytes {
                 let gap = from - block.valid_bytes;
                 let at = block.slot.start() + block.valid_bytes;
-                slots.memory().zero(at, gap).map_err(StoreError::Host)?;
+                slots
+                    .memory()
+                    .zero(at, gap)
+                    .map_err(StoreError::HostMemory)?;
             }
             block.valid_bytes = block.valid_bytes.max(to);
             ranges.push((block.slot.start() + from, to - from));
@@ -206,7 +209,7 @@ fn exclusive_block<'p>(
                 let copied = slots
                     .memory()
                     .copy(old.slot.start(), slot.start(), valid_bytes);
-                copied.map_err(StoreError::Host)?;
+                copied.map_err(StoreError::HostMemory)?;
             }
             *block = Some(Block { slot, valid_bytes });
         }

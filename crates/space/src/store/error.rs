@@ -1,6 +1,6 @@
 //! The errors of the store.
 
-/// Why the store did not execute an operation. The guest causes all of these except [`Host`](Self::Host).
+/// Why the store did not execute an operation. The guest causes all of these except [`HostMemory`](Self::HostMemory).
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Too few slots are free. The caller may retry when slots become free.
@@ -32,5 +32,5 @@ pub enum StoreError {
     InvalidName,
     /// The host failed to copy or zero the slots' memory, usually because no memory is available.
     #[error("the host's memory: {0}")]
-    Host(std::io::Error),
+    HostMemory(std::io::Error),
 }

@@ -27,7 +27,7 @@ use super::slots::SlotRecord;
 
 /// The version of the layout of ledger and slots. Each change of the layout needs a new version, so that a program never
 /// reads memory that another program wrote in another layout.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 1;
 
 /// Bytes of the record of a file or directory, and of the record of a slot.
 const NODE_RECORD_BYTES: usize = 512;
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// If this test fails because the layout changed, change [`LAYOUT`] too. Otherwise the new program reads ledgers of the
+    /// If this test fails because the layout changed, change [`LAYOUT_VERSION`] too. Otherwise the new program reads ledgers of the
     /// old layout as if they were its own.
     #[test]
     fn the_layout_has_not_changed_without_its_version() {
@@ -322,6 +322,9 @@ mod tests {
             (8_388_688, 12),
         ];
         let written: Vec<_> = written.map(|(at, byte)| (at, *byte)).collect();
-        assert_eq!((LAYOUT, length, &*written), (1, 8_388_864, &expected[..]));
+        assert_eq!(
+            (LAYOUT_VERSION, length, &*written),
+            (1, 8_388_864, &expected[..])
+        );
     }
 }

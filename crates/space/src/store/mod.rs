@@ -30,7 +30,7 @@ mod tree;
 
 pub use content::{Content, Extent};
 pub use error::StoreError;
-pub use ledger::{LAYOUT, Ledger, ledger_bytes};
+pub use ledger::{LAYOUT_VERSION, Ledger, ledger_bytes};
 pub use node::{Attributes, LAST_DATE, Lookup, MAX_NAME, MAX_NODES, Node, Object, ROOT, Usage};
 pub use published::PublishedFile;
 pub use slots::{Memory, Slot, SlotPool};

@@ -43,7 +43,7 @@ impl Store {
     /// set.
     ///
     /// # Errors
-    /// Returns the errors of [`make`](Self::make) and [`remove`](Self::remove), and an error if a directory would move into
+    /// Returns the errors of [`create`](Self::create) and [`remove`](Self::remove), and an error if a directory would move into
     /// itself.
     pub fn rename(
         &mut self,

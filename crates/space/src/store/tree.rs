@@ -147,7 +147,7 @@ impl Store {
     ///
     /// # Errors
     /// Returns an error if the name is invalid or exists, or if there are too many files and directories.
-    pub fn make(
+    pub fn create(
         &mut self,
         directory: u64,
         name: &[u8],

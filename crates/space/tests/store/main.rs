@@ -83,7 +83,7 @@ proptest! {
             match step {
                 Step::Write { file, at, bytes } => {
                     let inode = store.look_up(ROOT, &[file]).or_else(|_| {
-                        store.make(ROOT, &[file], false, Attributes::default())
+                        store.create(ROOT, &[file], false, Attributes::default())
                     }).unwrap();
                     let expected_file = expected.entry(file).or_default();
                     match write(&mut store, &memory, inode, u64::from(at), &bytes) {
@@ -214,14 +214,14 @@ proptest! {
 fn a_write_finds_the_space_full_until_the_last_object_is_dropped() {
     let (mut store, memory) = store(2);
     let one = store
-        .make(ROOT, b"one", false, Attributes::default())
+        .create(ROOT, b"one", false, Attributes::default())
         .unwrap();
     write(&mut store, &memory, one, 0, &[1; 16]).unwrap();
     publish(&mut store, one);
     let sent = object(&store, b"one").unwrap();
     store.remove(ROOT, b"one", false).unwrap();
     let two = store
-        .make(ROOT, b"two", false, Attributes::default())
+        .create(ROOT, b"two", false, Attributes::default())
         .unwrap();
     // The file is removed, but its object still uses the slots.
     let full = write(&mut store, &memory, two, 0, &[2]);
@@ -237,7 +237,7 @@ fn a_write_finds_the_space_full_until_the_last_object_is_dropped() {
 fn more_credit_notifies_waiting_writers() {
     let (mut store, memory) = store(0);
     let file = store
-        .make(ROOT, b"f", false, Attributes::default())
+        .create(ROOT, b"f", false, Attributes::default())
         .unwrap();
     assert!(write(&mut store, &memory, file, 0, &[1]).is_err());
     assert_eq!(store.slots().resize(1, MAX_SLOTS), 1);
@@ -250,7 +250,7 @@ fn bytes_of_a_removed_file_are_not_visible_in_a_new_file() {
     let (mut store, memory) = store(1);
     let make = |store: &mut Store, name: &[u8]| {
         store
-            .make(ROOT, name, false, Attributes::default())
+            .create(ROOT, name, false, Attributes::default())
             .unwrap()
     };
     let old = make(&mut store, b"old");
@@ -267,8 +267,8 @@ fn bytes_of_a_removed_file_are_not_visible_in_a_new_file() {
 fn directory_operations_follow_posix_rules() {
     let (mut store, _) = store(1);
     let attributes = Attributes::default();
-    let a = store.make(ROOT, b"a", true, attributes).unwrap();
-    let b = store.make(a, b"b", true, attributes).unwrap();
+    let a = store.create(ROOT, b"a", true, attributes).unwrap();
+    let b = store.create(a, b"b", true, attributes).unwrap();
     let into_itself = store.rename((ROOT, b"a"), (b, b"a"), false);
     assert!(matches!(into_itself, Err(StoreError::InvalidName)));
     assert!(matches!(
@@ -276,13 +276,13 @@ fn directory_operations_follow_posix_rules() {
         Err(StoreError::NotEmpty)
     ));
     for name in [b"".as_slice(), b".", b"..", b"x/y", b"x\0", &[b'x'; 256]] {
-        let made = store.make(ROOT, name, false, attributes);
+        let made = store.create(ROOT, name, false, attributes);
         assert!(matches!(made, Err(StoreError::InvalidName)), "{name:?}");
     }
     // A directory that was removed while open accepts no entries, so no file can become unreachable in it.
     store.open(b, false).unwrap();
     store.remove(a, b"b", true).unwrap();
-    let orphan = store.make(b, b"c", false, attributes);
+    let orphan = store.create(b, b"c", false, attributes);
     assert!(matches!(orphan, Err(StoreError::NotFound)));
     let moved = store.rename((ROOT, b"a"), (b, b"a"), false);
     assert!(matches!(moved, Err(StoreError::NotFound)));
@@ -295,10 +295,10 @@ fn directory_operations_follow_posix_rules() {
 fn client_paths_have_no_dot_components() {
     let (mut store, _) = store(1);
     let directory = store
-        .make(ROOT, b"in", true, Attributes::default())
+        .create(ROOT, b"in", true, Attributes::default())
         .unwrap();
     let file = store
-        .make(directory, b"f", false, Attributes::default())
+        .create(directory, b"f", false, Attributes::default())
         .unwrap();
     assert!(matches!(
         store.find([b"in".as_slice(), b"f"]),
@@ -317,7 +317,7 @@ fn the_store_limits_the_number_of_files() {
     let mut made = 0;
     let stopped = loop {
         let name = format!("{made}");
-        match store.make(ROOT, name.as_bytes(), false, Attributes::default()) {
+        match store.create(ROOT, name.as_bytes(), false, Attributes::default()) {
             Ok(_) => made += 1,
             Err(error) => break error,
         }
@@ -338,7 +338,7 @@ fn the_store_limits_the_number_of_files() {
 fn the_last_close_by_a_writer_publishes_a_file() {
     let (mut store, memory) = store(2);
     let file = store
-        .make(ROOT, b"f", false, Attributes::default())
+        .create(ROOT, b"f", false, Attributes::default())
         .unwrap();
     store.open(file, true).unwrap();
     store.open(file, true).unwrap();
@@ -368,7 +368,7 @@ fn a_resize_keeps_slots_in_use_and_a_file_over_the_limit_is_refused() {
     let (mut store, memory) = store(8);
     let make = |store: &mut Store, name: &[u8]| {
         store
-            .make(ROOT, name, false, Attributes::default())
+            .create(ROOT, name, false, Attributes::default())
             .unwrap()
     };
     let one = make(&mut store, b"one");
@@ -431,7 +431,7 @@ fn slot_containing_keeps_a_slot_in_use() {
 fn windows_count_allocated_and_returned_slots() {
     let (mut store, memory) = store(8);
     let file = store
-        .make(ROOT, b"f", false, Attributes::default())
+        .create(ROOT, b"f", false, Attributes::default())
         .unwrap();
     write(&mut store, &memory, file, 0, &[1; 3 * SLOT as usize]).unwrap();
     store.truncate(file, u64::from(SLOT), now(1)).unwrap();

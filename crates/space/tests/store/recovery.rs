@@ -25,11 +25,13 @@ fn published_contents(store: &Store, memory: &FakeMemory) -> BTreeMap<&'static s
 fn a_store_reopened_after_any_ledger_write_has_every_acknowledged_file() {
     let (mut store, memory, ledger) = store_with_ledger(MAX_SLOTS);
     *ledger.memory.lock().unwrap() = Some(Arc::clone(&memory));
-    let directory = store.make(ROOT, b"d", true, Attributes::default()).unwrap();
+    let directory = store
+        .create(ROOT, b"d", true, Attributes::default())
+        .unwrap();
     let replace_file = |store: &mut Store, directory: u64, name: &[u8], bytes: &[u8]| {
         let file = store.look_up(directory, name).unwrap_or_else(|_| {
             let attributes = Attributes::default();
-            store.make(directory, name, false, attributes).unwrap()
+            store.create(directory, name, false, attributes).unwrap()
         });
         store.open(file, true).unwrap();
         store.truncate(file, 0, now(1)).unwrap();
@@ -107,7 +109,7 @@ proptest! {
         let (mut store, memory, ledger) = reopen(&written, &[7; (SLOT * MAX_SLOTS) as usize]);
         prop_assert!(store.slots().used() <= MAX_SLOTS);
         // The store works, and the next process restores the same state from its ledger.
-        let file = store.make(ROOT, b"new", false, Attributes::default()).unwrap();
+        let file = store.create(ROOT, b"new", false, Attributes::default()).unwrap();
         publish(&mut store, file);
         let written = ledger.written.lock().unwrap().clone();
         let bytes = memory.bytes.lock().unwrap().clone();

@@ -20,12 +20,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use front_end::{GUARD, Layout, Nic, Options, Wire, frame};
+use front_end::{Layout, Nic, Options, TEST_TIMEOUT, Wire, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use switch::control::{
-    ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, UplinkWay,
+    ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, UplinkKind,
     WorkerReport,
 };
 use switch::guard::Rules;
@@ -68,7 +68,7 @@ impl Plane {
 
     fn wait_for(&self, flags: PollFlags) {
         let guard = Timespec {
-            tv_sec: GUARD.as_secs() as i64,
+            tv_sec: TEST_TIMEOUT.as_secs() as i64,
             tv_nsec: 0,
         };
         let mut fds = [PollFd::new(&self.control, flags)];
@@ -211,7 +211,7 @@ impl Plane {
     pub fn until(&mut self, port: u16, mut condition: impl FnMut(&Counters) -> bool) {
         let begin = Instant::now();
         while !condition(&self.counters(port)) {
-            assert!(begin.elapsed() < GUARD, "{:?}", self.counters(port));
+            assert!(begin.elapsed() < TEST_TIMEOUT, "{:?}", self.counters(port));
         }
     }
 
@@ -297,7 +297,7 @@ impl Outside {
             &Order::AttachUplink {
                 port: PortId(9),
                 name: "up".into(),
-                way: UplinkWay::Tap,
+                kind: UplinkKind::Tap,
             },
         )
     }
@@ -315,7 +315,7 @@ impl Outside {
             None,
         )
         .unwrap();
-        set_socket_timeout(&ours, Timeout::Recv, Some(GUARD)).unwrap();
+        set_socket_timeout(&ours, Timeout::Recv, Some(TEST_TIMEOUT)).unwrap();
         plane.order(order, Some(theirs.as_fd()));
         Self(ours)
     }

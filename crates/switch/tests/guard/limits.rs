@@ -65,7 +65,7 @@ fn learnt<const N: usize>(plane: &mut Plane, rules: [Rules; N]) -> [Nic; N] {
     for port in (1..).take(N) {
         let mac = Mac::from_octets(frame::mac(port));
         let port = PortId(port);
-        plane.order(&Order::SetResidency { mac, vlan: 0, port }, None);
+        plane.order(&Order::SetFdbEntry { mac, vlan: 0, port }, None);
     }
     nics(plane, rules)
 }
@@ -204,7 +204,7 @@ fn a_deferred_frame_is_charged_when_it_is_delivered() {
     plane.running(2);
     // The first frame has no room, and blocks the second.
     for bytes in [to(2, 1, 0, 500), to(3, 1, 1, 500)] {
-        assert!(a.queue_up(&[0; 12], &bytes, Layout::One));
+        assert!(a.enqueue(&[0; 12], &bytes, Layout::One));
     }
     a.tx.publish_and_kick();
     assert_eq!(c.wait_to_receive().frame, to(3, 1, 1, 500));
@@ -341,7 +341,7 @@ fn an_excess_that_lasts_is_reported_as_a_storm() {
     let [mut a, b] = nics(&mut plane, [rules, Rules::default()]);
     let hello = frame::numbered(frame::BROADCAST, frame::mac(1), 0, 60);
     // Sends until the storm is reported. A unit test checks that a pause ends the excess.
-    let end = Instant::now() + front_end::GUARD;
+    let end = Instant::now() + front_end::TEST_TIMEOUT;
     while !plane.port(1).storm {
         assert!(Instant::now() < end, "{:?}", plane.port(1));
         a.wait_to_send(&hello, Layout::One);

@@ -88,7 +88,7 @@ fn passes(rules: &Rules, frames: &[Vec<u8>]) {
     let mut plane = Plane::new();
     let [mut a, mut b] = nics(&mut plane, [rules.clone(), Rules::default()]);
     for bytes in frames {
-        for layout in [Layout::One, Layout::HeaderApart, Layout::Pieces(15)] {
+        for layout in [Layout::One, Layout::SeparateHeader, Layout::Pieces(15)] {
             a.wait_to_send(bytes, layout);
             a.wait_until_sent();
             assert_eq!(plane.counters(1).drops, Drops::default(), "{bytes:02x?}");

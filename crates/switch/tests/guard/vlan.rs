@@ -350,7 +350,7 @@ fn new_rules_apply_at_once() {
 fn a_pinned_address_is_pinned_in_its_vlan() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut c] = nics(&mut plane, [access(10), access(10), access(20)]);
-    let order = switch::control::Order::SetResidency {
+    let order = switch::control::Order::SetFdbEntry {
         mac: switch::mac::Mac::from_octets(frame::mac(9)),
         vlan: 10,
         port: switch::control::PortId(2),

@@ -88,7 +88,7 @@ fn with_receiving_nic(act: impl FnOnce(&mut Nic)) -> String {
             ..Options::default()
         };
         let mut nic = plane.nic(BAD, options);
-        let pin = Order::SetResidency {
+        let pin = Order::SetFdbEntry {
             mac: Mac::from_octets(frame::mac(BAD)),
             vlan: 0,
             port: PortId(BAD),

@@ -113,7 +113,7 @@ fn memory_truncated_in_use_sigbus() {
 fn memory_truncated_in_use_sigbus_in_the_frame_of_a_sender() {
     let text = against(|plane| {
         let mut nic = plane.nic(BAD, Options::default());
-        let pin = Order::SetResidency {
+        let pin = Order::SetFdbEntry {
             mac: Mac::from_octets(frame::mac(3)),
             vlan: 0,
             port: PortId(3),

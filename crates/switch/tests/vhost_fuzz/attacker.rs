@@ -67,7 +67,7 @@ impl<'a> Attacker<'a> {
             features,
             size: random.pick(&[2, 16, 64, 256, 1024]),
             receive_bytes: random.pick(&[64, 600, 1600, 70_000]),
-            receive_layout: random.pick(&[Layout::One, Layout::HeaderApart]),
+            receive_layout: random.pick(&[Layout::One, Layout::SeparateHeader]),
             pairs: random.pick(&[1, 1, 1, 4, 16]),
             regions: random.pick(&[1, 1, 2, 5]),
             post: random.one_in(2),

@@ -129,7 +129,7 @@ fn attack(
     let (mut attacks, mut faults) = (0, 0);
     while Instant::now() < end {
         Attacker::new(plane, port, seed.wrapping_add(attacks)).run();
-        let reason = inbox.recv_timeout(front_end::GUARD);
+        let reason = inbox.recv_timeout(front_end::TEST_TIMEOUT);
         match reason.unwrap_or_else(|_| panic!("port {port} is not ended: seed {seed}+{attacks}")) {
             Reason::Fault(_) => faults += 1,
             Reason::Gone => {}

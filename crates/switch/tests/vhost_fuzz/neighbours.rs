@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use front_end::{GUARD, Layout, Nic, Options, features, frame};
+use front_end::{Layout, Nic, Options, TEST_TIMEOUT, features, frame};
 use switch::control::{Order, PortId};
 use switch::mac::Mac;
 
@@ -50,7 +50,7 @@ pub(crate) struct Neighbours {
 impl Neighbours {
     pub(crate) fn new(plane: &mut Plane, ports: [u16; 2]) -> Self {
         let nics = ports.map(|port| {
-            let order = Order::SetResidency {
+            let order = Order::SetFdbEntry {
                 mac: Mac::from_octets(frame::mac(port)),
                 vlan: 0,
                 port: PortId(port),
@@ -98,7 +98,7 @@ impl Neighbours {
         // dropped. The final frame may be dropped too, so it is repeated.
         let begin = Instant::now();
         while !self.traffic.iter().all(Traffic::is_complete) {
-            assert!(begin.elapsed() < GUARD, "{:?}", self.traffic);
+            assert!(begin.elapsed() < TEST_TIMEOUT, "{:?}", self.traffic);
             for sender in 0..2 {
                 self.nics[sender].reclaim();
                 if self.nics[sender].in_flight() == 0 && !self.traffic[sender].is_complete() {
@@ -116,7 +116,7 @@ impl Neighbours {
         let length = frame::SHORTEST + self.random.below(1500) as usize;
         let layout = self.random.pick(&[
             Layout::One,
-            Layout::HeaderApart,
+            Layout::SeparateHeader,
             Layout::Pieces(300),
             Layout::Indirect(128),
         ]);

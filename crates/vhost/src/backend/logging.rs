@@ -11,7 +11,7 @@ use super::Backend;
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault};
 use crate::features::protocol;
-use crate::raw::Foreign;
+use crate::raw::ForeignFd;
 
 impl<S> Backend<S> {
     /// Starts or stops logging. Stopping also drops the log: the front-end sends another one for the
@@ -27,7 +27,12 @@ impl<S> Backend<S> {
         self.apply_log()
     }
 
-    pub(super) fn set_log(&mut self, size: u64, offset: u64, fds: &[Foreign]) -> Result<(), Fault> {
+    pub(super) fn set_log(
+        &mut self,
+        size: u64,
+        offset: u64,
+        fds: &[ForeignFd],
+    ) -> Result<(), Fault> {
         if self.protocol_features & protocol::LOG_SHMFD == 0 {
             return Err(ProtocolFault::NotNegotiated(6).into());
         }

@@ -8,9 +8,9 @@ use crate::reclaim;
 /// A file descriptor of any kind that a front-end sent, or the socket that contains such descriptors until
 /// they are received. Its close may block, so [`reclaim`] closes it in a background thread.
 #[derive(Debug)]
-pub struct Foreign(ManuallyDrop<OwnedFd>);
+pub struct ForeignFd(ManuallyDrop<OwnedFd>);
 
-impl Foreign {
+impl ForeignFd {
     /// Returns the descriptor itself. The caller knows that closing it does not block, or passes it to
     /// [`reclaim`].
     #[must_use]
@@ -21,19 +21,19 @@ impl Foreign {
     }
 }
 
-impl From<OwnedFd> for Foreign {
+impl From<OwnedFd> for ForeignFd {
     fn from(fd: OwnedFd) -> Self {
         Self(ManuallyDrop::new(fd))
     }
 }
 
-impl AsFd for Foreign {
+impl AsFd for ForeignFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Drop for Foreign {
+impl Drop for ForeignFd {
     fn drop(&mut self) {
         // SAFETY: the value is being dropped, so the descriptor is taken only once; `into_inner`
         // prevents the drop.

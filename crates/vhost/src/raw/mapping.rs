@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::pages::Pages;
 use super::sigbus;
-use crate::descriptor::is_memory;
+use crate::fd_kind::is_memory;
 use crate::reclaim;
 
 /// The reason why a region cannot be mapped.

@@ -28,7 +28,7 @@ mod ring;
 pub mod sigbus;
 mod span;
 
-pub use foreign::Foreign;
+pub use foreign::ForeignFd;
 pub use huge::prefer_huge_pages;
 pub use mapping::{MapError, Mapping};
 pub(crate) use pages::Pages;

@@ -92,14 +92,14 @@ fn spec_2_7_13_indices_wrap_at_65536() {
         let mut expected = 0;
         for number in 0..70_000 {
             let bytes = numbered(number, 64);
-            if !nic.queue_up(&[0; 12], &bytes, Layout::One) || number % 7 == 0 {
+            if !nic.enqueue(&[0; 12], &bytes, Layout::One) || number % 7 == 0 {
                 let _ = nic.tx.publish();
                 for bytes in take_all(&mut backend) {
                     assert_eq!(frame::number(&bytes), expected);
                     expected += 1;
                 }
                 if nic.reclaim() > 0 && expected == number {
-                    assert!(nic.queue_up(&[0; 12], &bytes, Layout::One));
+                    assert!(nic.enqueue(&[0; 12], &bytes, Layout::One));
                 }
             }
         }
@@ -137,7 +137,7 @@ fn spec_2_7_7_2_a_call_is_wanted_when_the_used_event_is_passed() {
                 };
                 let (mut nic, mut backend) = device(options);
                 for _ in 0..8 {
-                    assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
+                    assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::One));
                 }
                 let _ = nic.tx.publish();
                 nic.tx.call_after(wanted);
@@ -170,7 +170,7 @@ fn spec_2_7_7_1_without_event_idx_the_flag_suppresses_calls() {
         } else {
             nic.tx.ask_for_call();
         }
-        assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
+        assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::One));
         let _ = nic.tx.publish();
         let memory = Arc::clone(backend.memory());
         let ring = ring(&mut backend, TX);
@@ -186,7 +186,7 @@ fn spec_2_7_10_kicks_are_enabled_and_suppressed() {
     for options in [Options::default(), without_event_idx()] {
         let (mut nic, mut backend) = device(options);
         let send = |nic: &mut Nic| {
-            assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
+            assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::One));
             nic.tx.publish()
         };
         assert!(!ring(&mut backend, TX).enable_kicks(0).unwrap());
@@ -255,7 +255,7 @@ fn a_batch_whose_spans_are_used_up_leaves_the_rest_in_the_ring() {
     let (mut nic, mut backend) = device(options);
     for number in 0..5 {
         let bytes = numbered(number, 600 - 12);
-        assert!(nic.queue_up(&[0; 12], &bytes, Layout::Pieces(1)));
+        assert!(nic.enqueue(&[0; 12], &bytes, Layout::Pieces(1)));
     }
     let _ = nic.tx.publish();
     let memory = Arc::clone(backend.memory());
@@ -274,7 +274,7 @@ fn a_batch_whose_spans_are_used_up_leaves_the_rest_in_the_ring() {
 fn spec_2_7_8_chains_are_seen_once_they_are_published() {
     let (mut nic, mut backend) = device(Options::default());
     for _ in 0..20 {
-        assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::Pieces(10)));
+        assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::Pieces(10)));
     }
     let _ = nic.tx.publish();
     let memory = Arc::clone(backend.memory());
@@ -300,7 +300,7 @@ fn spec_2_7_9_one_element_stands_for_a_batch_in_order() {
     let memory = Arc::clone(backend.memory());
     for batch in [3, 1, 8, 5] {
         for _ in 0..batch {
-            assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
+            assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::One));
         }
         let _ = nic.tx.publish();
         let at = nic.tx.used + 4 + 8 * u64::from(nic.tx.used_index() % 8);
@@ -385,7 +385,7 @@ fn the_longest_chain_is_followed_and_a_longer_one_is_not() {
                 Layout::Pieces(1)
             };
             let bytes = vec![7; pieces as usize - 12];
-            assert!(nic.queue_up(&[0; 12], &bytes, layout));
+            assert!(nic.enqueue(&[0; 12], &bytes, layout));
             let _ = nic.tx.publish();
             let memory = Arc::clone(backend.memory());
             match look(ring(&mut backend, TX), &memory, 1) {
@@ -445,7 +445,7 @@ fn spec_2_7_5_3_an_indirect_table_ends_a_chain() {
 fn an_invalid_chain_leaves_those_before_it_in_the_batch() {
     let (mut nic, mut backend) = device(Options::default());
     for _ in 0..3 {
-        assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
+        assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::One));
     }
     nic.tx.set_descriptor(
         200,

@@ -23,7 +23,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let layout = prop_oneof![
         3 => Just(Layout::One),
-        1 => Just(Layout::HeaderApart),
+        1 => Just(Layout::SeparateHeader),
         1 => (1_u32..200).prop_map(Layout::Pieces),
         1 => (1_u32..200).prop_map(Layout::Indirect),
     ];
@@ -51,7 +51,7 @@ fn agree(steps: Vec<Step>, options: Options) {
     for step in steps {
         match step {
             Step::Send(layout, length) => {
-                if nic.queue_up(&[0; 12], &numbered(sent, length), layout) {
+                if nic.enqueue(&[0; 12], &numbered(sent, length), layout) {
                     lengths.insert(sent, length);
                     sent += 1;
                 }
@@ -149,7 +149,7 @@ proptest! {
         let options = Options { base, size: 64, ..Options::default() };
         let (mut nic, mut backend) = device(options);
         for _ in 0..step {
-            assert!(nic.queue_up(&[0; 12], &[1; 60], Layout::One));
+            assert!(nic.enqueue(&[0; 12], &[1; 60], Layout::One));
         }
         let _ = nic.tx.publish();
         let event = base.wrapping_add(behind).wrapping_sub(20);

@@ -37,7 +37,7 @@ pub(crate) enum Failure {
     NoConfiguration(ClientError),
     /// A VM, a benchmark or a study failed.
     #[error(transparent)]
-    Lab(#[from] vm_harness::error::HarnessError),
+    Harness(#[from] vm_harness::error::HarnessError),
     /// A message could not be sent or received.
     #[error(transparent)]
     Message(#[from] message::MessageError),
@@ -89,7 +89,7 @@ impl Failure {
             Self::Config(_)
             | Self::Usage(_)
             | Self::Client(ClientError::Refused { wrong: true, .. }) => ExitCode::from(2),
-            Self::Lab(vm_harness::error::HarnessError::Interrupted) => ExitCode::from(130),
+            Self::Harness(vm_harness::error::HarnessError::Interrupted) => ExitCode::from(130),
             _ => ExitCode::FAILURE,
         }
     }

@@ -7,7 +7,7 @@ use switch::steering::MAX_WORKERS;
 use toml::Spanned;
 
 use super::diagnostic::Mistake;
-use super::model::{Config, MAX_NETWORKS, MAX_SOCKET_PATH, Network, Out, Port};
+use super::model::{Config, MAX_NETWORKS, MAX_SOCKET_PATH, Network, Port, UplinkInterface};
 use super::values::{Unique, absolute, check_name, individual, interface};
 use super::{direct, file, members, mirrors, owner, rules, spaces};
 use crate::runtime_paths::RUNTIME_DIR;
@@ -126,16 +126,19 @@ impl<'t> Seen<'t> {
         })
     }
 
-    fn uplink(&mut self, place: &Spanned<file::Uplink>) -> Result<Out, Mistake> {
+    fn uplink(&mut self, place: &Spanned<file::Uplink>) -> Result<UplinkInterface, Mistake> {
         let uplink = place.get_ref();
         let xdp = uplink.xdp == Some(true);
         let (out, name) = match (&uplink.tap, &uplink.interface) {
-            (Some(name), None) if !xdp => (Out::Tap(interface(name, "a tap")?.clone()), name),
+            (Some(name), None) if !xdp => (
+                UplinkInterface::Tap(interface(name, "a tap")?.clone()),
+                name,
+            ),
             (None, Some(name)) => {
                 let valid = interface(name, "an interface")?.clone();
                 match xdp {
-                    true => (Out::Xdp(valid), name),
-                    false => (Out::Interface(valid), name),
+                    true => (UplinkInterface::Xdp(valid), name),
+                    false => (UplinkInterface::Interface(valid), name),
                 }
             }
             _ => {

@@ -25,7 +25,7 @@ pub(crate) use diagnostic::ConfigError;
 pub(crate) use direct::TrustGroup;
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use mode::Mode;
-pub(crate) use model::{Config, MAX_SOCKET_PATH, Mirrored, Network, Out, Port};
+pub(crate) use model::{Config, MAX_SOCKET_PATH, Mirrored, Network, Port, UplinkInterface};
 pub(crate) use owner::{Owner, matches};
 pub(crate) use parse::{as_json, keys, of_text};
 pub(crate) use pushes::{Credential, Push};

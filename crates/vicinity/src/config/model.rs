@@ -61,7 +61,7 @@ pub(crate) struct Network {
     /// `None` for only those that it needs.
     pub(crate) look_ups: Option<u32>,
     /// The uplink: the interface to other hosts.
-    pub(crate) uplink: Option<Out>,
+    pub(crate) uplink: Option<UplinkInterface>,
     /// What the uplink may send and receive.
     pub(crate) uplink_rules: Rules,
     /// What ports that are not listed may send and receive.
@@ -74,7 +74,7 @@ pub(crate) struct Network {
 
 /// The interface of a network's uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Out {
+pub(crate) enum UplinkInterface {
     /// A tap of this name. The daemon creates it if it does not exist.
     Tap(String),
     /// An existing interface of this name.
@@ -83,7 +83,7 @@ pub(crate) enum Out {
     Xdp(String),
 }
 
-impl Out {
+impl UplinkInterface {
     /// Returns the interface's name.
     pub(crate) fn name(&self) -> &str {
         match self {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use memory_plane::push::{Target, Way};
+use memory_plane::push::{Protocol, Target};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -58,12 +58,12 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
             help,
         ));
     }
-    if (target.way == Way::Https) != trust.is_some() {
+    if (target.protocol == Protocol::Https) != trust.is_some() {
         let help = "`push-trust` names a PEM file of the authorities that an https store is trusted by, \
                     like /etc/ssl/certs/ca-certificates.crt";
         return Err(Mistake::new(to.span(), "TLS needs somebody to trust", help));
     }
-    if let (Way::Tcp, Some(keys)) = (target.way, &space.push_keys_file) {
+    if let (Protocol::Tcp, Some(keys)) = (target.protocol, &space.push_keys_file) {
         let help = "keys are for http and https: take `push-keys-file` away";
         return Err(Mistake::new(keys.span(), "raw TCP is not signed", help));
     }

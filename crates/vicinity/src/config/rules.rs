@@ -151,7 +151,7 @@ fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
             .collect::<Result<_, _>>()?,
         (None, Some(mac), Some(_)) => vec![individual(mac)?],
         (None, None, Some(ips)) => {
-            let help = "add `mac` or `allowed-macs`: an IP address is tied to a MAC address by \
+            let help = "add `mac` or `allowed-macs`: an IP address is child to a MAC address by \
                         ARP and neighbour discovery";
             return Err(Mistake::new(
                 ips.span(),

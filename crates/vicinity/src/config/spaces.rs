@@ -87,8 +87,8 @@ impl From<Objective> for space::demand::Objective {
     fn from(objective: Objective) -> Self {
         Self {
             seconds: f64::from(objective.within_ms) / 1e3,
-            share: Some(f64::from(objective.percent) / 100.0),
-            blocked: BLOCKED,
+            quantile: Some(f64::from(objective.percent) / 100.0),
+            max_blocked: BLOCKED,
             weight: f64::from(objective.weight),
             class: u8::try_from(objective.class).unwrap_or(u8::MAX),
         }

@@ -37,12 +37,12 @@ fn a_configuration_is_read() {
         panic!("one network");
     };
     assert_eq!(lan.folder, Path::new("/run/v/lan"));
-    assert_eq!(lan.uplink, Some(Out::Tap("vic0".to_owned())));
+    assert_eq!(lan.uplink, Some(UplinkInterface::Tap("vic0".to_owned())));
     let other = GOOD.replace("tap =", "interface =");
     let other = parse("test.toml", &other, None).unwrap();
     assert_eq!(
         other.networks[0].uplink,
-        Some(Out::Interface("vic0".to_owned()))
+        Some(UplinkInterface::Interface("vic0".to_owned()))
     );
     for uplink in ["{}", "{ tap = \"a\", interface = \"b\" }"] {
         let text = GOOD.replace("{ tap = \"vic0\" }", uplink);

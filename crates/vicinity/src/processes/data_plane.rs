@@ -1,10 +1,10 @@
 //! The data plane of a network. The supervisor ([`crate::serve`]) starts this process with the control socket as
 //! standard input. The process serves until the supervisor sends the order to stop, or is gone.
 
-use sandbox::Duty;
+use sandbox::ProcessKind;
 use switch::workers::Workers;
 
-use super::start::{ProcessError, log_gaps, set_up, take_control_socket};
+use super::start::{ProcessError, log_missing_stages, set_up, take_control_socket};
 
 /// Serves a network with this number of workers. `network` is its name, for the log.
 pub(crate) fn run(network: &str, workers: usize) -> Result<(), ProcessError> {
@@ -15,12 +15,12 @@ pub(crate) fn run(network: &str, workers: usize) -> Result<(), ProcessError> {
     // Opens files, and asks the kernel for constants, before the sandbox forbids it.
     rustix::param::page_size();
     let workers = Workers::new(control, workers).map_err(ProcessError::System)?;
-    log_gaps(sandbox::enter_process());
+    log_missing_stages(sandbox::enter_process());
     vhost::reclaim::start(confine).map_err(ProcessError::System)?;
     workers.run(confine).map_err(ProcessError::Serving)
 }
 
 /// Confines a thread of a network's data plane.
 fn confine() {
-    log_gaps(sandbox::enter_thread(Duty::Network));
+    log_missing_stages(sandbox::enter_thread(ProcessKind::Network));
 }

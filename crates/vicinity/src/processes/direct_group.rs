@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use direct::{DirectError, Group, Parts, Policies, Seat};
+use direct::{DirectError, Group, GroupResources, MemberResources, Policies};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 use switch::control::ControlSocket;
@@ -66,7 +66,7 @@ pub(crate) fn run(runtime_dir: &Path, group: &str) -> Result<(), ProcessError> {
 
 fn serve(control: &ControlSocket, group: &mut Group) -> Result<(), DirectError> {
     while handle_orders(control, group) {
-        group.turn()?;
+        group.advance()?;
         group.wait(Some(control.as_fd()))?;
     }
     group.close()
@@ -94,15 +94,15 @@ fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
 
 /// Sends a report. The supervisor requests one at a time, so the socket has room for it.
 fn report(control: &ControlSocket, group: &Group) -> io::Result<()> {
-    for standing in group.standings() {
-        control.send(&Event::Member(standing.into()), None)?;
+    for status in group.statuses() {
+        control.send(&Event::Member(status.into()), None)?;
     }
     control.send(&Event::End, None)
 }
 
 /// Receives the group from the supervisor.
-fn take_parts(control: &ControlSocket) -> Result<(Parts, Policies), ProcessError> {
-    let mut seats = Vec::new();
+fn take_parts(control: &ControlSocket) -> Result<(GroupResources, Policies), ProcessError> {
+    let mut member_resources = Vec::new();
     let mut listeners: Option<(String, OwnedFd)> = None;
     loop {
         let waited = poll(&mut [PollFd::new(control, PollFlags::IN)], None);
@@ -116,10 +116,11 @@ fn take_parts(control: &ControlSocket) -> Result<(Parts, Policies), ProcessError
                 listeners = Some((name, listener));
             }
             (Some((Order::Doorbell, Some(doorbell))), Some((name, listener))) => {
-                seats.push(Seat::adopt(name, listener, doorbell));
+                member_resources.push(MemberResources::adopt(name, listener, doorbell));
             }
             (Some((Order::Begin { group }, Some(window))), None) => {
-                let parts = Parts::adopt(window, seats).map_err(ProcessError::Direct)?;
+                let parts = GroupResources::adopt(window, member_resources)
+                    .map_err(ProcessError::Direct)?;
                 return Ok((parts, group.policies()));
             }
             _ => return Err(ProcessError::System(io::ErrorKind::InvalidData.into())),

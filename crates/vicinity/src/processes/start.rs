@@ -50,7 +50,7 @@ pub(crate) enum ProcessError {
     Tls(memory_plane::tls::TlsError),
     /// Where a space pushes to.
     #[error("our bug: a configuration that was checked: {0}")]
-    Store(memory_plane::push::NoTarget),
+    Store(memory_plane::push::InvalidTarget),
     /// A space's keys for its store.
     #[error("no keys in {file}: {error}")]
     Keys {
@@ -109,8 +109,8 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
 }
 
 /// Logs what the sandbox could not take away from this process.
-pub(crate) fn log_gaps(gaps: impl IntoIterator<Item = sandbox::Gap>) {
-    for gap in gaps {
-        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
+pub(crate) fn log_missing_stages(missing: impl IntoIterator<Item = sandbox::MissingStage>) {
+    for stage in missing {
+        tracing::warn!("the sandbox has a gap: {stage}; see `vicinity doctor`");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
-use vhost::raw::Foreign;
+use vhost::raw::ForeignFd;
 
 use super::peer::Peer;
 
@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A connection. The next one of the same socket comes when `next` is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: Foreign,
+    pub(super) stream: ForeignFd,
     pub(super) peer: Peer,
     pub(super) next: oneshot::Sender<()>,
 }
@@ -102,7 +102,7 @@ async fn deliver<M>(
     let (next, welcome) = oneshot::channel();
     let peer = Peer::of(&stream);
     let (stream, peer) = match (stream.into_std(), peer) {
-        (Ok(stream), Ok(peer)) => (Foreign::from(OwnedFd::from(stream)), peer),
+        (Ok(stream), Ok(peer)) => (ForeignFd::from(OwnedFd::from(stream)), peer),
         (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "cannot take a connection");
             return true;

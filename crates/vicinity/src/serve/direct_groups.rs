@@ -8,12 +8,12 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use direct::{DirectError, Parts};
+use direct::{DirectError, GroupResources};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::process::child_process::ChildProcess;
-use super::process::launch::{Duty, Launch};
+use super::process::launch::{Launch, ProcessKind};
 use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
 use super::runtime_dir::RuntimeDirError;
@@ -40,7 +40,7 @@ pub(crate) enum GroupError {
     Folder(#[from] RuntimeDirError),
     /// Its window, doorbells or sockets.
     #[error(transparent)]
-    Parts(#[from] DirectError),
+    Resources(#[from] DirectError),
     /// Its process.
     #[error("its process cannot be started: {0}")]
     Start(#[from] std::io::Error),
@@ -66,7 +66,7 @@ pub(super) enum Message {
 pub(super) struct Group {
     config: TrustGroup,
     runtime_dir: PathBuf,
-    parts: Parts,
+    parts: GroupResources,
     launch: Launch,
     process: ChildProcess<Order>,
     /// VMs that must stay out, kept for the next process.
@@ -86,12 +86,12 @@ impl Group {
         config: TrustGroup,
         launch: Launch,
     ) -> Result<Self, GroupError> {
-        let parts = Parts::make(&direct_folder(runtime_dir), &config.members)?;
+        let parts = GroupResources::make(&direct_folder(runtime_dir), &config.members)?;
         let (sender, inbox) = mpsc::channel(INBOX);
-        let duty = Duty::Group(runtime_dir, &config.name);
+        let kind = ProcessKind::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
         let mut group = Self {
-            process: ChildProcess::start(&name, duty, &launch)?,
+            process: ChildProcess::start(&name, kind, &launch)?,
             config,
             runtime_dir: runtime_dir.to_owned(),
             parts,
@@ -122,9 +122,12 @@ impl Group {
                 self.process.plane.orders.push(order, None);
             }
         };
-        for seat in self.parts.seats() {
-            give(Order::Member(seat.name().to_owned()), seat.listener());
-            give(Order::Doorbell, seat.doorbell());
+        for resources in self.parts.member_resources() {
+            give(
+                Order::Member(resources.name().to_owned()),
+                resources.listener(),
+            );
+            give(Order::Doorbell, resources.doorbell());
         }
         let group = self.config.clone();
         give(Order::Begin { group }, self.parts.window());
@@ -194,8 +197,8 @@ impl Group {
             Due::Nothing => {}
             Due::HealthCheck => self.ask(),
             Due::Start => {
-                let duty = Duty::Group(&self.runtime_dir, &self.config.name);
-                if self.process.start_again(duty, &self.launch) {
+                let kind = ProcessKind::Group(&self.runtime_dir, &self.config.name);
+                if self.process.start_again(kind, &self.launch) {
                     self.set_up();
                 }
             }

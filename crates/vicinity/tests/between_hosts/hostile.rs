@@ -63,7 +63,7 @@ fn hosts_that_send_what_is_almost_right_take_nothing_from_two_others_for_long() 
     let (mut a, mut b) = (open(&hosts, 0, " beta"), open(&hosts, 1, " alpha"));
     let (to_b, to_a) = (connect(&mut a, &mut b), connect(&mut b, &mut a));
     let before = daemons.map(|daemon| hosts.process(daemon, "message-uplink"));
-    hosts.python(2, "stranger.py", &["left", "right", "7"]);
+    hosts.python(2, "unknown_hosts.py", &["left", "right", "7"]);
     let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
     let (mut value, mut early) = (0, None);
     while begin.elapsed() < time || value < 100 {

@@ -88,7 +88,7 @@ impl Hosts {
     }
 
     pub(crate) fn python(&mut self, place: usize, script: &str, words: &[&str]) {
-        let scripts = "../mxoe/tests/witness";
+        let scripts = "../mxoe/tests/independent";
         let script = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(scripts)
             .join(script);

@@ -140,7 +140,7 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
     child.wait().unwrap();
     trace.ended();
     let made = calls(&log);
-    let allowed = sandbox::noted(sandbox::Duty::Uplink);
+    let allowed = sandbox::noted(sandbox::ProcessKind::Uplink);
     let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
     let unused: Vec<&String> = allowed
         .difference(&made)

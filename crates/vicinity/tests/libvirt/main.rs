@@ -22,7 +22,7 @@ use std::process::Stdio;
 use common::neighbours::started;
 use common::{Daemon, until, vicinity};
 use front_end::{Layout, Options, Wire};
-use vm_harness::host::{Tied, command};
+use vm_harness::host::{ChildProcess, command};
 use vm_harness::image::{Image, Recipe};
 use vm_harness::scope::RunFolder;
 
@@ -48,7 +48,7 @@ const IP: [u8; 4] = [10, 0, 0, 1];
 
 /// A host. When it is dropped, its VMs end first.
 struct Host {
-    _libvirtd: Tied,
+    _libvirtd: ChildProcess,
     daemon: Daemon,
     folder: RunFolder,
 }
@@ -74,7 +74,7 @@ impl Host {
         daemon.args(["--regid", GROUP, "--clear-groups"]);
         daemon.arg(env!("CARGO_BIN_EXE_vicinity"));
         let host = Self {
-            _libvirtd: Tied::spawn(libvirtd).unwrap(),
+            _libvirtd: ChildProcess::spawn(libvirtd).unwrap(),
             daemon: Daemon::start_by(daemon, folder.path(), Some(CONFIG)),
             folder,
         };

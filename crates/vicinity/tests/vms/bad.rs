@@ -2,13 +2,13 @@
 
 use std::process::{Command, Stdio};
 
-use vm_harness::host::{Tied, command};
+use vm_harness::host::{ChildProcess, command};
 
 use crate::common::until;
 use crate::rig::{Rig, home, step};
 
 /// Starts a QEMU with the options of `vicinity qemu-args`, but with these options for its memory.
-fn start(rig: &Rig, vm: &str, memory: &[String]) -> Tied {
+fn start(rig: &Rig, vm: &str, memory: &[String]) -> ChildProcess {
     let words = rig.qemu_args(vm);
     let mut qemu: Command = command("qemu-system-x86_64");
     qemu.args(rig.accel())
@@ -20,7 +20,7 @@ fn start(rig: &Rig, vm: &str, memory: &[String]) -> Tied {
         }
     }
     qemu.args(memory).stdin(Stdio::null()).stderr(Stdio::null());
-    Tied::spawn(qemu).unwrap()
+    ChildProcess::spawn(qemu).unwrap()
 }
 
 fn words(line: &str) -> Vec<String> {

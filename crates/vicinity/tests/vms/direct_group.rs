@@ -10,7 +10,7 @@ use ::direct::layout;
 use lab::settings::{self, Journal};
 use observe::proc::Proc;
 use rustix::process::Signal;
-use vm_harness::host::Tied;
+use vm_harness::host::ChildProcess;
 use vm_harness::vm::Vm;
 
 use crate::common::{HANG, until};
@@ -68,7 +68,7 @@ fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     assert_eq!(sh(a, PEERS).lines().count(), 2);
     let mut hog = vm_harness::host::command("sh");
     hog.args(["-c", "while :; do :; done"]);
-    let hog = Tied::spawn(hog).unwrap();
+    let hog = ChildProcess::spawn(hog).unwrap();
     let mut pinned = Journal::begin().unwrap();
     for process in [a.id(), c.id(), hog.id()] {
         for thread in Proc::default().threads(process) {

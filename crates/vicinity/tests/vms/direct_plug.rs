@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use vm_harness::host::{Tied, command};
+use vm_harness::host::{ChildProcess, command};
 
 use crate::common::until;
 use crate::direct::{config, member_of, standing, words};
@@ -18,7 +18,7 @@ policy = \"never\"
 ";
 
 /// Starts a QEMU that may join, with these options.
-fn power_on(rig: &Rig, name: &str, options: &[&str]) -> Tied {
+fn power_on(rig: &Rig, name: &str, options: &[&str]) -> ChildProcess {
     let mut qemu = command("qemu-system-x86_64");
     qemu.args(rig.accel())
         .args(["-display", "none", "-nodefaults"]);
@@ -28,11 +28,11 @@ fn power_on(rig: &Rig, name: &str, options: &[&str]) -> Tied {
     qemu.args(words(rig, &["direct", "qemu-args", name]));
     qemu.stdin(Stdio::null()).stdout(Stdio::null());
     qemu.stderr(Stdio::null());
-    Tied::spawn(qemu).unwrap()
+    ChildProcess::spawn(qemu).unwrap()
 }
 
 /// Starts a QEMU that may join, on a `q35` machine with root ports for `views` views.
-fn power_on_q35(rig: &Rig, name: &str, views: u16) -> Tied {
+fn power_on_q35(rig: &Rig, name: &str, views: u16) -> ChildProcess {
     let views = views.to_string();
     let with_ports = ["direct", "qemu-args", name, "--memory", "64M", "--ports"];
     let ports = words(rig, &[&with_ports[..], &[&views]].concat());
@@ -42,7 +42,7 @@ fn power_on_q35(rig: &Rig, name: &str, views: u16) -> Tied {
 
 /// Returns how many mappings of the size of a VM's memory a QEMU has: those that it may write, and
 /// those that it may only read.
-fn mapped(qemu: &Tied) -> [usize; 2] {
+fn mapped(qemu: &ChildProcess) -> [usize; 2] {
     let maps = fs::read_to_string(format!("/proc/{}/maps", qemu.id())).unwrap();
     let of_a_vm = |line: &&str| {
         let range = line.split(' ').next().unwrap();
@@ -56,7 +56,7 @@ fn mapped(qemu: &Tied) -> [usize; 2] {
 
 /// Returns the number of peers whose memory would be in a core dump of this QEMU: those whose mapping lacks
 /// the flag `dd` (`VM_DONTDUMP`).
-fn dumped(qemu: &Tied) -> usize {
+fn dumped(qemu: &ChildProcess) -> usize {
     let maps = fs::read_to_string(format!("/proc/{}/smaps", qemu.id())).unwrap();
     let mut views = 0;
     let mut is_view = false;

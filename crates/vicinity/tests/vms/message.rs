@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use vm_harness::host::{Tied, run};
-use vm_harness::vm::{Job, Spec, Vm, WITH_ROOM};
+use vm_harness::host::{ChildProcess, run};
+use vm_harness::vm::{Job, SMP_MAXCPUS_2, Spec, Vm};
 
 use crate::common::until;
 use crate::guest;
@@ -126,10 +126,10 @@ fn join_and_answer(vm: &Vm) -> [Job<'_>; 2] {
 }
 
 /// Starts a process that answers at endpoint 7 of a host.
-fn answer(rig: &Rig) -> Tied {
+fn answer(rig: &Rig) -> ChildProcess {
     let mut command = message(rig, &["answer", "--endpoint", "7"]);
     command.stderr(Stdio::null());
-    let answerer = Tied::spawn(command).unwrap();
+    let answerer = ChildProcess::spawn(command).unwrap();
     for file in ["7.sock", "gateway.sock"] {
         while !rig.daemon().path("message").join(file).exists() {
             std::thread::sleep(Duration::from_millis(10));
@@ -171,7 +171,7 @@ fn vms_and_hosts_exchange_messages() {
         if name != "d" {
             // With room for a second CPU, QEMU makes an emulated guest's compare-and-swap atomic
             // also with respect to other VMs.
-            spec.qemu_args.extend(WITH_ROOM.map(str::to_owned));
+            spec.qemu_args.extend(SMP_MAXCPUS_2.map(str::to_owned));
         }
         spec
     }));

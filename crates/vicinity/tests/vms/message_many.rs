@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use vm_harness::host::Tied;
+use vm_harness::host::ChildProcess;
 use vm_harness::vm::Vm;
 
 use crate::common::mx::Installed;
@@ -121,7 +121,7 @@ fn exchange(grouped: usize, alone: usize) {
         .collect();
     let mut host = program.on_host(&rig);
     host.arg(vms.len().to_string()).args(&peers);
-    let mut host = Tied::spawn(host).unwrap();
+    let mut host = ChildProcess::spawn(host).unwrap();
     for job in jobs {
         let ended = job.wait(LIMIT).unwrap();
         assert!(ended.stdout.contains(" has all "), "{ended:?}");

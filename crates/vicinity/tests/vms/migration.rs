@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vm_harness::host::run;
-use vm_harness::vm::{Link, Migration, Moved, Nic, Spec, Vm};
+use vm_harness::vm::{Link, Migration, MigrationCost, Nic, Spec, Vm};
 
 use crate::common::until;
 use crate::guest::{GUARD, Pinging, give_address, serve_iperf, sh, tcp_both_ways, wait_for_port};
@@ -86,20 +86,20 @@ fn arriving_stopped(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
 }
 
 /// Asserts that the figures of a migration are plausible.
-pub(crate) fn check(moved: &Moved) {
-    println!("moved: {moved:?}");
+pub(crate) fn check(cost: &MigrationCost) {
+    println!("moved: {cost:?}");
     // No connection survives a pause this long, so it would be an error rather than a measurement.
-    assert!(moved.downtime < Duration::from_secs(30), "{moved:?}");
+    assert!(cost.downtime < Duration::from_secs(30), "{cost:?}");
 }
 
 /// Migrates a VM that receives all the time. When the VM is stopped on the old host and complete on the new
 /// host, but has not run there yet, asserts that its memory is the same on both: the migration missed no
 /// write of the switch. Then the VM continues.
 fn arrive(from: &Vm, migration: Migration<'_>, to: &Vm) {
-    let moved = migration.wait(GUARD).unwrap();
+    let cost = migration.wait(GUARD).unwrap();
     // The passes are: all of memory, then the pages written meanwhile, and the rest while the guest
     // is stopped.
-    assert!(moved.passes >= 3, "{moved:?}");
+    assert!(cost.passes >= 3, "{cost:?}");
     let mut qmp = to.qmp().unwrap();
     until("the guest to be complete", || {
         let status = qmp.execute("query-status", &json!({})).unwrap();
@@ -111,7 +111,7 @@ fn arrive(from: &Vm, migration: Migration<'_>, to: &Vm) {
     qmp.execute("cont", &json!({})).unwrap();
     drop(qmp);
     to.wait_ready(GUARD).unwrap();
-    check(&moved);
+    check(&cost);
 }
 
 /// Returns the numbers of the pages that differ in the memories of two VMs.

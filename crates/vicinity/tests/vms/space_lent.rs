@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use vm_harness::host::{Tied, run};
+use vm_harness::host::{ChildProcess, run};
 
 use crate::common::until;
 use crate::rig::{Rig, inside, step};
@@ -58,7 +58,7 @@ fn a_confined_space_lends_and_lives() {
     let curl = ["curl", "--silent", "--interface", "10.78.0.2", &url, &url];
     let mut client = inside(rig.pid(), &curl);
     client.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut client = Tied::spawn(client).unwrap();
+    let mut client = ChildProcess::spawn(client).unwrap();
     let mut pipe = client.stdout().unwrap();
     let mut once = vec![0; LENGTH];
     pipe.read_exact(&mut once).unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vm_harness::host::Tied;
+use vm_harness::host::ChildProcess;
 
 use crate::rig::Rig;
 use crate::space::get;
@@ -17,7 +17,7 @@ fn documented() -> &'static str {
 
 /// Starts an nginx with this `server` block, in its own folder. It ends when the returned value is
 /// dropped.
-pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
+pub(crate) fn serve(folder: &Path, server: &str) -> ChildProcess {
     std::fs::create_dir(folder).unwrap();
     let [config, pid] = ["conf", "pid"].map(|name| folder.join(name));
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -33,7 +33,7 @@ pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
     let mut command = vm_harness::host::command("nginx");
     command.arg("-p").arg(folder).arg("-c").arg(&config);
     command.stdin(Stdio::null());
-    let mut process = Tied::spawn(command).unwrap();
+    let mut process = ChildProcess::spawn(command).unwrap();
     // nginx writes this file once it listens.
     while !pid.exists() {
         let ended = process.ended().unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
 
 /// An nginx that serves at a socket and ends when this value is dropped.
 pub(crate) struct Nginx {
-    _process: Tied,
+    _process: ChildProcess,
     socket: PathBuf,
 }
 

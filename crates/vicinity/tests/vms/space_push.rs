@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::process::Signal;
-use vm_harness::host::{self, Tied};
+use vm_harness::host::{self, ChildProcess};
 
 use crate::rig::{Rig, step};
 use crate::space::{guest, space, status, until, with_space};
@@ -28,7 +28,7 @@ fn certificates(folder: &Path) {
 }
 
 /// Starts a store that accepts files by TLS from clients that sign their requests.
-fn store(folder: &Path, port: u16) -> Tied {
+fn store(folder: &Path, port: u16) -> ChildProcess {
     let secrets = folder.display();
     let server = format!(
         "listen 127.0.0.1:{port} ssl;\n\

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vm_harness::host::{Tied, command, run};
+use vm_harness::host::{ChildProcess, command, run};
 
 use crate::common::until;
 use crate::rig::Rig;
@@ -39,7 +39,7 @@ impl Firmware {
 
 /// A VM that runs the firmware. It is killed when this value is dropped.
 pub(crate) struct Tiny {
-    _qemu: Tied,
+    _qemu: ChildProcess,
     memory: File,
     /// QEMU's monitor.
     monitor: File,
@@ -72,7 +72,7 @@ impl Tiny {
         qemu.args(rig.qemu_args(vm));
         qemu.stdin(commands).stdout(Stdio::null());
         qemu.stderr(Stdio::null());
-        let qemu = Tied::spawn(qemu).unwrap();
+        let qemu = ChildProcess::spawn(qemu).unwrap();
         let mut memory = None;
         until("the VM's memory", || {
             memory = find_memory(qemu.id());

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use vm_harness::host::{Tied, run};
+use vm_harness::host::{ChildProcess, run};
 
 use crate::common::until;
 use crate::counters::Counters;
@@ -33,7 +33,7 @@ fn uplink() {
     .unwrap();
     let mut server = inside(rig.pid(), &["iperf3", "--server"]);
     server.stdin(Stdio::null()).stdout(Stdio::null());
-    let _server = Tied::spawn(server).unwrap();
+    let _server = ChildProcess::spawn(server).unwrap();
     until("iperf3", || {
         let listening = run(inside(rig.pid(), &["ss", "-Htln"])).unwrap();
         listening.contains(":5201")

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::channel::{self, Channel, Setting};
 use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
+use crate::host::{self, ChildProcess};
 use crate::scope::RunFolder;
 use crate::vm::{Link, Vm};
 use crate::{cpu, interrupt};
@@ -36,7 +36,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Direct {
     // Fields are dropped in this order: the process first, then its folder.
-    serving: Option<Tied>,
+    serving: Option<ChildProcess>,
     run: RunFolder,
     vicinity: PathBuf,
     cache: PathBuf,
@@ -81,7 +81,7 @@ impl Direct {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr);
-        let mut serving = Tied::spawn(command)?;
+        let mut serving = ChildProcess::spawn(command)?;
         let sockets: Vec<PathBuf> = self
             .vms
             .iter()
@@ -169,7 +169,7 @@ impl Channel for Direct {
     }
 
     fn process(&self) -> Option<u32> {
-        self.serving.as_ref().map(Tied::id)
+        self.serving.as_ref().map(ChildProcess::id)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::accel::{self, Accel};
 use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
+use crate::host::{self, ChildProcess};
 use crate::image::Image;
 use crate::scope::RunFolder;
 use crate::{cpu, interrupt};
@@ -25,7 +25,7 @@ pub struct Vm {
     spec: Spec,
     accel: Accel,
     // Fields are dropped in this order: QEMU first, then the folder of its sockets.
-    qemu: Mutex<Tied>,
+    qemu: Mutex<ChildProcess>,
     agent: Mutex<Option<Agent>>,
     pub(super) run: RunFolder,
 }
@@ -55,7 +55,7 @@ impl Vm {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        let qemu = Mutex::new(Tied::spawn(command)?);
+        let qemu = Mutex::new(ChildProcess::spawn(command)?);
         tracing::debug!("VM {}: {}", spec.name, lock(&qemu).command());
         Ok(Self {
             spec,

@@ -28,7 +28,7 @@ pub struct Migration<'vm> {
 
 /// The cost of a migration, as QEMU measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MigrationCost {
     /// Time from the guest's stop at the source to its start at the destination.
     pub downtime: Duration,
     /// Time from the beginning to the end.
@@ -117,11 +117,11 @@ impl Migration<'_> {
     ///
     /// # Errors
     /// The migration failed, or did not end within `limit`.
-    pub fn wait(mut self, limit: Duration) -> Result<Moved> {
+    pub fn wait(mut self, limit: Duration) -> Result<MigrationCost> {
         let state = self.wait_for("completed", limit)?;
         let number = |path| state.pointer(path).and_then(Value::as_u64);
         let read = || {
-            Some(Moved {
+            Some(MigrationCost {
                 downtime: Duration::from_millis(number("/downtime")?),
                 total: Duration::from_millis(number("/total-time")?),
                 bytes: number("/ram/transferred")?,

@@ -9,6 +9,6 @@ mod spec;
 
 pub use agent::Output;
 pub use instance::{Job, Vm};
-pub use migration::{Migration, Moved};
+pub use migration::{Migration, MigrationCost};
 pub use qmp::Qmp;
-pub use spec::{Link, Nic, Spec, WITH_ROOM};
+pub use spec::{Link, Nic, SMP_MAXCPUS_2, Spec};

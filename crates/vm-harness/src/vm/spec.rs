@@ -43,7 +43,7 @@ pub struct Nic {
 
 /// QEMU's options for one CPU in a machine that could have two. Under TCG, QEMU makes a guest's compare-and-swap atomic
 /// only in such a machine; VMs of which both copy parts of a large message need that (see `window::locks`).
-pub const WITH_ROOM: [&str; 2] = ["-smp", "1,maxcpus=2"];
+pub const SMP_MAXCPUS_2: [&str; 2] = ["-smp", "1,maxcpus=2"];
 
 /// The specification of a VM. Fields may be changed before [`super::Vm::boot`].
 #[derive(Clone, Debug)]

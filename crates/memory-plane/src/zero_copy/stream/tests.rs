@@ -17,17 +17,21 @@ use crate::body::ObjectReader;
 const SLOT: u32 = 64 << 10;
 
 /// Returns a space with one file of one slot, the bytes of that slot, a zero-copy connection and its peer.
-fn setup() -> (Arc<Shared>, Bytes, Box<ZeroCopyStream>, TcpStream) {
-    let shared = Shared::new("test", SLOT, 4, 4).unwrap();
+fn setup() -> (Arc<SpaceState>, Bytes, Box<ZeroCopyStream>, TcpStream) {
+    let state = SpaceState::new("test", SLOT, 4, 4).unwrap();
     let content = {
-        let mut store = shared.store();
-        let file = store.make(ROOT, b"f", false, Attributes::default());
+        let mut store = state.store();
+        let file = store.create(ROOT, b"f", false, Attributes::default());
         let file = file.unwrap();
         store.open(file, true).unwrap();
         let ranges = store.write(file, 0, u64::from(SLOT), Duration::ZERO);
         let bytes = vec![7; SLOT as usize];
         let (offset, _) = ranges.unwrap()[0];
-        shared.ram().file().write_all_at(&bytes, offset).unwrap();
+        state
+            .slot_file()
+            .file()
+            .write_all_at(&bytes, offset)
+            .unwrap();
         store.close(file, true);
         store
             .first_published(|_, _, _| true)
@@ -35,7 +39,7 @@ fn setup() -> (Arc<Shared>, Bytes, Box<ZeroCopyStream>, TcpStream) {
             .object
             .content
     };
-    let mut reader = ObjectReader::new(&shared, content, 0, SLOT.into());
+    let mut reader = ObjectReader::new(&state, content, 0, SLOT.into());
     let bytes = reader.next().unwrap().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -46,8 +50,8 @@ fn setup() -> (Arc<Shared>, Bytes, Box<ZeroCopyStream>, TcpStream) {
         .unwrap();
     let server = listener.accept().unwrap().0;
     server.set_nonblocking(true).unwrap();
-    let zero_copy = Box::new(ZeroCopyStream::new(&server, &shared).unwrap());
-    (shared, bytes, zero_copy, client.into())
+    let zero_copy = Box::new(ZeroCopyStream::new(&server, &state).unwrap());
+    (state, bytes, zero_copy, client.into())
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -62,19 +66,19 @@ async fn send(zero_copy: &mut ZeroCopyStream, bytes: &[u8]) -> usize {
         .unwrap()
 }
 
-fn remove(shared: &Shared) {
-    shared.store().remove(ROOT, b"f", false).unwrap();
+fn remove(state: &SpaceState) {
+    state.store().remove(ROOT, b"f", false).unwrap();
 }
 
 #[test]
 fn slots_stay_in_use_until_completion_and_a_copied_send_ends_zero_copy() {
     runtime().block_on(async {
-        let (shared, bytes, mut zero_copy, mut client) = setup();
+        let (state, bytes, mut zero_copy, mut client) = setup();
         let first = send(&mut zero_copy, &bytes).await;
         assert!(zero_copy.has_outstanding());
-        remove(&shared);
+        remove(&state);
         drop(bytes);
-        assert_eq!(shared.figures().used, 1);
+        assert_eq!(state.figures().used, 1);
         let reader = std::thread::spawn(move || {
             let mut all = vec![0; first];
             client.read_exact(&mut all).unwrap();
@@ -83,7 +87,7 @@ fn slots_stay_in_use_until_completion_and_a_copied_send_ends_zero_copy() {
         poll_fn(|context| zero_copy.poll_complete(context))
             .await
             .unwrap();
-        assert_eq!(shared.figures().used, 0);
+        assert_eq!(state.figures().used, 0);
         assert_eq!(zero_copy.kernel_behaviour, KernelBehaviour::Copies);
         let (_there, all) = reader.join().unwrap();
         assert!(all == vec![7; first]);
@@ -142,14 +146,14 @@ fn a_send_without_locked_memory_is_copied() {
 fn drain_resets_a_receiver_that_reads_nothing_and_frees_the_slots() {
     let runtime = runtime();
     runtime.block_on(async {
-        let (shared, bytes, mut zero_copy, mut client) = setup();
+        let (state, bytes, mut zero_copy, mut client) = setup();
         send(&mut zero_copy, &bytes).await;
         assert!(zero_copy.has_outstanding());
-        remove(&shared);
+        remove(&state);
         drop(bytes);
         tokio::time::pause();
         zero_copy.drain().await;
-        assert_eq!((shared.figures().used, shared.figures().stalled), (0, 1));
+        assert_eq!((state.figures().used, state.figures().stalled), (0, 1));
         let error = client.read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     });

@@ -100,7 +100,7 @@ fn while_relays_are_busy_the_host_does_not_sleep_and_still_checks_sockets() {
     board.last_progress = Some(Instant::now() + Duration::from_secs(3600));
     let mut turns = 0..3;
     board.serve(|_| turns.next().is_some()).unwrap();
-    assert!(board.is_called());
+    assert!(board.is_watched_ready());
     assert_eq!(sleep_announcements(&board), 0);
     board.last_progress = None;
     let mut turns = 0..3;

@@ -11,7 +11,7 @@ use crate::address::random;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
 use crate::remote::control_message::{ControlMessage, LinkId};
-use crate::remote::directory::Face;
+use crate::remote::directory::NamedNic;
 use crate::remote::limits::BURST;
 use crate::remote::names;
 use crate::wire::halves;
@@ -60,11 +60,11 @@ impl Uplink {
             }
             return;
         }
-        let Some(face) = self.members.iter().find(|face| face.nic == nic) else {
+        let Some(named_nic) = self.members.iter().find(|named_nic| named_nic.nic == nic) else {
             return;
         };
         let (serial, _) = halves(random().unwrap_or_default());
-        if let Some(wire_member) = WireMember::new(now, face, serial, self.patience) {
+        if let Some(wire_member) = WireMember::new(now, named_nic, serial, self.peer_timeout) {
             if let Some(last) = self.wire_members.insert(nic, wire_member) {
                 let wire = &mut self.counters.wire;
                 *wire = wire.plus(last.node.counters());
@@ -100,7 +100,7 @@ impl Uplink {
         let wire_member = self.wire_members.get_mut(&pair.nic);
         let wire_member = wire_member.filter(|wire_member| wire_member.is_here());
         let node = &mut wire_member.ok_or(FULL)?.node;
-        if !node.knows(host) {
+        if !node.has_host(host) {
             return Err(UNKNOWN);
         }
         let (session, _) = halves(random().map_err(|_| FULL)?);
@@ -160,7 +160,7 @@ impl Uplink {
             };
             node.refuse(now, pair.endpoint, pair.peer, code);
             if is_connected {
-                node.forget(pair.endpoint, pair.peer);
+                node.disconnect(pair.endpoint, pair.peer);
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Uplink {
     pub(super) fn cut(&mut self, id: LinkId) -> Result<(), Fault> {
         if let Some(pair) = self.links.get(&id).map(State::pair) {
             if let Some(node) = self.node(pair.nic) {
-                node.forget(pair.endpoint, pair.peer);
+                node.disconnect(pair.endpoint, pair.peer);
             }
             self.drop_link(id);
             self.control.send(ControlMessage::Close { link: id })?;
@@ -217,7 +217,7 @@ impl Uplink {
             if !wire_member.node.is_idle(pair.endpoint, pair.peer) {
                 continue;
             }
-            wire_member.node.forget(pair.endpoint, pair.peer);
+            wire_member.node.disconnect(pair.endpoint, pair.peer);
             self.closing.swap_remove(at);
             let mut others = self.closing.iter().chain(self.pairs.keys());
             let same =
@@ -229,8 +229,8 @@ impl Uplink {
     }
 
     /// Reports a name to all members. Each member's node learns it by itself.
-    pub(super) fn name(&mut self, face: &Face) -> Result<(), Fault> {
-        for message in names::messages(face) {
+    pub(super) fn name(&mut self, named_nic: &NamedNic) -> Result<(), Fault> {
+        for message in names::messages(named_nic) {
             if let ControlMessage::Name { nic, part, text } = message {
                 if self.names.update(nic, part, text) {
                     self.control.send(message)?;

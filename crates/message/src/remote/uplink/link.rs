@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use mxoe::{Address, Message, Node, Offer, Pull, Source};
+use mxoe::{Address, Message, Node, Offer, Pull, StreamedSend};
 use window::Ends;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
@@ -58,7 +58,7 @@ pub(super) struct Link {
     pub(super) wanted: VecDeque<(Offer, Option<Handle>, u32)>,
     pulls: VecDeque<Pulling>,
     /// Sends that the endpoint waits for, by token; with their source while they are pulled.
-    pub(super) sends: HashMap<u64, (Handle, Option<Source>)>,
+    pub(super) sends: HashMap<u64, (Handle, Option<StreamedSend>)>,
     /// Control records without room, in order: no more than there are sends.
     waiting: VecDeque<Control>,
     pub(super) chunk: Option<Chunk>,
@@ -172,7 +172,7 @@ impl Link {
     }
 
     /// Handles the other host's pull of a message from the endpoint.
-    pub(super) fn wanted(&mut self, token: u64, source: Source, total: u32) {
+    pub(super) fn handle_pull_request(&mut self, token: u64, source: StreamedSend, total: u32) {
         if let Some((sender, place)) = self.sends.get_mut(&token) {
             *place = Some(source);
             self.waiting.push_back(Control::Pull {
@@ -218,7 +218,7 @@ impl Link {
             if !context.node.has_message(endpoint, peer) || lane.room(LARGEST)?.is_none() {
                 break;
             }
-            let Some(message) = context.node.take(context.now, endpoint, peer) else {
+            let Some(message) = context.node.next_message(context.now, endpoint, peer) else {
                 break;
             };
             moved = true;
@@ -267,7 +267,7 @@ impl Link {
                     return Ok(moved);
                 };
                 if pulling.at == pulling.piece.len() {
-                    let Some(piece) = context.node.piece(context.now, endpoint, pulling.pull)
+                    let Some(piece) = context.node.next_piece(context.now, endpoint, pulling.pull)
                     else {
                         break;
                     };

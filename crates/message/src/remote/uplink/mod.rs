@@ -47,7 +47,7 @@ use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport
 use crate::error::Error;
 use crate::peer::Fault;
 
-pub use super::directory::Face;
+pub use super::directory::NamedNic;
 
 /// The options of an uplink.
 #[derive(Debug)]
@@ -57,9 +57,9 @@ pub struct Options {
     /// The network interface, which receives for all members.
     pub port: Port,
     /// All members of this host.
-    pub members: Vec<Face>,
+    pub members: Vec<NamedNic>,
     /// How long a host may be silent before its links end.
-    pub patience: Duration,
+    pub peer_timeout: Duration,
 }
 
 /// The counters of an uplink.
@@ -84,10 +84,10 @@ pub struct Uplink {
     port: Port,
     /// The interface took all frames in the last turn.
     sent: bool,
-    members: Vec<Face>,
+    members: Vec<NamedNic>,
     /// The names that the host has received.
     names: Names,
-    patience: Duration,
+    peer_timeout: Duration,
     wire_members: HashMap<u64, WireMember>,
     /// Counters without those of the present wire members.
     counters: Counters,
@@ -180,7 +180,7 @@ impl Uplink {
             sent: true,
             members: options.members,
             names: Names::default(),
-            patience: options.patience,
+            peer_timeout: options.peer_timeout,
             wire_members: HashMap::new(),
             counters: Counters::default(),
             links: HashMap::new(),
@@ -190,8 +190,8 @@ impl Uplink {
             moved: None,
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.
-        for face in uplink.members.clone() {
-            uplink.name(&face).map_err(broken)?;
+        for named_nic in uplink.members.clone() {
+            uplink.name(&named_nic).map_err(broken)?;
         }
         Ok(uplink)
     }

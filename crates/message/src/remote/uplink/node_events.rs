@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};
 use crate::peer::Fault;
 use crate::remote::control_message::{ControlMessage, LinkId};
-use crate::remote::directory::Face;
+use crate::remote::directory::NamedNic;
 use crate::wire::halves;
 
 impl Uplink {
@@ -35,17 +35,17 @@ impl Uplink {
             Event::Host { host, name } => {
                 let nic = host.nic();
                 let name = name.strip_suffix(":0").unwrap_or(&name).to_owned();
-                self.name(&Face { nic, name })
+                self.name(&NamedNic { nic, name })
             }
             Event::Connected { token, code } => self.connected(halves(token).0, code),
-            Event::Asked {
+            Event::ConnectRequest {
                 endpoint,
                 from,
                 session,
                 key,
             } => self.offer(nic, endpoint, from, Some((key, session))),
-            Event::Met { endpoint, from } => self.offer(nic, endpoint, from, None),
-            Event::Lost {
+            Event::PeerConnected { endpoint, from } => self.offer(nic, endpoint, from, None),
+            Event::Disconnected {
                 endpoint,
                 from: peer,
                 code,
@@ -66,14 +66,14 @@ impl Uplink {
                 }
                 Ok(())
             }
-            Event::Wanted {
+            Event::PullRequest {
                 token,
                 source,
                 total,
                 ..
             } => {
                 if let Some(link) = self.link(halves(token).1) {
-                    link.wanted(token, source, total);
+                    link.handle_pull_request(token, source, total);
                 }
                 Ok(())
             }

@@ -157,14 +157,14 @@ impl Link {
                 self.chunk = None;
                 break;
             };
-            let space = context.node.space(endpoint, *source);
+            let space = context.node.send_buffer(endpoint, *source);
             let count = space.len().min(chunk.length as usize);
             let Some(space) = space.get_mut(..count).filter(|space| !space.is_empty()) else {
                 return Ok(false);
             };
             let read = control.read(chunk.offset.into(), space);
             read.ok_or(Fault::Malformed)?;
-            context.node.fed(context.now, endpoint, *source, count);
+            context.node.commit(context.now, endpoint, *source, count);
             let count = u32::try_from(count).unwrap_or_default();
             chunk.offset += count;
             chunk.length -= count;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mxoe::wire::Mac;
 use mxoe::{Config, Node};
 
-use crate::remote::directory::Face;
+use crate::remote::directory::NamedNic;
 
 /// How long a member that has left still refuses what arrives for it. After that it may run on
 /// another host.
@@ -21,11 +21,16 @@ pub(super) struct WireMember {
 
 impl WireMember {
     /// Returns `None` for a NIC id that is no unicast address.
-    pub(super) fn new(now: Duration, face: &Face, serial: u32, patience: Duration) -> Option<Self> {
-        let mac = Mac::from_nic(face.nic).filter(|mac| mac.is_host())?;
+    pub(super) fn new(
+        now: Duration,
+        named_nic: &NamedNic,
+        serial: u32,
+        peer_timeout: Duration,
+    ) -> Option<Self> {
+        let mac = Mac::from_nic(named_nic.nic).filter(|mac| mac.is_host())?;
         // As in native MX: the name, and the number of the board.
-        let mut config = Config::new(mac, &format!("{}:0", face.name), serial);
-        config.patience = patience;
+        let mut config = Config::new(mac, &format!("{}:0", named_nic.name), serial);
+        config.peer_timeout = peer_timeout;
         let mut node = Node::new(config);
         node.announce(now);
         Some(Self {
@@ -44,7 +49,7 @@ impl WireMember {
     /// Records that the member has left. It refuses what arrives for a while, so that its peers
     /// need not detect the end by a timeout.
     pub(super) fn leave(&mut self, now: Duration) {
-        self.node.silence();
+        self.node.stop_announcing();
         self.until = Some(now + REFUSING);
     }
 

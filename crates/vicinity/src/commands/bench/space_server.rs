@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_plane::{Shared, ram};
+use memory_plane::{SpaceState, space_memory};
 use space::store::{Attributes, ROOT, StoreError, ledger_bytes};
 use switch::control::ControlSocket;
 
@@ -33,7 +33,7 @@ const STEP: usize = 1 << 20;
 struct Filled {
     memory: (File, File),
     size: Size,
-    _store: Arc<Shared>,
+    _store: Arc<SpaceState>,
 }
 
 /// Serves the files in `folder/files` to this host until standard input ends. Creates all other files that it
@@ -86,15 +86,15 @@ fn fill(folder: &Path) -> io::Result<Filled> {
         slots += fs::metadata(file)?.len().div_ceil(u64::from(SLOT_BYTES));
     }
     let slots = u32::try_from(slots).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let ram = ram::make(VM, u64::from(slots) * u64::from(SLOT_BYTES))?;
-    let notes = ram::make(VM, ledger_bytes(slots))?;
-    let (mine, mine_too) = (ram.try_clone()?, notes.try_clone()?);
-    let store = Shared::with(mine, mine_too, SLOT_BYTES, slots, slots)?;
+    let slot_file = space_memory::create(VM, u64::from(slots) * u64::from(SLOT_BYTES))?;
+    let ledger = space_memory::create(VM, ledger_bytes(slots))?;
+    let (mine, mine_too) = (slot_file.try_clone()?, ledger.try_clone()?);
+    let store = SpaceState::with(mine, mine_too, SLOT_BYTES, slots, slots)?;
     for file in &files {
         publish(&store, file).map_err(io::Error::other)?;
     }
     Ok(Filled {
-        memory: (ram, notes),
+        memory: (slot_file, ledger),
         size: Size {
             slots,
             limit: slots,
@@ -104,11 +104,11 @@ fn fill(folder: &Path) -> io::Result<Filled> {
     })
 }
 
-fn publish(space: &Shared, file: &Path) -> Result<(), StoreError> {
-    let bytes = fs::read(file).map_err(StoreError::Host)?;
+fn publish(space: &SpaceState, file: &Path) -> Result<(), StoreError> {
+    let bytes = fs::read(file).map_err(StoreError::HostMemory)?;
     let name = file.file_name().unwrap_or_default().as_bytes();
     let mut store = space.store();
-    let number = store.make(ROOT, name, false, Attributes::default())?;
+    let number = store.create(ROOT, name, false, Attributes::default())?;
     store.open(number, true)?;
     let mut at = 0;
     for step in bytes.chunks(STEP) {
@@ -118,8 +118,8 @@ fn publish(space: &Shared, file: &Path) -> Result<(), StoreError> {
             let Some((here, rest)) = left.split_at_checked(length) else {
                 break;
             };
-            let written = space.ram().file().write_all_at(here, place);
-            written.map_err(StoreError::Host)?;
+            let written = space.slot_file().file().write_all_at(here, place);
+            written.map_err(StoreError::HostMemory)?;
             left = rest;
         }
         at += step.len() as u64;

@@ -40,7 +40,7 @@ struct Experiment {
 
 /// Lists every experiment, and whether this host can run it.
 pub(crate) fn list(json: bool) -> String {
-    let probe = Probe::look();
+    let probe = Probe::of_this_host();
     let experiments = catalogue::all().map(|row| {
         let ability = probe.judge(row);
         Experiment {

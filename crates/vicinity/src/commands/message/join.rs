@@ -114,8 +114,8 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
     let options = uplink::Options {
         socket: member_socket(runtime_dir, UPLINK),
         port,
-        members: plan.faces,
-        patience: plan.give_up,
+        members: plan.named_nics,
+        peer_timeout: plan.give_up,
     };
     uplink::Uplink::join(options)?.run(|_| keep_running())
 }

@@ -71,7 +71,9 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
     };
     match ended {
         // A signal is the ordinary way to end a command without a time limit.
-        Err(Failure::Lab(vm_harness::error::HarnessError::Interrupted)) if !options.once => Ok(()),
+        Err(Failure::Harness(vm_harness::error::HarnessError::Interrupted)) if !options.once => {
+            Ok(())
+        }
         ended => ended,
     }
 }

@@ -14,7 +14,7 @@ use crate::status::{MemberStatus, UplinkStatus};
 /// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// The next member. If its VM runs, its [`Order::Bell`], [`Order::Doorbell`] and [`Order::Guest`] follow.
+    /// The next member. If its VM runs, its [`Order::Interrupt`], [`Order::Doorbell`] and [`Order::Connection`] follow.
     Member {
         /// Its name.
         name: String,
@@ -26,11 +26,11 @@ pub(crate) enum Order {
         uplink: bool,
     },
     /// Carries the eventfd that interrupts the member's VM.
-    Bell,
+    Interrupt,
     /// Carries the eventfd by which the member's VM wakes the host.
     Doorbell,
     /// The member's VM runs. Carries the connection that an earlier data plane accepted.
-    Guest,
+    Connection,
     /// Carries the memory of the next region.
     Region,
     /// All members and regions were sent.
@@ -38,7 +38,7 @@ pub(crate) enum Order {
     /// A VM, or a process of the host, has connected as the member with this number. Carries the connection.
     Admit(usize),
     /// To the uplink: a member, as other hosts see it.
-    Face {
+    NamedNic {
         /// Its NIC id.
         nic: u64,
         /// Its name.
@@ -64,7 +64,7 @@ pub(crate) enum Event {
     End,
     /// Carries the eventfd that interrupts the VM that was accepted as the member with this number. The supervisor
     /// keeps it, and those of the next two events, for the next data plane.
-    Bell(usize),
+    Interrupt(usize),
     /// Carries the eventfd by which this VM wakes the host.
     Doorbell(usize),
     /// A VM, or a process of the host, was accepted as the member with this number. Carries its connection.
@@ -79,7 +79,7 @@ pub(crate) enum Event {
 #[derive(Debug, Default)]
 pub(crate) struct Accepted {
     pub(crate) socket: Option<OwnedFd>,
-    pub(crate) bell: Option<OwnedFd>,
+    pub(crate) interrupt: Option<OwnedFd>,
     pub(crate) doorbell: Option<OwnedFd>,
 }
 

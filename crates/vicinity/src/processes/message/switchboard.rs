@@ -6,13 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use message::MessageError;
-use message::remote::{Guest, Member, Place, Resources, Switchboard};
+use message::remote::{Connection, Member, MemberResources, Resources, Switchboard};
 use rustix::event::{PollFd, PollFlags, poll};
-use sandbox::Duty;
+use sandbox::ProcessKind;
 use switch::control::ControlSocket;
 
 use super::protocol::{Accepted, Event, Order};
-use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
+use crate::processes::start::{ProcessError, log_missing_stages, set_up, take_control_socket};
 use crate::status::MemberStatus;
 
 /// Joins the members that the supervisor sends.
@@ -23,18 +23,18 @@ pub(crate) fn run() -> Result<(), ProcessError> {
     rustix::param::page_size();
     // Maps memory, and asks what the kernel can do, before the sandbox forbids it.
     let parts = parts(&control).map_err(ProcessError::System)?;
-    let board = parts.adopt().and_then(Switchboard::with);
+    let board = parts.adopt().and_then(Switchboard::from_resources);
     let mut board = board.map_err(ProcessError::Messages)?;
     board.watch(&control).map_err(ProcessError::Messages)?;
-    let _asked = window::doorbell::fences_all();
-    let gaps = sandbox::enter_process().into_iter();
-    log_gaps(gaps.chain(sandbox::enter_thread(Duty::Messages)));
+    let _asked = window::doorbell::register_membarrier();
+    let missing = sandbox::enter_process().into_iter();
+    log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Messages)));
     let served = board.serve(|board| {
-        board.tell_accepted(|member, guest| {
+        board.report_accepted(|member, connection| {
             let events = [
-                (Event::Bell(member), guest.bell),
-                (Event::Doorbell(member), guest.doorbell),
-                (Event::Accepted(member), guest.socket),
+                (Event::Interrupt(member), connection.interrupt),
+                (Event::Doorbell(member), connection.doorbell),
+                (Event::Accepted(member), connection.socket),
             ];
             let mut told = events
                 .iter()
@@ -44,17 +44,17 @@ pub(crate) fn run() -> Result<(), ProcessError> {
             let full = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
             !told.any(|told| told.is_err_and(full))
         });
-        !board.is_called() || handle_orders(&control, board)
+        !board.is_watched_ready() || handle_orders(&control, board)
     });
     served.map_err(ProcessError::Messages)
 }
 
 impl Accepted {
     /// Returns the VM, once all three descriptors arrived.
-    fn whole(self) -> Option<Guest> {
-        Some(Guest {
+    fn complete(self) -> Option<Connection> {
+        Some(Connection {
             socket: self.socket?,
-            bell: self.bell?,
+            interrupt: self.interrupt?,
             doorbell: self.doorbell?,
         })
     }
@@ -65,24 +65,24 @@ impl Accepted {
 struct Received {
     members: Vec<Member>,
     /// By the number of the member.
-    guests: BTreeMap<usize, Accepted>,
+    accepted: BTreeMap<usize, Accepted>,
     regions: Vec<OwnedFd>,
 }
 
 impl Received {
     fn adopt(mut self) -> Result<Resources, MessageError> {
         let members = self.members.into_iter().enumerate();
-        let places = members.map(|(number, member)| {
-            let guest = self.guests.remove(&number).and_then(Accepted::whole);
-            Place::adopt(member, guest)
+        let members = members.map(|(number, member)| {
+            let connection = self.accepted.remove(&number).and_then(Accepted::complete);
+            MemberResources::adopt(member, connection)
         });
-        Resources::adopt(self.regions, places.collect())
+        Resources::adopt(self.regions, members.collect())
     }
 
     /// Returns the guest's descriptors of the last member.
-    fn guest(&mut self) -> &mut Accepted {
+    fn accepted(&mut self) -> &mut Accepted {
         let number = self.members.len().saturating_sub(1);
-        self.guests.entry(number).or_default()
+        self.accepted.entry(number).or_default()
     }
 }
 
@@ -113,9 +113,9 @@ fn parts(control: &ControlSocket) -> io::Result<Received> {
                 nic,
                 uplink,
             }),
-            (Order::Bell, Some(bell)) => parts.guest().bell = Some(bell),
-            (Order::Doorbell, Some(doorbell)) => parts.guest().doorbell = Some(doorbell),
-            (Order::Guest, Some(socket)) => parts.guest().socket = Some(socket),
+            (Order::Interrupt, Some(interrupt)) => parts.accepted().interrupt = Some(interrupt),
+            (Order::Doorbell, Some(doorbell)) => parts.accepted().doorbell = Some(doorbell),
+            (Order::Connection, Some(socket)) => parts.accepted().socket = Some(socket),
             (Order::Region, Some(region)) => parts.regions.push(region),
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }

@@ -7,15 +7,15 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use message::remote::uplink::{self, Face, Options};
+use message::remote::uplink::{self, NamedNic, Options};
 use mxoe::Port;
 use rustix::event::{PollFd, PollFlags, poll};
-use sandbox::Duty;
+use sandbox::ProcessKind;
 use switch::control::ControlSocket;
 
 use super::protocol::{Event, Order, keep_running};
 use crate::message_uplink::UPLINK;
-use crate::processes::start::{ProcessError, log_gaps, set_up, take_control_socket};
+use crate::processes::start::{ProcessError, log_missing_stages, set_up, take_control_socket};
 use crate::runtime_paths::member_socket;
 
 /// Serves the uplink that the supervisor describes.
@@ -28,9 +28,9 @@ pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     // Connects to the host, and asks what the kernel can do, before the sandbox forbids it.
     let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
     uplink.watch(&control).map_err(ProcessError::Messages)?;
-    let _asked = window::doorbell::fences_all();
-    let gaps = sandbox::enter_process().into_iter();
-    log_gaps(gaps.chain(sandbox::enter_thread(Duty::Uplink)));
+    let _asked = window::doorbell::register_membarrier();
+    let missing = sandbox::enter_process().into_iter();
+    log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Uplink)));
     let mut reported = ReportedCounters::default();
     // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
     // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
@@ -79,13 +79,13 @@ fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         match control.receive::<Order>() {
-            Ok(Some((Order::Face { nic, name }, _))) => members.push(Face { nic, name }),
+            Ok(Some((Order::NamedNic { nic, name }, _))) => members.push(NamedNic { nic, name }),
             Ok(Some((Order::Uplink { give_up }, Some(port)))) => {
                 return Ok(Options {
                     socket: member_socket(runtime_dir, UPLINK),
                     port: Port::adopt(port)?,
                     members,
-                    patience: give_up,
+                    peer_timeout: give_up,
                 });
             }
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),

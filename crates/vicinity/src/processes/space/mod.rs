@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use memory_plane::push::Pusher;
-use memory_plane::{Shared, serve_vm, tls};
+use memory_plane::{SpaceState, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sandbox::Duty;
+use sandbox::ProcessKind;
 use switch::control::ControlSocket;
 
 use self::protocol::{Event, Order, Size};
 use self::push::Connections;
-use super::start::{ProcessError, log_gaps, set_up, take_control_socket};
+use super::start::{ProcessError, log_missing_stages, set_up, take_control_socket};
 use crate::config::{SLOT_BYTES, Space};
 
 /// Pause after a failure to serve the VM.
@@ -53,16 +53,16 @@ pub(crate) fn run(vm: &str) -> Result<(), ProcessError> {
     } = take_parts(&control)?;
     let control = Arc::new(control);
     let connections = Connections::new(&control);
-    let (shared, service) = prepare(&space, size, memory)?;
-    vhost::descriptor::prepare().map_err(|error| ProcessError::System(error.into()))?;
+    let (state, service) = prepare(&space, size, memory)?;
+    vhost::fd_kind::prepare().map_err(|error| ProcessError::System(error.into()))?;
     raise_locked_memory_limit();
     let push = space.push.as_ref();
-    let push = push.map(|push| push::prepare(push, &shared, &connections));
+    let push = push.map(|push| push::prepare(push, &state, &connections));
     let push = push.transpose()?;
-    let gaps = sandbox::enter_process().into_iter();
-    log_gaps(gaps.chain(sandbox::enter_thread(Duty::Space)));
+    let missing = sandbox::enter_process().into_iter();
+    log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Space)));
     let begin = || {
-        serve(&space.vm, vm_socket, &shared)?;
+        serve(&space.vm, vm_socket, &state)?;
         if let Some(listener) = clients {
             spawn_runtime("clients", &space.vm, http::serve(service, listener))?;
         }
@@ -73,7 +73,7 @@ pub(crate) fn run(vm: &str) -> Result<(), ProcessError> {
         Ok(())
     };
     begin().map_err(ProcessError::System)?;
-    handle_orders(&control, &shared, &connections).map_err(ProcessError::Serving)
+    handle_orders(&control, &state, &connections).map_err(ProcessError::Serving)
 }
 
 /// Makes a panic of any thread end the process. A space without one of its threads would look healthy and not serve;
@@ -108,33 +108,33 @@ fn raise_locked_memory_limit() {
 fn prepare(
     space: &Space,
     size: Size,
-    (ram, notes): (File, File),
-) -> Result<(Arc<Shared>, Service), ProcessError> {
-    let shared = Shared::with(ram, notes, SLOT_BYTES, size.slots, size.most);
-    let shared = shared.map_err(ProcessError::System)?;
-    shared.resize(size.slots, size.limit);
-    shared.limit(space.rate);
+    (slot_file, ledger): (File, File),
+) -> Result<(Arc<SpaceState>, Service), ProcessError> {
+    let state = SpaceState::with(slot_file, ledger, SLOT_BYTES, size.slots, size.most);
+    let state = state.map_err(ProcessError::System)?;
+    state.resize(size.slots, size.limit);
+    state.limit(space.rate);
     let token = space.token_file.as_deref().map(token::read).transpose()?;
     let tls = space.tls.as_ref();
     let tls = tls.map(|(certificate, key)| tls::acceptor(certificate, key));
     let service = Service {
-        shared: Arc::clone(&shared),
+        state: Arc::clone(&state),
         access: Arc::new(Access {
             allow: space.allow.clone(),
             token,
         }),
         tls: tls.transpose().map_err(ProcessError::Tls)?,
     };
-    Ok((shared, service))
+    Ok((state, service))
 }
 
 /// Serves the VM, in a thread.
-fn serve(vm: &str, vm_socket: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
-    let (vm, shared) = (vm.to_owned(), Arc::clone(shared));
+fn serve(vm: &str, vm_socket: UnixListener, state: &Arc<SpaceState>) -> io::Result<()> {
+    let (vm, state) = (vm.to_owned(), Arc::clone(state));
     let serve = move || {
         let _span = tracing::error_span!("space", vm).entered();
         loop {
-            if let Err(error) = serve_vm(&shared, &vm_socket) {
+            if let Err(error) = serve_vm(&state, &vm_socket) {
                 tracing::warn!("the VM: {error}");
                 std::thread::sleep(PAUSE);
             }
@@ -170,7 +170,7 @@ where
 /// Carries out the supervisor's orders, until the process must end.
 fn handle_orders(
     control: &ControlSocket,
-    shared: &Shared,
+    state: &SpaceState,
     connections: &Connections,
 ) -> io::Result<()> {
     let mut trimmed = Instant::now();
@@ -179,15 +179,15 @@ fn handle_orders(
         // Orders arrive each second, or a few times a minute if the controller does not size this space; more often
         // while clients ask for the state.
         if trimmed.elapsed() >= TRIM_PERIOD {
-            shared.trim();
+            state.trim();
             trimmed = Instant::now();
         }
         let event = match order {
-            Some((Order::Report, _)) => Event::Report(shared.figures()),
-            Some((Order::Window, _)) => Event::Window(shared.window()),
-            Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),
+            Some((Order::Report, _)) => Event::Report(state.figures()),
+            Some((Order::Window, _)) => Event::Window(state.window()),
+            Some((Order::Resize(size), _)) => Event::Sized(state.resize(size.slots, size.limit)),
             Some((Order::Rate(rate), _)) => {
-                shared.limit(rate);
+                state.limit(rate);
                 continue;
             }
             Some((Order::Connected, Some(stream))) => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::HeaderValue;
 use memory_plane::push::{self, Dial, Pusher, Target};
-use memory_plane::{Shared, tls};
+use memory_plane::{SpaceState, tls};
 use switch::control::ControlSocket;
 use tokio::sync::oneshot;
 
@@ -59,7 +59,7 @@ impl Connections {
 /// Reads the files that pushing needs.
 pub(crate) fn prepare(
     push: &Push,
-    shared: &Arc<Shared>,
+    state: &Arc<SpaceState>,
     connections: &Arc<Connections>,
 ) -> Result<Pusher, ProcessError> {
     let target: Target = push.to.parse().map_err(ProcessError::Store)?;
@@ -68,7 +68,7 @@ pub(crate) fn prepare(
     let connections = Arc::clone(connections);
     let dial: Dial = Box::new(move || connections.ask());
     let tls = tls.map_err(ProcessError::Tls)?;
-    Ok(Pusher::new(shared, target, credential, tls, dial))
+    Ok(Pusher::new(state, target, credential, tls, dial))
 }
 
 /// Reads a credential from its file.

@@ -12,11 +12,11 @@ mod xdp;
 
 use std::os::fd::OwnedFd;
 
-use switch::control::UplinkWay;
+use switch::control::UplinkKind;
 
 pub(crate) use self::error::UplinkError;
 use self::error::refused;
-use crate::config::{Network, Out};
+use crate::config::{Network, UplinkInterface};
 
 /// Opens a network's uplink, if it has one. Opens a tap with one queue for each worker, if the tap
 /// can have several queues. Returns at least one descriptor.
@@ -25,33 +25,33 @@ pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkErro
         return Ok(None);
     };
     Ok(Some(match out {
-        Out::Tap(name) => tap::open_queues(name, network.workers)?,
-        Out::Interface(name) => vec![packet::open(name)?],
-        Out::Xdp(name) => xdp::open(name)?,
+        UplinkInterface::Tap(name) => tap::open_queues(name, network.workers)?,
+        UplinkInterface::Interface(name) => vec![packet::open(name)?],
+        UplinkInterface::Xdp(name) => xdp::open(name)?,
     }))
 }
 
 /// Returns how many of the descriptors of [`open`] the supervisor passes to a data plane.
-pub(crate) fn given(out: &Out) -> usize {
+pub(crate) fn given(out: &UplinkInterface) -> usize {
     match out {
-        Out::Xdp(_) => xdp::GIVEN,
-        Out::Tap(_) | Out::Interface(_) => usize::MAX,
+        UplinkInterface::Xdp(_) => xdp::GIVEN,
+        UplinkInterface::Tap(_) | UplinkInterface::Interface(_) => usize::MAX,
     }
 }
 
 /// Returns whether the descriptors of [`open`] can serve only one data plane process.
-pub(crate) fn once(out: &Out) -> bool {
-    matches!(out, Out::Xdp(_))
+pub(crate) fn once(out: &UplinkInterface) -> bool {
+    matches!(out, UplinkInterface::Xdp(_))
 }
 
 /// Returns the kind of the descriptors of [`open`].
-pub(crate) fn way(out: &Out) -> Result<UplinkWay, UplinkError> {
+pub(crate) fn uplink_kind(out: &UplinkInterface) -> Result<UplinkKind, UplinkError> {
     Ok(match out {
-        Out::Tap(_) => UplinkWay::Tap,
-        Out::Interface(_) => UplinkWay::Packet,
-        Out::Xdp(name) => {
+        UplinkInterface::Tap(_) => UplinkKind::Tap,
+        UplinkInterface::Interface(_) => UplinkKind::Packet,
+        UplinkInterface::Xdp(name) => {
             let layout = xdp::layout().map_err(refused(name, "tell how its rings are"))?;
-            UplinkWay::Xdp(layout)
+            UplinkKind::Xdp(layout)
         }
     })
 }

@@ -237,14 +237,14 @@ impl Orchestrator {
         for (id, has, slots) in wanted(&self.spaces, &self.controller) {
             if slots < has {
                 let kept = self.resize(id, slots).await;
-                self.controller.kept(id, kept);
+                self.controller.set_reported_size(id, kept);
             }
         }
         for (id, has, slots) in wanted(&self.spaces, &self.controller) {
             if slots > has {
                 // What others kept is not there to be given.
                 let slots = slots - self.controller.excess().min(slots - has);
-                self.controller.kept(id, slots);
+                self.controller.set_reported_size(id, slots);
                 self.resize(id, slots).await;
             }
         }

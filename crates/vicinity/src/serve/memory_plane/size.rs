@@ -1,6 +1,6 @@
 //! How large a space is, and its memory.
 
-use memory_plane::ram;
+use memory_plane::space_memory;
 use space::store::ledger_bytes;
 
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
@@ -13,8 +13,8 @@ const ROOM: u32 = 4;
 /// Memory for a space that has never been, with places for `most` slots.
 pub(in crate::serve) fn new_memory(name: &str, most: u32) -> std::io::Result<Memory> {
     Ok(Memory {
-        slots: ram::make(name, u64::from(SLOT_BYTES) * u64::from(most))?,
-        ledger: ram::make(name, ledger_bytes(most))?,
+        slots: space_memory::create(name, u64::from(SLOT_BYTES) * u64::from(most))?,
+        ledger: space_memory::create(name, ledger_bytes(most))?,
         most,
         came_back: false,
     })

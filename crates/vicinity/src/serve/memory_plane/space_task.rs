@@ -27,7 +27,7 @@ use crate::processes::space::protocol::{Event, Order, Setting, Size};
 use crate::runtime_paths::{space_monitor, space_socket};
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::deadline::sleep_until;
-use crate::serve::process::launch::{Duty, Launch};
+use crate::serve::process::launch::{Launch, ProcessKind};
 use crate::serve::process::lifecycle::Due;
 use crate::serve::process::pending_request::PendingRequest;
 use crate::serve::runtime_dir::{self, RuntimeDirError, SocketFile};
@@ -151,7 +151,7 @@ impl SpaceTask {
         let size = Size::of(&config, budget, memory.as_ref().map(|memory| memory.most));
         let memory = memory.map_or_else(|| new_memory(&name, size.most), Ok)?;
         let mut space = Self {
-            process: ChildProcess::start(&name, Duty::Space(&config.vm), &launch)?,
+            process: ChildProcess::start(&name, ProcessKind::Space(&config.vm), &launch)?,
             config,
             vm_socket,
             _file: file,
@@ -333,8 +333,8 @@ impl SpaceTask {
             Due::Nothing => {}
             Due::HealthCheck => self.ask(),
             Due::Start => {
-                let duty = Duty::Space(&self.config.vm);
-                if self.process.start_again(duty, &self.launch) {
+                let kind = ProcessKind::Space(&self.config.vm);
+                if self.process.start_again(kind, &self.launch) {
                     if let Err(error) = self.charge() {
                         tracing::error!("space of {}: {error}", self.config.vm);
                     }

@@ -8,7 +8,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use vhost::raw::Foreign;
+use vhost::raw::ForeignFd;
 
 use crate::config::Owner;
 use crate::message_uplink::HOST;
@@ -29,10 +29,10 @@ struct MemberSocket {
     /// When the log last had a line about a process that may not connect.
     last_warning: Option<Instant>,
     /// The connection that was sent to the data plane, which has not acknowledged it yet.
-    given: Option<Foreign>,
+    given: Option<ForeignFd>,
     /// The last connection that the data plane acknowledged. This task closes it, not one that others wait for: the
     /// socket's queue may hold descriptors that take long to close.
-    begun: Option<Foreign>,
+    begun: Option<ForeignFd>,
     /// The next connection to send. Further ones wait in the kernel.
     waiting: Option<Connection>,
 }
@@ -145,7 +145,7 @@ impl MemberSocket {
         }
     }
 
-    fn hand_over(&mut self, number: usize, stream: Foreign, orders: &mut Orders<Order>) {
+    fn hand_over(&mut self, number: usize, stream: ForeignFd, orders: &mut Orders<Order>) {
         match stream.as_fd().try_clone_to_owned() {
             Ok(same) => {
                 self.given = Some(stream);
@@ -170,7 +170,7 @@ mod tests {
     fn connection() -> (Connection, oneshot::Receiver<()>) {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(&ours).unwrap();
-        let stream = Foreign::from(OwnedFd::from(ours.into_std().unwrap()));
+        let stream = ForeignFd::from(OwnedFd::from(ours.into_std().unwrap()));
         let (next, welcome) = oneshot::channel();
         (Connection { stream, peer, next }, welcome)
     }

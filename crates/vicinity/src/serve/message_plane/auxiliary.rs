@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::processes::message::protocol::{Event, Order};
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::deadline::PATIENCE;
-use crate::serve::process::launch::{Duty, Launch};
+use crate::serve::process::launch::{Launch, ProcessKind};
 use crate::serve::process::lifecycle::Due;
 use crate::serve::process::pending_request::PendingRequest;
 
@@ -21,9 +21,9 @@ pub(super) struct Auxiliary {
 
 impl Auxiliary {
     /// Starts a process; `name` is its name in the log.
-    pub(super) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
+    pub(super) fn start(name: &str, kind: ProcessKind<'_>, launch: &Launch) -> io::Result<Self> {
         Ok(Self {
-            process: ChildProcess::start(name, duty, launch)?,
+            process: ChildProcess::start(name, kind, launch)?,
             pending: PendingRequest::new(PATIENCE),
         })
     }
@@ -54,7 +54,7 @@ impl Auxiliary {
 
     /// Does what is due at `now`. Returns whether the process was started again, so that the owner must send it what
     /// it serves.
-    pub(super) fn tick(&mut self, now: Instant, duty: Duty<'_>, launch: &Launch) -> bool {
+    pub(super) fn tick(&mut self, now: Instant, kind: ProcessKind<'_>, launch: &Launch) -> bool {
         match self.process.due(&mut self.pending, now) {
             Due::Nothing => false,
             Due::HealthCheck => {
@@ -63,7 +63,7 @@ impl Auxiliary {
                 }
                 false
             }
-            Due::Start => self.process.start_again(duty, launch),
+            Due::Start => self.process.start_again(kind, launch),
         }
     }
 

@@ -11,8 +11,8 @@ mod resources;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use message::remote::Place;
-use message::remote::uplink::Face;
+use message::remote::MemberResources;
+use message::remote::uplink::NamedNic;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ pub(super) use self::resources::{PlaneResources, ResourcesError};
 use super::connections::Connection;
 use super::process::child_process::ChildProcess;
 use super::process::handle::Orders;
-use super::process::launch::{Duty, Launch};
+use super::process::launch::{Launch, ProcessKind};
 use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
 use crate::message_uplink::HOST;
@@ -69,19 +69,28 @@ impl Messages {
     pub(super) fn start(mut resources: PlaneResources, launch: Launch) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX);
         let listeners = std::mem::take(&mut resources.listeners);
-        let members = resources.parts.places().iter().map(Place::member);
+        let members = resources
+            .parts
+            .member_resources()
+            .iter()
+            .map(MemberResources::member);
         let admission = Admission::start(members, listeners, &sender, Message::Arrived);
-        let is_host = |place: &Place| place.member().name == HOST;
-        let gateway = resources.parts.places().iter().any(is_host).then(|| {
-            let duty = Duty::Gateway(&resources.runtime_dir);
-            Auxiliary::start("the message plane's gateway for this host", duty, &launch)
-        });
+        let is_host = |member_resources: &MemberResources| member_resources.member().name == HOST;
+        let gateway = resources
+            .parts
+            .member_resources()
+            .iter()
+            .any(is_host)
+            .then(|| {
+                let kind = ProcessKind::Gateway(&resources.runtime_dir);
+                Auxiliary::start("the message plane's gateway for this host", kind, &launch)
+            });
         let uplink = resources.uplink.as_ref().map(|_| {
-            let duty = Duty::Uplink(&resources.runtime_dir);
-            Auxiliary::start("the message plane's uplink", duty, &launch)
+            let kind = ProcessKind::Uplink(&resources.runtime_dir);
+            Auxiliary::start("the message plane's uplink", kind, &launch)
         });
         let mut messages = Self {
-            plane: ChildProcess::start("the message plane", Duty::Messages, &launch)?,
+            plane: ChildProcess::start("the message plane", ProcessKind::Messages, &launch)?,
             gateway: gateway.transpose()?,
             uplink: uplink.transpose()?,
             uplink_status: UplinkStatus::default(),
@@ -117,8 +126,9 @@ impl Messages {
                 }
             }
         };
-        for (number, place) in self.resources.parts.places().iter().enumerate() {
-            let member = place.member();
+        for (number, member_resources) in self.resources.parts.member_resources().iter().enumerate()
+        {
+            let member = member_resources.member();
             let order = Order::Member {
                 name: member.name.clone(),
                 group: member.group.clone(),
@@ -129,13 +139,13 @@ impl Messages {
             // With the eventfds of its connection, because QEMU accepts no others later.
             if let Some(Accepted {
                 socket: Some(socket),
-                bell: Some(bell),
+                interrupt: Some(interrupt),
                 doorbell: Some(doorbell),
             }) = self.resources.guests.get(&number)
             {
-                give(orders, Order::Bell, bell.as_fd());
+                give(orders, Order::Interrupt, interrupt.as_fd());
                 give(orders, Order::Doorbell, doorbell.as_fd());
-                give(orders, Order::Guest, socket.as_fd());
+                give(orders, Order::Connection, socket.as_fd());
             }
         }
         for region in self.resources.parts.regions() {
@@ -152,8 +162,8 @@ impl Messages {
         };
         match plan.open() {
             Ok(port) => {
-                for Face { nic, name } in plan.faces.clone() {
-                    uplink.push(Order::Face { nic, name }, None);
+                for NamedNic { nic, name } in plan.named_nics.clone() {
+                    uplink.push(Order::NamedNic { nic, name }, None);
                 }
                 let give_up = plan.give_up;
                 uplink.push(Order::Uplink { give_up }, Some(port.into()));
@@ -231,7 +241,7 @@ impl Messages {
             Due::Nothing => {}
             Due::HealthCheck => self.ask(),
             Due::Start => {
-                if self.plane.start_again(Duty::Messages, &self.launch) {
+                if self.plane.start_again(ProcessKind::Messages, &self.launch) {
                     let guests = &self.resources.guests;
                     let renewed = self
                         .resources
@@ -247,12 +257,16 @@ impl Messages {
         if let Some(gateway) = &mut self.gateway {
             gateway.tick(
                 now,
-                Duty::Gateway(&self.resources.runtime_dir),
+                ProcessKind::Gateway(&self.resources.runtime_dir),
                 &self.launch,
             );
         }
         if let Some(uplink) = &mut self.uplink {
-            if uplink.tick(now, Duty::Uplink(&self.resources.runtime_dir), &self.launch) {
+            if uplink.tick(
+                now,
+                ProcessKind::Uplink(&self.resources.runtime_dir),
+                &self.launch,
+            ) {
                 self.set_up_uplink();
             }
         }
@@ -260,9 +274,9 @@ impl Messages {
 
     /// Keeps one descriptor of a VM that the data plane accepted.
     fn accepted(&mut self, number: usize, keep: impl FnOnce(&mut Accepted)) {
-        let place = self.resources.parts.places().get(number);
+        let member_resources = self.resources.parts.member_resources().get(number);
         // Processes of the host connect again by themselves.
-        let vm = place.map(Place::member);
+        let vm = member_resources.map(MemberResources::member);
         if vm.is_some_and(|member| member.name != HOST && !member.uplink) {
             keep(self.resources.guests.entry(number).or_default());
         }
@@ -278,7 +292,9 @@ impl Messages {
 
     fn event(&mut self, event: Event, fd: Option<OwnedFd>) {
         match event {
-            Event::Member(member) if self.incoming.len() < self.resources.parts.places().len() => {
+            Event::Member(member)
+                if self.incoming.len() < self.resources.parts.member_resources().len() =>
+            {
                 self.incoming.push(*member);
             }
             Event::Member(_) => tracing::error!("our bug: the message plane has unknown members"),
@@ -289,16 +305,16 @@ impl Messages {
             Event::Admitting(number) => {
                 self.admission.begun(number, &mut self.plane.plane.orders);
             }
-            Event::Bell(number) => {
+            Event::Interrupt(number) => {
                 // This begins the next connection; nothing of the last one is kept.
                 let last = self.resources.guests.remove(&number);
                 if let Some(socket) = last.and_then(|last| last.socket) {
                     vhost::reclaim::close(socket);
                 }
-                self.accepted(number, |guest| guest.bell = fd);
+                self.accepted(number, |accepted| accepted.interrupt = fd);
             }
-            Event::Doorbell(number) => self.accepted(number, |guest| guest.doorbell = fd),
-            Event::Accepted(number) => self.accepted(number, |guest| guest.socket = fd),
+            Event::Doorbell(number) => self.accepted(number, |accepted| accepted.doorbell = fd),
+            Event::Accepted(number) => self.accepted(number, |accepted| accepted.socket = fd),
             Event::Uplink(_) => tracing::error!("our bug: the message plane is no uplink"),
         }
     }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Network;
 use super::config_diff::Change;
-use super::port::{Settings, Way};
+use super::port::{PortKind, Settings};
 use super::resources;
 use crate::config::{self, Mode};
 
@@ -70,7 +70,7 @@ impl Network {
     fn change_unlisted(&mut self, before: &config::Network) {
         let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
         let unlisted = self.ports.values().filter(|port| !listed(&port.name));
-        let unlisted = unlisted.filter(|port| !matches!(port.way, Way::Uplink(_)));
+        let unlisted = unlisted.filter(|port| !matches!(port.kind, PortKind::Uplink(_)));
         let unlisted: Vec<PortId> = unlisted.map(|port| port.id).collect();
         for id in unlisted {
             if !self.config.accept {
@@ -96,7 +96,7 @@ impl Network {
         let found = self
             .ports
             .values()
-            .find(|port| port.name == vm && !matches!(port.way, Way::Uplink(_)));
+            .find(|port| port.name == vm && !matches!(port.kind, PortKind::Uplink(_)));
         if let Some(id) = found.map(|port| port.id) {
             self.remove(id);
         }

@@ -32,10 +32,10 @@ impl Change {
         if old == new {
             return Ok(None);
         }
-        let stays = |port: &config::Port| old.ports.iter().any(|old| same_way(old, port));
+        let stays = |port: &config::Port| old.ports.iter().any(|old| same_connection(old, port));
         let removed = old.ports.iter().filter(|old| {
             let mut new = new.ports.iter();
-            !new.any(|new| same_way(old, new))
+            !new.any(|new| same_connection(old, new))
         });
         let changed = new
             .ports
@@ -58,6 +58,6 @@ impl Change {
 }
 
 /// Returns whether the two have the same front-end: the same VM, socket and mode.
-fn same_way(a: &config::Port, b: &config::Port) -> bool {
+fn same_connection(a: &config::Port, b: &config::Port) -> bool {
     a.vm == b.vm && a.socket == b.socket && a.mode == b.mode
 }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::Network;
 use super::folder;
 use super::message::Message;
-use super::port::{Port, Settings, Way};
+use super::port::{Port, PortKind, Settings};
 use super::resources::Opened;
 use crate::config::MAX_PORTS;
 use crate::name;
@@ -21,12 +21,12 @@ impl Network {
     /// Handles paths that appeared in watched folders.
     pub(in crate::serve) fn appeared(&mut self, paths: &[PathBuf]) {
         for path in paths {
-            let known = self.ports.values().find(|port| match &port.way {
-                Way::Server { socket } | Way::Client { socket, .. } => socket == path,
-                Way::Uplink(_) => false,
+            let known = self.ports.values().find(|port| match &port.kind {
+                PortKind::Server { socket } | PortKind::Client { socket, .. } => socket == path,
+                PortKind::Uplink(_) => false,
             });
-            match known.map(|port| &port.way) {
-                Some(Way::Client { wake, .. }) => wake.notify_one(),
+            match known.map(|port| &port.kind) {
+                Some(PortKind::Client { wake, .. }) => wake.notify_one(),
                 Some(_) => {}
                 None => self.stranger(path),
             }
@@ -61,10 +61,10 @@ impl Network {
         let Some((listener, file)) = socket else {
             return self.dialed(&config.vm, config.socket, settings);
         };
-        let way = Way::Server {
+        let kind = PortKind::Server {
             socket: config.socket,
         };
-        if let Some(mut port) = self.new_port(&config.vm, way, settings) {
+        if let Some(mut port) = self.new_port(&config.vm, kind, settings) {
             let id = port.id;
             let wrap = move |connection| Message::Connected(id, connection);
             let task = connections::accept(listener, self.sender.clone(), wrap);
@@ -75,11 +75,11 @@ impl Network {
 
     fn dialed(&mut self, vm: &str, socket: PathBuf, settings: Settings) {
         let wake = Arc::new(Notify::new());
-        let way = Way::Client {
+        let kind = PortKind::Client {
             socket: socket.clone(),
             wake: wake.clone(),
         };
-        if let Some(mut port) = self.new_port(vm, way, settings) {
+        if let Some(mut port) = self.new_port(vm, kind, settings) {
             let id = port.id;
             let arrived = move |connection| Message::Connected(id, connection);
             let unreachable = move |reason| Message::Unreachable { port: id, reason };
@@ -94,7 +94,7 @@ impl Network {
     pub(in crate::serve) fn new_port(
         &mut self,
         vm: &str,
-        way: Way,
+        kind: PortKind,
         settings: Settings,
     ) -> Option<Port> {
         if self.ports.len() >= MAX_PORTS {
@@ -113,7 +113,7 @@ impl Network {
             );
             return None;
         };
-        let port = Port::new(id, vm, way, settings);
+        let port = Port::new(id, vm, kind, settings);
         port.set_up(&mut self.plane.orders);
         Some(port)
     }
@@ -124,15 +124,15 @@ impl Network {
             return;
         };
         let name = config.name().to_owned();
-        let way = match interface::way(config) {
-            Ok(way) => way,
+        let uplink_kind = match interface::uplink_kind(config) {
+            Ok(kind) => kind,
             Err(error) => {
                 tracing::error!(network = %self.config.name, "{error}");
                 return;
             }
         };
         let settings = Settings::of_rules(&self.config.uplink_rules);
-        if let Some(port) = self.new_port(&name, Way::Uplink(way), settings) {
+        if let Some(port) = self.new_port(&name, PortKind::Uplink(uplink_kind), settings) {
             self.uplink = Some((port.id, queues));
             self.ports.insert(port.id, port);
             self.attach_uplink();
@@ -149,8 +149,10 @@ impl Network {
     /// Makes room by removing an unlisted port whose socket is gone.
     fn forget_one(&mut self) {
         let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
-        let gone = self.ports.values().find(|port| match &port.way {
-            Way::Client { socket, .. } => port.idle() && !socket.exists() && !listed(&port.name),
+        let gone = self.ports.values().find(|port| match &port.kind {
+            PortKind::Client { socket, .. } => {
+                port.idle() && !socket.exists() && !listed(&port.name)
+            }
             _ => false,
         });
         if let Some(id) = gone.map(|port| port.id) {

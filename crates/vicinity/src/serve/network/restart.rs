@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::Network;
 use crate::serve::process::handle::Process;
-use crate::serve::process::launch::Duty;
+use crate::serve::process::launch::ProcessKind;
 use crate::serve::process::lifecycle::Due;
 
 impl Network {
@@ -79,7 +79,7 @@ impl Network {
         if let Err(error) = self.renew_uplink() {
             return self.down(&format!("its uplink cannot be opened again: {error}"), now);
         }
-        match Process::start(Duty::Network(&self.config), &self.launch) {
+        match Process::start(ProcessKind::Network(&self.config), &self.launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
         }

@@ -16,7 +16,7 @@ use super::resources::NetworkResources;
 use super::{Mirrors, Network};
 use crate::serve::process::deadline::{PATIENCE, sleep_until};
 use crate::serve::process::handle::Process;
-use crate::serve::process::launch::{Duty, Launch};
+use crate::serve::process::launch::{Launch, ProcessKind};
 use crate::serve::process::lifecycle::Lifecycle;
 use crate::serve::process::pending_request::PendingRequest;
 
@@ -31,7 +31,7 @@ impl Network {
     ) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX);
         let mut network = Self {
-            plane: Process::start(Duty::Network(&parts.config), &launch)?,
+            plane: Process::start(ProcessKind::Network(&parts.config), &launch)?,
             config: parts.config,
             launch,
             lifecycle: Lifecycle::new(Instant::now()),

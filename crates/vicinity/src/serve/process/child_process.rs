@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::handle::Process;
-use super::launch::{Duty, Launch};
+use super::launch::{Launch, ProcessKind};
 use super::lifecycle::{Due, Lifecycle};
 use super::pending_request::PendingRequest;
 
@@ -24,10 +24,14 @@ pub(in crate::serve) struct ChildProcess<O> {
 
 impl<O: Serialize> ChildProcess<O> {
     /// Starts a process; `name` is its name in the log.
-    pub(in crate::serve) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
+    pub(in crate::serve) fn start(
+        name: &str,
+        kind: ProcessKind<'_>,
+        launch: &Launch,
+    ) -> io::Result<Self> {
         Ok(Self {
             name: name.to_owned(),
-            plane: Process::start(duty, launch)?,
+            plane: Process::start(kind, launch)?,
             lifecycle: Lifecycle::new(Instant::now()),
             trouble: None,
         })
@@ -65,8 +69,8 @@ impl<O: Serialize> ChildProcess<O> {
     }
 
     /// Starts the process again; returns whether it runs.
-    pub(in crate::serve) fn start_again(&mut self, duty: Duty<'_>, launch: &Launch) -> bool {
-        match Process::start(duty, launch) {
+    pub(in crate::serve) fn start_again(&mut self, kind: ProcessKind<'_>, launch: &Launch) -> bool {
+        match Process::start(kind, launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => {
                 self.down(&format!("it cannot be started: {error}"));

@@ -11,9 +11,9 @@ use switch::control::{ControlSocket, Order};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
-use vhost::raw::Foreign;
+use vhost::raw::ForeignFd;
 
-use super::launch::{Duty, Ending, Launch};
+use super::launch::{Ending, Launch, ProcessKind};
 use crate::serve::process::deadline::sleep_until;
 
 /// Time in which a killed process ends, unless one of its threads waits in the kernel for an event that does not
@@ -25,7 +25,7 @@ const KILLED: Duration = Duration::from_millis(500);
 /// attachment for each port, one report), and by the changes that clients make until the supervisor ends a process
 /// that does not read its orders.
 #[derive(Debug)]
-pub(in crate::serve) struct Orders<O = Order>(VecDeque<(O, Option<Foreign>)>);
+pub(in crate::serve) struct Orders<O = Order>(VecDeque<(O, Option<ForeignFd>)>);
 
 impl<O> Default for Orders<O> {
     fn default() -> Self {
@@ -35,7 +35,7 @@ impl<O> Default for Orders<O> {
 
 impl<O: Serialize> Orders<O> {
     pub(in crate::serve) fn push(&mut self, order: O, fd: Option<OwnedFd>) {
-        self.0.push_back((order, fd.map(Foreign::from)));
+        self.0.push_back((order, fd.map(ForeignFd::from)));
     }
 
     /// Sends as many orders as the socket accepts now.
@@ -70,10 +70,10 @@ pub(in crate::serve) struct Process<O = Order> {
 }
 
 impl<O: Serialize> Process<O> {
-    /// Starts a process for a duty.
-    pub(in crate::serve) fn start(duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
+    /// Starts a process for a kind.
+    pub(in crate::serve) fn start(kind: ProcessKind<'_>, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
-        let ending = launch.start(duty, theirs)?;
+        let ending = launch.start(kind, theirs)?;
         let same = ours.as_fd().try_clone_to_owned()?;
         Ok(Self {
             socket: ours,

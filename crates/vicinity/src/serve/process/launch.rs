@@ -20,7 +20,7 @@ use crate::processes::start::{
 
 /// What a process serves.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::serve) enum Duty<'a> {
+pub(in crate::serve) enum ProcessKind<'a> {
     /// A network.
     Network(&'a Network),
     /// The message plane.
@@ -35,11 +35,11 @@ pub(in crate::serve) enum Duty<'a> {
     Space(&'a str),
 }
 
-/// Starts a process for a duty at the other end of a control socket.
+/// Starts a process for a kind at the other end of a control socket.
 #[derive(Clone)]
 pub(in crate::serve) struct Launch(Arc<Start>);
 
-type Start = dyn Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync;
+type Start = dyn Fn(ProcessKind<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync;
 
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,11 +63,11 @@ pub(in crate::serve) enum Ending {
 /// Returns a launcher that starts this program once more, with the control socket as standard input. The process
 /// logs on the supervisor's standard error, as `log` (options of the command line) says.
 pub(in crate::serve) fn processes(log: Vec<String>) -> Launch {
-    Launch::by(move |duty, control| {
+    Launch::by(move |kind, control| {
         let mut command = Command::from(command(control));
         command
             .args(&log)
-            .args(duty.arguments())
+            .args(kind.arguments())
             // The terminal's signals go to the supervisor only, which ends its processes in order.
             .process_group(0)
             .kill_on_drop(true);
@@ -78,7 +78,7 @@ pub(in crate::serve) fn processes(log: Vec<String>) -> Launch {
 impl Launch {
     /// Returns a launcher that calls `start`.
     pub(in crate::serve) fn by(
-        start: impl Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync + 'static,
+        start: impl Fn(ProcessKind<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(start))
     }
@@ -89,14 +89,14 @@ impl Launch {
     /// The kernel refuses to start it.
     pub(in crate::serve) fn start(
         &self,
-        duty: Duty<'_>,
+        kind: ProcessKind<'_>,
         control: ControlSocket,
     ) -> io::Result<Ending> {
-        (self.0)(duty, control)
+        (self.0)(kind, control)
     }
 }
 
-impl Duty<'_> {
+impl ProcessKind<'_> {
     fn arguments(self) -> Vec<OsString> {
         match self {
             Self::Network(network) => {

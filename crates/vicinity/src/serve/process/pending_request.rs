@@ -19,17 +19,17 @@ pub(in crate::serve) struct PendingRequest<A> {
     wait: Option<Instant>,
     /// Until when the process may answer, while a request is outstanding.
     by: Option<Instant>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl<A: Clone> PendingRequest<A> {
-    /// Returns the state without a request; the process has `patience` to answer one.
-    pub(in crate::serve) fn new(patience: Duration) -> Self {
+    /// Returns the state without a request; the process has `timeout` to answer one.
+    pub(in crate::serve) fn new(timeout: Duration) -> Self {
         Self {
             waiters: Vec::new(),
             wait: None,
             by: None,
-            patience,
+            timeout,
         }
     }
 
@@ -37,7 +37,7 @@ impl<A: Clone> PendingRequest<A> {
     /// rest of the time only.
     pub(in crate::serve) fn add_waiter(&mut self, waiter: oneshot::Sender<A>, now: Instant) {
         self.waiters.push(waiter);
-        let since = self.by.and_then(|by| by.checked_sub(self.patience));
+        let since = self.by.and_then(|by| by.checked_sub(self.timeout));
         let until = (since.unwrap_or(now) + WAIT).max(now);
         self.wait.get_or_insert(until);
     }
@@ -45,7 +45,7 @@ impl<A: Clone> PendingRequest<A> {
     /// Begins a request; returns whether the caller has to send it, because none was outstanding.
     pub(in crate::serve) fn begin(&mut self, now: Instant) -> bool {
         let new = self.by.is_none();
-        self.by.get_or_insert(now + self.patience);
+        self.by.get_or_insert(now + self.timeout);
         new
     }
 
@@ -70,7 +70,7 @@ impl<A: Clone> PendingRequest<A> {
             format!(
                 "it has not answered yet, and is ended if it does not within {} s; these are the figures \
                  from before",
-                self.patience.as_secs()
+                self.timeout.as_secs()
             )
         })
     }

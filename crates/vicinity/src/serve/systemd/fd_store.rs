@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use memory_plane::ram;
+use memory_plane::space_memory;
 use rustix::fs::OFlags;
 use sd_notify::NotifyState;
-use space::store::{LAYOUT, ledger_bytes};
+use space::store::{LAYOUT_VERSION, ledger_bytes};
 
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES};
 
@@ -134,7 +134,7 @@ impl FdStore {
 /// Returns the names of the slots' and the ledger's memory. A VM's name has at most 64 characters, and
 /// systemd refuses none of them (`fdname_is_valid`: printable ASCII without `:`, at most 255).
 fn names(vm: &str) -> [String; 2] {
-    ["slots", "ledger"].map(|kind| format!("{PREFIX}space-{LAYOUT}-{kind}-{vm}"))
+    ["slots", "ledger"].map(|kind| format!("{PREFIX}space-{LAYOUT_VERSION}-{kind}-{vm}"))
 }
 
 fn forget(name: &str) {
@@ -149,7 +149,7 @@ fn fitting(slots: Option<OwnedFd>, ledger: Option<OwnedFd>) -> Result<Memory, Un
     let length = |fd: &OwnedFd| {
         let flags = rustix::fs::fcntl_getfl(fd).map_err(|_| Unfit::Kind)?;
         let both_ways = flags & OFlags::RWMODE == OFlags::RDWR;
-        let length = ram::sealed_length(fd.as_fd()).filter(|_| both_ways);
+        let length = space_memory::sealed_length(fd.as_fd()).filter(|_| both_ways);
         length.ok_or(Unfit::Kind)
     };
     let lengths = (length(&slots)?, length(&ledger)?);
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn memory(slots: u64, ledger: u64) -> [OwnedFd; 2] {
-        [slots, ledger].map(|bytes| ram::make("test", bytes).unwrap().into())
+        [slots, ledger].map(|bytes| space_memory::create("test", bytes).unwrap().into())
     }
 
     fn of(most: u32) -> [OwnedFd; 2] {

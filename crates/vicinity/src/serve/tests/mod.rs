@@ -59,8 +59,8 @@ fn obedient(control: ControlSocket) -> io::Result<()> {
                 | Order::SetLookUps { .. },
                 _,
             ))) => {}
-            Ok(Some((Order::SetResidency { .. }, _))) => residents += 1,
-            Ok(Some((Order::ClearResidency { .. }, _))) => residents -= 1,
+            Ok(Some((Order::SetFdbEntry { .. }, _))) => residents += 1,
+            Ok(Some((Order::RemoveFdbEntry { .. }, _))) => residents -= 1,
             Ok(Some((Order::Report, _))) => report(&control, &ports, residents)?,
             Ok(Some((order, _))) => panic!("unexpected {order:?}"),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),

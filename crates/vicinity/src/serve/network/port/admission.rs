@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use switch::control::Order;
 use tokio::time::Instant;
-use vhost::raw::Foreign;
+use vhost::raw::ForeignFd;
 
-use super::{Port, Service, Way};
+use super::{Port, PortKind, Service};
 use crate::serve::connections::Connection;
 use crate::serve::network::quarantine::{CONNECTS, CONNECTS_WITHIN};
 use crate::serve::process::handle::Orders;
@@ -61,7 +61,7 @@ impl Port {
                 "a process that is not this port's owner was turned away: {why}. Is `owner` right?"
             );
         }
-        if matches!(self.way, Way::Client { .. }) {
+        if matches!(self.kind, PortKind::Client { .. }) {
             self.reason = Some(format!("a process that is not the owner listens: {why}"));
             // The supervisor connects again later, because the owner may listen there by then.
             let next = connection.next;
@@ -74,7 +74,7 @@ impl Port {
 
     pub(super) fn admit(&mut self, connection: Connection, now: Instant, orders: &mut Orders) {
         let Connection { stream, next, .. } = connection;
-        if matches!(self.way, Way::Client { .. }) {
+        if matches!(self.kind, PortKind::Client { .. }) {
             self.redial = Some(next);
         }
         if !self.history.record(now) {
@@ -89,7 +89,7 @@ impl Port {
             name: self.name.clone(),
         };
         let same = stream.as_fd().try_clone_to_owned();
-        self.stream = same.map(Foreign::from).ok();
+        self.stream = same.map(ForeignFd::from).ok();
         orders.push(order, Some(stream.into_inner()));
         self.service = Service::Attached { running: false };
         self.connections += 1;
@@ -101,7 +101,7 @@ impl Port {
     /// itself; in client mode the supervisor connects again when the port opens.
     pub(in crate::serve) fn reject(&mut self, connection: Connection) {
         tracing::debug!(port = %self.name, "rejected a front-end: the network is down");
-        if matches!(self.way, Way::Client { .. }) {
+        if matches!(self.kind, PortKind::Client { .. }) {
             self.redial = Some(connection.next);
         }
     }

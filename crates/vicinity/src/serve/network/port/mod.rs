@@ -10,13 +10,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
-use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason, UplinkWay};
+use switch::control::{
+    Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason, UplinkKind,
+};
 use switch::guard::Rules;
 use switch::mac::Mac;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use vhost::raw::Foreign;
+use vhost::raw::ForeignFd;
 
 use super::quarantine::ConnectionHistory;
 use crate::serve::connections::Connection;
@@ -30,7 +32,7 @@ const STORM: &str = "a storm: it goes on sending more broadcast, multicast or un
 
 /// What a port connects to, and which side listens.
 #[derive(Debug)]
-pub(in crate::serve) enum Way {
+pub(in crate::serve) enum PortKind {
     /// A VM whose front-end connects to the supervisor.
     Server {
         /// The socket that the supervisor listens on.
@@ -44,7 +46,7 @@ pub(in crate::serve) enum Way {
         wake: Arc<Notify>,
     },
     /// Other hosts.
-    Uplink(UplinkWay),
+    Uplink(UplinkKind),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ enum Service {
 pub(in crate::serve) struct Port {
     pub(in crate::serve) id: PortId,
     pub(in crate::serve) name: String,
-    pub(in crate::serve) way: Way,
+    pub(in crate::serve) kind: PortKind,
     settings: Settings,
     service: Service,
     /// When the log last had a line about a process that may not connect.
@@ -84,17 +86,22 @@ pub(in crate::serve) struct Port {
     report: PortReport,
     /// A duplicate of the front-end's socket, to shut it down: a data plane that the kernel does not end would keep
     /// it open.
-    stream: Option<Foreign>,
+    stream: Option<ForeignFd>,
     task: Option<AbortHandle>,
     file: Option<SocketFile>,
 }
 
 impl Port {
-    pub(in crate::serve) fn new(id: PortId, name: &str, way: Way, settings: Settings) -> Self {
+    pub(in crate::serve) fn new(
+        id: PortId,
+        name: &str,
+        kind: PortKind,
+        settings: Settings,
+    ) -> Self {
         Self {
             id,
             name: name.to_owned(),
-            way,
+            kind,
             settings,
             service: Service::Idle,
             last_warning: None,
@@ -157,13 +164,13 @@ impl Port {
     fn pin(&self, orders: &mut Orders) {
         let port = self.id;
         for (mac, vlan) in self.pins() {
-            orders.push(Order::SetResidency { mac, vlan, port }, None);
+            orders.push(Order::SetFdbEntry { mac, vlan, port }, None);
         }
     }
 
     fn unpin(&self, orders: &mut Orders) {
         for (mac, vlan) in self.pins() {
-            orders.push(Order::ClearResidency { mac, vlan }, None);
+            orders.push(Order::RemoveFdbEntry { mac, vlan }, None);
         }
     }
 
@@ -214,13 +221,13 @@ impl Port {
                 return;
             }
         };
-        let Way::Uplink(way) = self.way else {
+        let PortKind::Uplink(uplink_kind) = self.kind else {
             return;
         };
         let mut order = Order::AttachUplink {
             port: self.id,
             name: self.name.clone(),
-            way,
+            kind: uplink_kind,
         };
         for queue in queues {
             orders.push(order, Some(queue));
@@ -244,7 +251,7 @@ impl Port {
     /// Takes the data plane's report about this port.
     pub(in crate::serve) fn reported(&mut self, report: PortReport) {
         if let Service::Attached { running } = &mut self.service {
-            *running = report.running || matches!(self.way, Way::Uplink(_));
+            *running = report.running || matches!(self.kind, PortKind::Uplink(_));
             match (self.report.storm, report.storm) {
                 (false, true) => tracing::warn!(port = %self.name, "{STORM}"),
                 (true, false) => tracing::info!(port = %self.name, "the storm is over"),

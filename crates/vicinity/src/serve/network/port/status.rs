@@ -2,14 +2,14 @@
 
 use tokio::time::Instant;
 
-use super::{Port, STORM, Service, Way};
+use super::{Port, PortKind, STORM, Service};
 use crate::config::Mode;
 use crate::status::{Kind, PortStatus, State};
 
 impl Port {
     /// How it is at this time.
     pub(in crate::serve) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
-        let uplink = matches!(self.way, Way::Uplink(_));
+        let uplink = matches!(self.kind, PortKind::Uplink(_));
         let state = match self.service {
             _ if !up => State::Down,
             Service::Idle if uplink => State::Down,
@@ -19,10 +19,10 @@ impl Port {
             Service::Attached { running: true } => State::Running,
             Service::Quarantined { .. } => State::Quarantined,
         };
-        let (mode, socket) = match &self.way {
-            Way::Server { socket } => (Some(Mode::Server), Some(socket)),
-            Way::Client { socket, .. } => (Some(Mode::Client), Some(socket)),
-            Way::Uplink(_) => (None, None),
+        let (mode, socket) = match &self.kind {
+            PortKind::Server { socket } => (Some(Mode::Server), Some(socket)),
+            PortKind::Client { socket, .. } => (Some(Mode::Client), Some(socket)),
+            PortKind::Uplink(_) => (None, None),
         };
         let left = self
             .deadline()

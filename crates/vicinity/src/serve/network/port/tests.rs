@@ -19,17 +19,17 @@ fn server() -> Port {
     Port::new(
         PortId(3),
         "web",
-        Way::Server { socket },
+        PortKind::Server { socket },
         Settings::default(),
     )
 }
 
 fn client() -> Port {
-    let way = Way::Client {
+    let kind = PortKind::Client {
         socket: "/nowhere/web.sock".into(),
         wake: Arc::default(),
     };
-    Port::new(PortId(3), "web", way, Settings::default())
+    Port::new(PortId(3), "web", kind, Settings::default())
 }
 
 /// A connection, its front-end's end, and what tells that the next one is welcome.
@@ -38,7 +38,7 @@ fn connection() -> (Connection, UnixStream, oneshot::Receiver<()>) {
     for end in [&stream, &front_end] {
         end.set_nonblocking(true).unwrap();
     }
-    let stream = Foreign::from(OwnedFd::from(stream));
+    let stream = ForeignFd::from(OwnedFd::from(stream));
     let (next, welcome) = oneshot::channel();
     let peer = Peer::default();
     (Connection { stream, peer, next }, front_end, welcome)
@@ -275,7 +275,7 @@ async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_addre
     assert_eq!(state(&port, now), State::Quarantined);
     assert!(!welcome(&mut next));
     let port = PortId(3);
-    let pin = Order::SetResidency {
+    let pin = Order::SetFdbEntry {
         mac,
         vlan: 10,
         port,

@@ -12,14 +12,14 @@ use crate::{DirectError, io};
 
 /// The control window, and the resources of each member, in the order of the member ids.
 #[derive(Debug)]
-pub struct Parts {
+pub struct GroupResources {
     pub(crate) control: Control,
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) member_resources: Vec<MemberResources>,
 }
 
 /// The resources of one member.
 #[derive(Debug)]
-pub struct Seat {
+pub struct MemberResources {
     pub(crate) name: String,
     /// Listens for the connection of the member's QEMU, which asks for the window.
     pub(crate) server: Server,
@@ -27,17 +27,17 @@ pub struct Seat {
     pub(crate) doorbell: Doorbell,
 }
 
-impl Parts {
+impl GroupResources {
     /// Makes the resources of a group, with sockets in `folder`, which must exist.
     ///
     /// # Errors
     /// There are too many members, or the kernel refuses.
     pub fn make(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         check_count(names.len())?;
-        let seat = |name: &String| {
+        let resources = |name: &String| {
             let socket = crate::paths::socket(folder, name);
             let server = Server::bind(&socket);
-            Ok(Seat {
+            Ok(MemberResources {
                 name: name.clone(),
                 server: io(server, || format!("listen at {}", socket.display()))?,
                 doorbell: io(Doorbell::new(), || "make a doorbell".to_owned())?,
@@ -45,7 +45,10 @@ impl Parts {
         };
         Ok(Self {
             control: Control::new()?,
-            seats: names.iter().map(seat).collect::<Result<_, DirectError>>()?,
+            member_resources: names
+                .iter()
+                .map(resources)
+                .collect::<Result<_, DirectError>>()?,
         })
     }
 
@@ -53,10 +56,16 @@ impl Parts {
     ///
     /// # Errors
     /// There are too many members.
-    pub fn adopt(window: OwnedFd, seats: Vec<Seat>) -> Result<Self, DirectError> {
-        check_count(seats.len())?;
+    pub fn adopt(
+        window: OwnedFd,
+        member_resources: Vec<MemberResources>,
+    ) -> Result<Self, DirectError> {
+        check_count(member_resources.len())?;
         let control = Control::adopt(window);
-        Ok(Self { control, seats })
+        Ok(Self {
+            control,
+            member_resources,
+        })
     }
 
     /// Returns the control window.
@@ -67,12 +76,12 @@ impl Parts {
 
     /// Returns the resources of each member.
     #[must_use]
-    pub fn seats(&self) -> &[Seat] {
-        &self.seats
+    pub fn member_resources(&self) -> &[MemberResources] {
+        &self.member_resources
     }
 }
 
-impl Seat {
+impl MemberResources {
     /// Takes over the resources of a member that another process made.
     #[must_use]
     pub fn adopt(name: String, listener: OwnedFd, doorbell: OwnedFd) -> Self {

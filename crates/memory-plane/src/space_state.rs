@@ -10,15 +10,15 @@ use space::estimator::Window;
 use space::store::{Slot, SlotPool, Store, ledger_bytes};
 
 use crate::push::Outbox;
-use crate::ram::{self, LedgerFile, Ram};
 use crate::rate::RateLimit;
+use crate::space_memory::{self, LedgerFile, SlotFile};
 
 /// A running space: its store, its memory, its counters and its rate limit.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SpaceState {
     store: Mutex<Store>,
     slots: SlotPool,
-    ram: Arc<Ram>,
+    slot_file: Arc<SlotFile>,
     /// Start time since 1970. It is part of the ETags, because a new process may count versions anew.
     began: Duration,
     pub(crate) counters: Counters,
@@ -88,15 +88,15 @@ pub struct Figures {
     pub push_trouble: Option<String>,
 }
 
-impl Shared {
+impl SpaceState {
     /// Creates an empty space of `slots` slots, of which `credit` may be in use, in new memory.
     ///
     /// # Errors
     /// Returns an error if the kernel provides no memory.
     pub fn new(name: &str, slot_bytes: u32, credit: u32, slots: u32) -> std::io::Result<Arc<Self>> {
-        let ram = ram::make(name, u64::from(slot_bytes) * u64::from(slots))?;
-        let ledger = ram::make(&format!("{name}-notes"), ledger_bytes(slots))?;
-        Self::with(ram, ledger, slot_bytes, credit, slots)
+        let slot_file = space_memory::create(name, u64::from(slot_bytes) * u64::from(slots))?;
+        let ledger = space_memory::create(&format!("{name}-notes"), ledger_bytes(slots))?;
+        Self::with(slot_file, ledger, slot_bytes, credit, slots)
     }
 
     /// Opens a space in existing memory and restores the files of its ledger.
@@ -104,20 +104,20 @@ impl Shared {
     /// # Errors
     /// Returns an error if the memory cannot be mapped or read.
     pub fn with(
-        ram: File,
+        slot_file: File,
         ledger: File,
         slot_bytes: u32,
         credit: u32,
         slots: u32,
     ) -> std::io::Result<Arc<Self>> {
-        let ram = Arc::new(Ram::new(ram)?);
-        let slots = SlotPool::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
+        let slot_file = Arc::new(SlotFile::new(slot_file)?);
+        let slots = SlotPool::new(Arc::clone(&slot_file) as Arc<_>, slot_bytes, credit, slots);
         let began = now();
         let store = Store::from_ledger(slots.clone(), Arc::new(LedgerFile(ledger)), began)?;
         Ok(Arc::new(Self {
             store: Mutex::new(store),
             slots,
-            ram,
+            slot_file,
             began,
             counters: Counters::default(),
             rate: RateLimit::default(),
@@ -178,7 +178,7 @@ impl Shared {
 
     /// Returns the slots that contain these bytes, so that the caller keeps them in use, too. All must be in use already.
     pub(crate) fn slots_containing(&self, bytes: &[u8]) -> Option<Vec<Arc<Slot>>> {
-        let start = self.ram.offset_of(bytes)?;
+        let start = self.slot_file.offset_of(bytes)?;
         let slot_bytes = self.slot_bytes();
         let first = start.checked_div(slot_bytes)?;
         let end = (start + bytes.len() as u64).div_ceil(slot_bytes);
@@ -197,8 +197,8 @@ impl Shared {
 
     /// Returns the slots' memory.
     #[must_use]
-    pub fn ram(&self) -> &Arc<Ram> {
-        &self.ram
+    pub fn slot_file(&self) -> &Arc<SlotFile> {
+        &self.slot_file
     }
 
     /// Returns a number that differs between the processes that serve the space: the start time in nanoseconds.

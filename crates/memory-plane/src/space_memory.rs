@@ -20,7 +20,7 @@ const CHUNK: usize = 64 << 10;
 
 /// The slots' memory, and the eventfd that signals free slots.
 #[derive(Debug)]
-pub struct Ram {
+pub struct SlotFile {
     file: File,
     mapping: Mapping,
     slot_free: OwnedFd,
@@ -31,7 +31,7 @@ pub struct Ram {
 ///
 /// # Errors
 /// Returns the kernel's error.
-pub fn make(name: &str, bytes: u64) -> io::Result<File> {
+pub fn create(name: &str, bytes: u64) -> io::Result<File> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let file = File::from(fd);
     file.set_len(bytes)?;
@@ -39,12 +39,12 @@ pub fn make(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the seals of each memfd that [`make`] creates.
+/// Returns the seals of each memfd that [`create`] creates.
 fn required_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }
 
-/// Returns the length of a memfd with the seals of [`make`]: its size is fixed, and it is writable. Returns `None` for any
+/// Returns the length of a memfd with the seals of [`create`]: its size is fixed, and it is writable. Returns `None` for any
 /// other descriptor.
 #[must_use]
 pub fn sealed_length(memory: BorrowedFd<'_>) -> Option<u64> {
@@ -72,8 +72,8 @@ impl Ledger for LedgerFile {
     }
 }
 
-impl Ram {
-    /// Maps a memfd that [`make`] created.
+impl SlotFile {
+    /// Maps a memfd that [`create`] created.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -117,7 +117,7 @@ impl Ram {
     }
 }
 
-impl Memory for Ram {
+impl Memory for SlotFile {
     // syscalls: pread64 pwrite64
     fn copy(&self, mut from: u64, mut to: u64, mut length: u64) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK];
@@ -170,14 +170,14 @@ mod tests {
 
     #[test]
     fn pages_are_allocated_on_write_and_freed_by_release_pages() {
-        let ram = Ram::new(make("test", 4 << 20).unwrap()).unwrap();
-        let pages = || ram.file.metadata().unwrap().blocks() * 512;
+        let slot_file = SlotFile::new(create("test", 4 << 20).unwrap()).unwrap();
+        let pages = || slot_file.file.metadata().unwrap().blocks() * 512;
         assert_eq!(pages(), 0);
-        ram.zero(1 << 20, 1 << 20).unwrap();
+        slot_file.zero(1 << 20, 1 << 20).unwrap();
         assert_eq!(pages(), 1 << 20);
-        ram.copy(1 << 20, 0, 1 << 20).unwrap();
-        ram.release_pages(1 << 20, 1 << 20);
+        slot_file.copy(1 << 20, 0, 1 << 20).unwrap();
+        slot_file.release_pages(1 << 20, 1 << 20);
         assert_eq!(pages(), 1 << 20);
-        assert!(ram.file.set_len(0).is_err() && ram.file.set_len(8 << 20).is_err());
+        assert!(slot_file.file.set_len(0).is_err() && slot_file.file.set_len(8 << 20).is_err());
     }
 }

@@ -1,7 +1,7 @@
 """Hostile hosts on a network. For each MXoE frame that passes one of two interfaces, this program sends some
 copies over the same interface, with the source address of an unknown host and a few bytes changed. The hostile
 hosts do not know the keys of the endpoints, and send no frame with the address of an existing host.
-Usage: stranger.py ONE OTHER SEED."""
+Usage: unknown_hosts.py ONE OTHER SEED."""
 
 import random
 import select

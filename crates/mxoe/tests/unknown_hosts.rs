@@ -19,7 +19,7 @@ fn node() -> Node {
     Node::new(Config::new(HERE, "here", 1))
 }
 
-fn stranger(number: u32) -> Mac {
+fn unknown_host(number: u32) -> Mac {
     let [a, b, c, d] = number.to_be_bytes();
     Mac([2, 1, a, b, c, d])
 }
@@ -51,13 +51,13 @@ fn announced_hosts_that_do_not_exist_do_not_displace_a_real_host() {
     let at = |number: u32| Duration::from_millis(u64::from(number));
     let count = u32::try_from(HOSTS).unwrap() * 2;
     for number in 0..count {
-        announce(&mut node, at(number), stranger(number));
+        announce(&mut node, at(number), unknown_host(number));
     }
     let real = Mac([2, 9, 9, 9, 9, 9]);
     announce(&mut node, at(count), real);
-    assert!(node.knows(real));
+    assert!(node.has_host(real));
     // Only the hosts that had been silent longest were replaced.
-    assert!(!node.knows(stranger(0)) && node.knows(stranger(count - 1)));
+    assert!(!node.has_host(unknown_host(0)) && node.has_host(unknown_host(count - 1)));
 }
 
 #[test]
@@ -66,25 +66,25 @@ fn the_send_queue_of_a_host_is_bounded() {
     let now = Duration::from_secs(1);
     for magic in 0..20_000 {
         let query = Packet::HostQuery { index: 0, magic };
-        receive(&mut node, now, stranger(1), HERE, query);
+        receive(&mut node, now, unknown_host(1), HERE, query);
     }
     let query = Packet::HostQuery { index: 0, magic: 7 };
-    receive(&mut node, now, stranger(2), HERE, query);
+    receive(&mut node, now, unknown_host(2), HERE, query);
     let mut sent = [0, 0];
     while let Some(frame) = node.transmit() {
         let to = Frame::decode(&frame).unwrap().destination;
-        sent[usize::from(to == stranger(2))] += 1;
+        sent[usize::from(to == unknown_host(2))] += 1;
     }
     assert_eq!(sent, [SEND_QUEUE, 1]);
     // The frames were sent, so the queue has room again.
-    receive(&mut node, now, stranger(1), HERE, query);
+    receive(&mut node, now, unknown_host(1), HERE, query);
     assert!(node.transmit().is_some());
 }
 
 #[test]
 fn name_changes_of_a_host_are_rate_limited() {
     let mut node = node();
-    announce(&mut node, Duration::ZERO, stranger(1));
+    announce(&mut node, Duration::ZERO, unknown_host(1));
     let (mut renamed, mut asked) = (0, None);
     for tenth in 0..300u64 {
         let now = Duration::from_millis(100 * tenth);
@@ -102,7 +102,7 @@ fn name_changes_of_a_host_are_rate_limited() {
             magic,
             name,
         };
-        receive(&mut node, now, stranger(1), HERE, reply);
+        receive(&mut node, now, unknown_host(1), HERE, reply);
         while let Some(event) = node.event() {
             renamed += u64::from(matches!(event, Event::Host { .. }));
         }
@@ -111,10 +111,10 @@ fn name_changes_of_a_host_are_rate_limited() {
     assert!((2..=most).contains(&renamed), "{renamed} of at most {most}");
 }
 
-/// A node with a patience of 20 s and an endpoint of key 7.
+/// A node with a peer_timeout of 20 s and an endpoint of key 7.
 fn impatient() -> Node {
     let mut config = Config::new(HERE, "here", 1);
-    config.patience = Duration::from_secs(20);
+    config.peer_timeout = Duration::from_secs(20);
     let mut node = Node::new(config);
     node.open(Duration::ZERO, 3, 7, 1);
     node
@@ -151,7 +151,12 @@ fn silent_partners_give_way_to_a_new_partner() {
     // As many partners as a node allows. They never send again.
     for number in 0..u32::try_from(PARTNERS).unwrap() {
         let endpoint = u8::try_from(number % 128).unwrap();
-        assert!(connect(&mut node, now, stranger(number / 128), endpoint));
+        assert!(connect(
+            &mut node,
+            now,
+            unknown_host(number / 128),
+            endpoint
+        ));
         now += Duration::from_micros(1);
     }
     let real = Mac([2, 9, 9, 9, 9, 9]);
@@ -175,7 +180,7 @@ fn silent_hosts_give_way_to_a_new_host() {
     let mut node = impatient();
     let mut now = Duration::ZERO;
     for number in 0..u32::try_from(HOSTS).unwrap() {
-        assert!(connect(&mut node, now, stranger(number), 0));
+        assert!(connect(&mut node, now, unknown_host(number), 0));
         now += Duration::from_micros(1);
     }
     let real = Mac([2, 9, 9, 9, 9, 9]);
@@ -187,8 +192,8 @@ fn silent_hosts_give_way_to_a_new_host() {
         now += Duration::from_millis(500);
     }
     assert!(connect(&mut node, now, real, 0));
-    assert!(node.knows(real));
+    assert!(node.has_host(real));
     // The host that was replaced is no longer a partner, and can connect again.
     now += Duration::from_millis(1);
-    assert!(connect(&mut node, now, stranger(0), 0));
+    assert!(connect(&mut node, now, unknown_host(0), 0));
 }
