@@ -1,8 +1,8 @@
-//! Plugging a VM's space in again. QEMU connects a `vhost-user-fs` device once, so when the space's process
-//! was killed the device is dead: it is taken out and plugged in anew, by a monitor that QEMU has for this
-//! (`vicinity space qemu-args` prints it). The guest has to release the device, which it does not while a
-//! program waits for the end of a request; so it is tried for as long as it takes. A VM without such a
-//! monitor, or that is gone, is left alone.
+//! Plugs a VM's space in again. QEMU connects a `vhost-user-fs` device only once, so the device is dead after
+//! the space's process was killed. The supervisor unplugs the device and plugs in a new one, through a monitor
+//! that QEMU has for this (`vicinity space qemu-args` prints it). The guest has to release the device, and it
+//! does not while a program waits for the end of a request, so the supervisor retries without a limit. It does
+//! nothing for a VM that has no such monitor, or that has ended.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,35 +13,36 @@ use serde_json::json;
 
 use crate::space_device::{CHARDEV, DEVICE, TAG};
 
-/// QEMU's devices that have names.
+/// The path of the devices that have ids, in QEMU's object tree.
 const DEVICES: &str = "/machine/peripheral";
 
-/// Guests release what is unplugged within so long; then they are asked again.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time in which a guest releases an unplugged device. After it, the attempt fails, and the next one repeats the request.
+const UNPLUG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often QEMU is asked whether the device is still there.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which an attempt asks QEMU whether the device is still plugged in.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between attempts.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Plugs a VM's space in again.
 #[derive(Debug)]
 pub(in crate::serve) struct Replug {
     vm: String,
     monitor: PathBuf,
-    /// Where its QEMU connects.
+    /// The space's socket, to which the VM's QEMU connects.
     socket: PathBuf,
-    /// The thread that does it ends with this.
+    /// The state of the thread that plugs in the device. The thread ends when this is dropped.
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    at_work: bool,
-    /// The process that the device may be connected with is gone already.
-    again: bool,
-    trouble: Option<String>,
+    is_running: bool,
+    /// The space's process ended again during the attempt, so the new device may be connected to a process that has
+    /// ended: the thread has to plug in once more.
+    restart_requested: bool,
+    last_error: Option<String>,
 }
 
 /// Why the device is not plugged in.
@@ -52,11 +53,12 @@ enum ReplugError {
     #[error(
         "the guest does not let go of it: a program may be waiting for it, then restart the VM"
     )]
-    Held,
+    NotReleased,
 }
 
 impl Replug {
-    /// Of this VM, whose QEMU has its monitor and its space's socket there.
+    /// Returns the re-plugging of this VM's space. `monitor` is the socket of QEMU's monitor, and `socket` is that of
+    /// the space.
     pub(in crate::serve) fn new(vm: &str, monitor: PathBuf, socket: PathBuf) -> Self {
         let (vm, state) = (vm.to_owned(), Arc::default());
         Self {
@@ -67,43 +69,43 @@ impl Replug {
         }
     }
 
-    /// The device is dead: plug it in again, however long that takes.
+    /// Starts to plug in the dead device again; the thread retries without a limit.
     pub(in crate::serve) fn start(&self) {
         let mut state = lock(&self.state);
-        state.again = state.at_work;
-        if state.at_work {
+        state.restart_requested = state.is_running;
+        if state.is_running {
             return;
         }
-        let mut plug = Plug {
+        let mut task = PlugTask {
             monitor: self.monitor.clone(),
             socket: self.socket.clone(),
             bus: None,
         };
         let (weak, vm) = (Arc::downgrade(&self.state), self.vm.clone());
         let thread = std::thread::Builder::new().name("replug".to_owned());
-        match thread.spawn(move || plug.keep_trying(&vm, &weak)) {
-            Ok(_) => state.at_work = true,
+        match thread.spawn(move || task.retry_until_plugged(&vm, &weak)) {
+            Ok(_) => state.is_running = true,
             Err(error) => tracing::error!(%error, "space of {}", self.vm),
         }
     }
 
-    /// Why the VM does not have its device, if it is to be plugged in again.
+    /// Returns why the VM does not have its device, while the thread tries to plug it in.
     pub(in crate::serve) fn trouble(&self) -> Option<String> {
-        let trouble = lock(&self.state).trouble.clone()?;
-        Some(format!("the VM's device is dead: {trouble}"))
+        let error = lock(&self.state).last_error.clone()?;
+        Some(format!("the VM's device is dead: {error}"))
     }
 }
 
-/// What a thread plugs in.
-struct Plug {
+/// The task of the thread that plugs in a device.
+struct PlugTask {
     monitor: PathBuf,
     socket: PathBuf,
-    /// Where the device was, once that is known.
+    /// The bus of the unplugged device, once an attempt has read it.
     bus: Option<String>,
 }
 
-impl Plug {
-    fn keep_trying(&mut self, vm: &str, state: &Weak<Mutex<State>>) {
+impl PlugTask {
+    fn retry_until_plugged(&mut self, vm: &str, state: &Weak<Mutex<State>>) {
         loop {
             let done = self.attempt();
             let Some(state) = state.upgrade() else {
@@ -111,30 +113,30 @@ impl Plug {
             };
             let mut state = lock(&state);
             match done {
-                Ok(()) if state.again => state.again = false,
+                Ok(()) if state.restart_requested => state.restart_requested = false,
                 Ok(()) => {
                     *state = State::default();
                     return;
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if state.trouble.as_ref() != Some(&error) {
+                    if state.last_error.as_ref() != Some(&error) {
                         tracing::warn!("space of {vm}: the VM's device is dead: {error}");
                     }
-                    state.trouble = Some(error);
+                    state.last_error = Some(error);
                 }
             }
             drop(state);
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
-    /// Unplugs the device, if that was not done yet, and plugs it in.
+    /// Unplugs the dead device, unless an earlier attempt did, and plugs in a new one.
     fn attempt(&mut self) -> Result<(), ReplugError> {
         let Some(mut qmp) = Qmp::connect(&self.monitor)? else {
             return Ok(());
         };
-        if is_there(&mut qmp)? {
+        if is_plugged(&mut qmp)? {
             let place = json!({"path": format!("{DEVICES}/{DEVICE}"), "property": "parent_bus"});
             let bus = qmp.execute("qom-get", &place)?;
             let bus = bus.as_str().and_then(|path| path.rsplit('/').next());
@@ -144,7 +146,7 @@ impl Plug {
         let Some(bus) = &self.bus else {
             return Ok(());
         };
-        // Not there is nothing to remove.
+        // The command fails if an earlier attempt removed the character device already.
         let _gone = qmp.execute("chardev-remove", &json!({"id": CHARDEV}));
         let address = json!({"type": "unix", "data": {"path": self.socket}});
         let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
@@ -157,27 +159,27 @@ impl Plug {
     }
 }
 
-fn is_there(qmp: &mut Qmp) -> Result<bool, DirectError> {
+fn is_plugged(qmp: &mut Qmp) -> Result<bool, DirectError> {
     let names = qmp.names(DEVICES, DEVICE)?;
     Ok(names.iter().any(|name| name == DEVICE))
 }
 
-/// Has the guest release the device.
+/// Requests the guest to release the device, and waits until it has.
 fn unplug(qmp: &mut Qmp) -> Result<(), ReplugError> {
-    let asked = qmp.execute("device_del", &json!({"id": DEVICE}));
-    let end = Instant::now() + PATIENCE;
-    while is_there(qmp)? {
+    let requested = qmp.execute("device_del", &json!({"id": DEVICE}));
+    let end = Instant::now() + UNPLUG_TIMEOUT;
+    while is_plugged(qmp)? {
         if Instant::now() >= end {
-            // Refused, too, when it was asked before.
-            return Err(asked.map_or_else(ReplugError::from, |_| ReplugError::Held));
+            // QEMU also refuses a request that repeats a pending one.
+            return Err(requested.map_or_else(ReplugError::from, |_| ReplugError::NotReleased));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing between two states of it can panic.
+    // No thread panics while the state is inconsistent, so a poisoned state is valid.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -191,16 +193,16 @@ mod tests {
 
     use super::*;
 
-    /// As much of a QEMU as is asked.
+    /// A double of QEMU's monitor, with the commands that this module sends.
     #[derive(Default)]
     struct Qemu {
         plugged: bool,
-        /// So often it is still there when it was to be taken out.
-        holds: u32,
-        /// How often it still will be.
-        leaves: Option<u32>,
-        /// So many devices are not taken.
-        refuses: u32,
+        /// Number of `qom-list` replies, after a `device_del`, that still list the device.
+        polls_until_release: u32,
+        /// Remaining number of such replies while the device is being unplugged.
+        polls_left: Option<u32>,
+        /// Number of `device_add` commands that fail.
+        failing_adds: u32,
         commands: Vec<String>,
     }
 
@@ -211,18 +213,18 @@ mod tests {
             let qemu = Arc::clone(&shared);
             std::thread::spawn(move || {
                 for stream in monitor.incoming() {
-                    Self::converse(&qemu, stream.unwrap());
+                    Self::serve_client(&qemu, stream.unwrap());
                 }
             });
             shared
         }
 
-        fn converse(qemu: &Mutex<Self>, mut stream: UnixStream) {
+        fn serve_client(qemu: &Mutex<Self>, mut stream: UnixStream) {
             stream.write_all(b"{\"QMP\": {}}\n").unwrap();
             for line in BufReader::new(stream.try_clone().unwrap()).lines() {
-                let asked: Value = serde_json::from_str(&line.unwrap()).unwrap();
-                let command = asked["execute"].as_str().unwrap();
-                let answer = qemu.lock().unwrap().answer(command, &asked["arguments"]);
+                let request: Value = serde_json::from_str(&line.unwrap()).unwrap();
+                let command = request["execute"].as_str().unwrap();
+                let answer = qemu.lock().unwrap().answer(command, &request["arguments"]);
                 let answer = match answer {
                     Ok(answer) => json!({"return": answer}),
                     Err(why) => json!({"error": {"desc": why}}),
@@ -234,12 +236,12 @@ mod tests {
         fn answer(&mut self, command: &str, arguments: &Value) -> Result<Value, &'static str> {
             match command {
                 "qom-list" => {
-                    self.leaves = match self.leaves {
+                    self.polls_left = match self.polls_left {
                         Some(0) => {
                             self.plugged = false;
                             None
                         }
-                        leaves => leaves.map(|times| times - 1),
+                        polls_left => polls_left.map(|polls| polls - 1),
                     };
                     // QEMU 10.0 lists the folder's own type first, then the children.
                     let own = json!({"name": "type", "type": "string"});
@@ -250,10 +252,10 @@ mod tests {
                     });
                 }
                 "qom-get" => return Ok(json!("/machine/peripheral/port3/pcie.7")),
-                "device_del" => self.leaves = Some(self.holds),
+                "device_del" => self.polls_left = Some(self.polls_until_release),
                 "device_add" if self.plugged => return Err("it is there"),
-                "device_add" if self.refuses > 0 => {
-                    self.refuses -= 1;
+                "device_add" if self.failing_adds > 0 => {
+                    self.failing_adds -= 1;
                     return Err("not yet");
                 }
                 "device_add" => {
@@ -281,7 +283,7 @@ mod tests {
     }
 
     fn until(done: impl Fn() -> bool) {
-        let end = Instant::now() + 6 * PATIENCE;
+        let end = Instant::now() + 6 * UNPLUG_TIMEOUT;
         while !done() {
             assert!(Instant::now() < end, "it does not end");
             std::thread::sleep(Duration::from_millis(1));
@@ -289,16 +291,16 @@ mod tests {
     }
 
     fn is_done(replug: &Replug) -> bool {
-        !lock(&replug.state).at_work
+        !lock(&replug.state).is_running
     }
 
     #[test]
-    fn a_dead_device_is_taken_out_and_plugged_in_where_it_was() {
+    fn a_dead_device_is_unplugged_and_plugged_in_on_the_same_bus() {
         let folder = tempfile::tempdir().unwrap();
         let qemu = Qemu {
             plugged: true,
-            holds: 2,
-            refuses: 1,
+            polls_until_release: 2,
+            failing_adds: 1,
             ..Qemu::default()
         };
         let qemu = qemu.serve(monitor(folder.path()));
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(replug.trouble(), None);
         let qemu = qemu.lock().unwrap();
         assert!(qemu.plugged);
-        // It was out already when it was tried again.
+        // The second attempt finds the device unplugged.
         let first = [
             "qmp_capabilities",
             "device_del",
@@ -330,12 +332,12 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_process_dies_meanwhile_is_plugged_in_once_more() {
+    fn a_device_whose_process_ends_during_the_attempt_is_plugged_in_once_more() {
         let folder = tempfile::tempdir().unwrap();
         let monitor = monitor(folder.path());
         let replug = replug(folder.path());
         replug.start();
-        // The first time QEMU has not answered yet.
+        // The first attempt still waits for QEMU.
         replug.start();
         let qemu = Qemu {
             plugged: true,
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vm_without_the_device_or_a_monitor_is_left_alone() {
+    fn a_vm_without_the_device_or_a_monitor_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let replug = replug(folder.path());
         replug.start();
