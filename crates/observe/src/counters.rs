@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(run_ns: u64, wait_ns: u64, executions: u64, slept: u32) {
+        fn lines_round_trip(run_ns: u64, wait_ns: u64, executions: u64, slept: u32) {
             let status = format!(
                 "voluntary_ctxt_switches:\t{slept}\nnonvoluntary_ctxt_switches:\t2\n"
             );

@@ -45,7 +45,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_pays_twice(moved in prop::collection::vec((any::<u32>(), any::<u64>()), 1..9)) {
+        fn no_work_is_charged_twice(moved in prop::collection::vec((any::<u32>(), any::<u64>()), 1..9)) {
             let moved: Vec<_> = moved.iter().map(|(f, b)| sent(u64::from(*f), *b)).collect();
             let parts = parts(&moved);
             let sum: f64 = parts.iter().sum();

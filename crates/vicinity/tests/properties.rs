@@ -40,7 +40,7 @@ const EVERY_CASE: [(&str, &str); 25] = [
         "every packet is one",
     ),
     (
-        "mxoe_4_everything_arrives_once_in_order_in_any_weather",
+        "mxoe_4_everything_arrives_once_in_order_under_impairment",
         "a seed",
     ),
     (
@@ -48,10 +48,10 @@ const EVERY_CASE: [(&str, &str); 25] = [
         "every length and offset has frames",
     ),
     (
-        "no_address_leads_out_of_a_heap",
+        "no_address_resolves_outside_a_heap",
         "the last two of its three places are near the heap's end",
     ),
-    ("nobody_pays_twice", "any counts are counts"),
+    ("no_work_is_charged_twice", "any counts are counts"),
     (
         "nothing_is_written_behind_the_end_of_a_heap",
         "one of its two offsets is near the heap's end",
@@ -68,7 +68,7 @@ const EVERY_CASE: [(&str, &str); 25] = [
         "its frames are valid; a seed",
     ),
     (
-        "rfc1071_the_sum_is_that_of_the_book",
+        "rfc1071_the_sum_equals_the_reference",
         "any bytes have a sum",
     ),
     (
@@ -96,10 +96,10 @@ const EVERY_CASE: [(&str, &str); 25] = [
         "each of 64 mixes is either whole or not; a seed",
     ),
     (
-        "what_comes_in_tagged_goes_out_as_it_came",
+        "a_tagged_frame_leaves_the_switch_unchanged",
         "any bytes are a body",
     ),
-    ("what_is_written_is_read", "any numbers are a line's"),
+    ("lines_round_trip", "any numbers are a line's"),
 ];
 
 /// The name and the arguments of a test in a `proptest!`.

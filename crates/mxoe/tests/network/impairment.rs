@@ -149,7 +149,7 @@ fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn mxoe_4_everything_arrives_once_in_order_in_any_weather(
+    fn mxoe_4_everything_arrives_once_in_order_under_impairment(
         there in plan(), back in plan(), impairment in impairment(), seed: u64
     ) {
         exchange(&[there, back], impairment, seed);

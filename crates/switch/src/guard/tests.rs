@@ -149,7 +149,7 @@ fn a_frame_that_a_tag_makes_too_long_does_not_leave() {
 
 proptest! {
     #[test]
-    fn what_comes_in_tagged_goes_out_as_it_came(
+    fn a_tagged_frame_leaves_the_switch_unchanged(
         priority in 0_u16..16,
         vlan in 1_u16..=MAX_VLAN,
         body in prop::collection::vec(any::<u8>(), 60..200),

@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rfc1071_the_sum_is_that_of_the_book(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn rfc1071_the_sum_equals_the_reference(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let expected = rfc1071_sum(&bytes);
             prop_assert_eq!(Sum::default().bytes(&bytes).folded(), expected.to_be_bytes());
             let even = bytes.len() / 4 * 2;

@@ -123,7 +123,7 @@ fn a_full_heap_refuses_and_without_units_there_is_no_heap() {
 
 proptest! {
     #[test]
-    fn no_address_leads_out_of_a_heap(unit: u32, small in 0u32..12, generation: u32, from: u64, length in 0usize..600_000) {
+    fn no_address_resolves_outside_a_heap(unit: u32, small in 0u32..12, generation: u32, from: u64, length in 0usize..600_000) {
         let heaps = Heaps::new();
         let mut bytes = vec![0; length];
         for (unit, from) in [(unit, from), (small, from), (small, from % 600_000)] {
