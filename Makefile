@@ -44,6 +44,7 @@ check:
 soak:
 	scripts/setup test
 	scripts/checkpatch --fetch
+	scripts/modules --fetch 6.12
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-message --test hostile_member -- --nocapture for_long
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-mxoe --test network -- --nocapture corrupted_frames

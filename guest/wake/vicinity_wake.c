@@ -80,6 +80,8 @@ static int map_memory(struct file *file, struct kobject *kobject, ATTRIBUTE *att
 
 	if (!is_within(vma, attribute->size))
 		return -EINVAL;
+	/* A guest's key (SEV) encrypts no memory of the host: as io_remap_pfn_range() does it. */
+	vma->vm_page_prot = pgprot_decrypted(vma->vm_page_prot);
 	for (address = vma->vm_start; address < vma->vm_end; address += PAGE_SIZE, pfn++) {
 		error = vm_insert_page(vma, address, pfn_to_page(pfn));
 		if (error)

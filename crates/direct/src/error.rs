@@ -33,6 +33,12 @@ pub enum DirectError {
          and end the VM if the host refuses. Take the device out of the VM, or the VM out of the group"
     )]
     Passthrough(String),
+    /// The VM's memory is encrypted, or private to the guest.
+    #[error(
+        "the VM's memory is encrypted (SEV or TDX, `{0}`): its peers would read ciphertext or zeros from its RAM. \
+         Start the VM without `confidential-guest-support`, or take the VM out of the group and use its NIC"
+    )]
+    Encrypted(String),
     /// The group has more members than a window has room for.
     #[error("a group has at most {} members", limits::MEMBERS)]
     TooMany,

@@ -144,6 +144,19 @@ impl Qmp {
         Ok(None)
     }
 
+    /// Returns the name of the object that keeps this VM's memory from its host, if there is one: SEV, SEV-ES,
+    /// SEV-SNP or TDX. Each machine of QEMU has the link (`machine_class_init` in `hw/core/machine.c`), which is
+    /// also set by the older property `memory-encryption`. An unset link is the empty path.
+    pub(crate) fn encryption(&mut self) -> Result<Option<String>, DirectError> {
+        let link = [
+            ("path", "/machine"),
+            ("property", "confidential-guest-support"),
+        ];
+        let path = self.text("qom-get", &link)?;
+        let last = path.rsplit('/').next();
+        Ok(last.filter(|name| !name.is_empty()).map(str::to_owned))
+    }
+
     /// Returns names and types of the properties and children of an object of QEMU.
     fn children(&mut self, path: &str) -> Result<Vec<(String, String)>, DirectError> {
         let answer = self.execute("qom-list", &json!({"path": path}))?;
@@ -298,6 +311,32 @@ mod tests {
                 reset: false,
             };
             assert_eq!(qmp.passthrough().unwrap().as_deref(), expected);
+        }
+    }
+
+    /// The first is QEMU 10.0's answer. QEMU starts a machine with the link only on a host that can encrypt memory;
+    /// `object_get_link_property` in its `qom/object.c` returns the canonical path of the object.
+    #[test]
+    fn encrypted_memory_is_found_by_the_machines_link() {
+        for (answer, expected) in [
+            (r#"{"return": ""}"#, None),
+            (r#"{"return": "/objects/sev0"}"#, Some("sev0")),
+        ] {
+            let (socket, mut qemu) = UnixStream::pair().unwrap();
+            writeln!(qemu, "{answer}").unwrap();
+            let mut qmp = Qmp {
+                socket,
+                pending: Vec::new(),
+                reset: false,
+            };
+            assert_eq!(qmp.encryption().unwrap().as_deref(), expected);
+            let mut asked = String::new();
+            drop(qmp);
+            std::io::Read::read_to_string(&mut qemu, &mut asked).unwrap();
+            let asked: Value = serde_json::from_str(&asked).unwrap();
+            assert_eq!(asked["execute"], "qom-get");
+            assert_eq!(asked["arguments"]["path"], "/machine");
+            assert_eq!(asked["arguments"]["property"], "confidential-guest-support");
         }
     }
 

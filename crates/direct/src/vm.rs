@@ -139,6 +139,7 @@ impl Vm {
         let address = json!({"type": "unix", "data": {"path": socket}});
         let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
         self.refuse_passthrough()?;
+        self.refuse_encryption()?;
         self.drop_chardevs()?;
         let chardev = unique(WINDOW);
         self.qmp
@@ -177,6 +178,15 @@ impl Vm {
     fn refuse_passthrough(&mut self) -> Result<(), DirectError> {
         match self.qmp.passthrough()? {
             Some(device) => Err(DirectError::Passthrough(device)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a VM whose memory is encrypted. Its guest shares only its bounce buffers with other software of the
+    /// host, and not the packets that the driver would name to the peers.
+    fn refuse_encryption(&mut self) -> Result<(), DirectError> {
+        match self.qmp.encryption()? {
+            Some(object) => Err(DirectError::Encrypted(object)),
             None => Ok(()),
         }
     }

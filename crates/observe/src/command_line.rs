@@ -27,6 +27,8 @@ pub struct Machine {
     pub nics: Vec<Nic>,
     /// Whether the VM has memory that other processes can map.
     pub shared: bool,
+    /// Whether the VM's memory is encrypted, or private to the guest: SEV or TDX.
+    pub encrypted: bool,
 }
 
 /// A vhost-user NIC.
@@ -84,6 +86,11 @@ fn machine(arguments: &[&str]) -> Machine {
             }
             Some("device") => wiring.devices.push(value),
             Some("object") => machine.shared |= is_shared(value),
+            // The second property is the older name of the first.
+            Some("machine" | "M") => {
+                let has = |key| property(value, key).is_some();
+                machine.encrypted |= has("confidential-guest-support") || has("memory-encryption");
+            }
             _ => {}
         }
     }
@@ -243,6 +250,19 @@ mod tests {
         assert_eq!(machine.name.as_deref(), Some("my,vm"));
         assert_eq!(machine.sockets, ["/run/vicinity/lan/my.sock"]);
         assert_eq!(machine.taps, ["vnet3"]);
+    }
+
+    /// The second is what libvirt prints for `<launchSecurity>`.
+    #[test]
+    fn encrypted_memory_is_found() {
+        for (value, expected) in [
+            ("q35,memory-backend=m", false),
+            ("pc-q35-9.2,usb=off,confidential-guest-support=lsec0", true),
+            ("q35,memory-encryption=sev0", true),
+        ] {
+            let machine = machine_of(&["qemu-system-x86_64", "-machine", value]);
+            assert_eq!(machine.encrypted, expected, "{value}");
+        }
     }
 
     #[test]

@@ -72,6 +72,14 @@ impl Switch {
                    scratch: &mut Scratch,
                    done: &mut usize| {
             while let Some(frame) = queue.frames.front_mut() {
+                // The receiver's rate applies here, and not when the frame was deferred: the frames of
+                // several rings may have been deferred since, more than the rate's burst together.
+                if rates.is_some_and(|rates| rates.wait(now).is_some()) {
+                    ring_state.drops.count(Loss::ReceiveLimit);
+                    queue.frames.pop_front();
+                    *done += 1;
+                    continue;
+                }
                 let outcome = match frame.leave(guard) {
                     Ok(out) => {
                         let (head, rest, from) = (&out.head, out.rest(), frame.segments);

@@ -8,6 +8,7 @@ use vm_harness::accel::{self, Accel};
 use crate::commands::bench::Bench;
 use crate::commands::direct::Direct;
 use crate::commands::failure::{EXIT_CODES, Failure};
+use crate::commands::guest_memory::GuestMemory;
 use crate::commands::lab::Lab;
 use crate::commands::message::Message;
 use crate::commands::network::{Network, Port, list};
@@ -125,6 +126,8 @@ enum Command {
         /// The guest's memory
         #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
         memory: String,
+        #[command(flatten)]
+        kind: GuestMemory,
         /// All options on one line
         #[arg(long)]
         one_line: bool,
@@ -136,6 +139,8 @@ enum Command {
     LibvirtXml {
         #[command(flatten)]
         which: NicArgs,
+        #[command(flatten)]
+        kind: GuestMemory,
         /// The interface alone, for `virsh attach-device`
         #[arg(long, conflicts_with = "domain")]
         interface: bool,
@@ -251,12 +256,15 @@ impl Cli {
             Command::QemuArgs {
                 which,
                 memory,
+                kind,
                 one_line,
                 json,
             } => {
+                let size = qemu_args::bytes(&memory).map_err(Failure::Usage)?;
+                kind.check(size).map_err(Failure::Usage)?;
                 let nic = which.find(given)?;
-                let options =
-                    qemu_args::options(&nic, &memory, qemu_version::version(qemu_version::PROGRAM));
+                let version = qemu_version::version(qemu_version::PROGRAM);
+                let options = qemu_args::options(&nic, &memory, &kind, version);
                 match json {
                     true => print(&output::as_json(&qemu_args::words(&options))),
                     false => print(&qemu_args::render(&options, one_line)),
@@ -264,14 +272,15 @@ impl Cli {
             }
             Command::LibvirtXml {
                 which,
+                kind,
                 interface,
                 domain,
             } => {
                 let nic = which.find(given)?;
                 match domain {
-                    Some(file) => print(&libvirt_xml::domain(&nic, &file)?),
+                    Some(file) => print(&libvirt_xml::domain(&nic, &kind, &file)?),
                     None if interface => print(&libvirt_xml::interface(&nic)),
-                    None => print(&libvirt_xml::parts(&nic)),
+                    None => print(&libvirt_xml::parts(&nic, &kind)),
                 }
             }
             Command::Doctor { json } => doctor::run(runtime_dir, json),

@@ -245,6 +245,9 @@ pub(crate) struct MemberStatus {
     pub(crate) connected: bool,
     /// Its gateway has joined.
     pub(crate) joined: bool,
+    /// Its gateway polls: its VM has no driver `vicinity_wake`, so that the host cannot wake it.
+    #[serde(default)]
+    pub(crate) polling: bool,
     /// Links it has now.
     pub(crate) links: u32,
     /// Times its gateway joined.
@@ -267,6 +270,7 @@ impl From<MemberReport> for MemberStatus {
             nic: format!("{:012x}", member.nic),
             connected: member.connected,
             joined: member.joined,
+            polling: member.polling,
             links: member.links,
             joins: member.counters.joins,
             linked: member.counters.links,

@@ -14,6 +14,8 @@ use std::process::Stdio;
 use common::{Daemon, page};
 use serde_json::Value;
 use vm_harness::host::{ChildProcess, command};
+use window::ivshmem::Client;
+use window::region::Region;
 
 /// Returns what `vicinity doctor` prints for a served object: the problem and the remedy.
 fn said(checks: &[Value], name: &str) -> Vec<String> {
@@ -97,4 +99,31 @@ fn a_control_socket_left_by_a_crash_is_named() {
         found[0].contains("left from a daemon that died"),
         "{found:?}"
     );
+}
+
+/// A gateway in a VM without the driver `vicinity_wake` writes into its page that it polls.
+#[test]
+fn a_gateway_that_polls_is_named_with_what_it_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[[message.member]]\nname = \"web\"\n";
+    let daemon = Daemon::start(folder.path(), Some(config));
+    let socket = daemon.path("message-plane/web.sock");
+    common::until("the message plane", || socket.exists());
+    let (client, memory) = Client::connect(&socket).unwrap();
+    let page = Region::attach(memory).unwrap();
+    let page = page.page(u32::from(client.id()) - 1).unwrap();
+    let join = |number| {
+        page.request_join(number);
+        client.ring();
+        common::until("the host", || page.joined_number() == number);
+    };
+    join(1);
+    assert!(said(&examine(&daemon), "gateways")[0].contains("-> null"));
+    page.set_polling(true);
+    join(3);
+    let found = said(&examine(&daemon), "gateways");
+    assert_eq!(found.len(), 1, "{found:?}");
+    for part in ["web's gateway polls", "100 wake-ups", "vicinity_wake"] {
+        assert!(found[0].contains(part), "{found:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Counts the instructions that guests execute, with a plugin of QEMU's emulator that this module builds. Their number
-//! does not depend on other work of the host. Counting slows guests down.
+//! does not depend on other work of the host. Counting slows guests down. Under KVM,
+//! [`crate::hardware_counter`] counts them instead.
 
 use std::fs;
 use std::io::Read;

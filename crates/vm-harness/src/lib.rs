@@ -58,6 +58,7 @@ pub mod cpu;
 pub mod cpu_distance;
 pub mod direct;
 pub mod error;
+pub mod hardware_counter;
 pub mod host;
 pub mod image;
 pub mod instructions;

@@ -83,11 +83,7 @@ impl Device {
         };
         let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         folders.sort();
-        let is = |folder: &PathBuf, file, wanted| {
-            fs::read_to_string(folder.join(file)).is_ok_and(|text| text.trim() == wanted)
-        };
-        let (vendor, device) = IVSHMEM;
-        folders.retain(|folder| is(folder, "vendor", vendor) && is(folder, "device", device));
+        folders.retain(|folder| is_ivshmem(folder));
         folders.retain(|folder| driver(folder).is_none_or(|name| name == DRIVER));
         folders.into_iter().map(Self::open).collect()
     }
@@ -164,6 +160,34 @@ impl Device {
     }
 }
 
+/// Returns whether the driver `vicinity_wake` has taken this VM's region, an `ivshmem-doorbell` device; `None` if the
+/// machine has no such device. Needs no privilege and changes nothing.
+#[must_use]
+pub fn has_driver() -> Option<bool> {
+    has_driver_in(Path::new(DEVICES))
+}
+
+fn has_driver_in(folder: &Path) -> Option<bool> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let folders = entries.map(|entry| entry.path());
+    let folders = folders.filter(|folder| is_ivshmem(folder));
+    // An `ivshmem-plain` device, such as a view of the direct channel, has no interrupts: QEMU gives it no BAR 1, where
+    // the MSI-X table of `ivshmem-doorbell` is.
+    let mut drivers = folders
+        .filter(|folder| folder.join("resource1").exists())
+        .map(|folder| driver(&folder))
+        .filter(|driver| driver.as_deref().is_none_or(|name| name == DRIVER));
+    let first = drivers.next()?;
+    Some(first.is_some() || drivers.any(|driver| driver.is_some()))
+}
+
+fn is_ivshmem(folder: &Path) -> bool {
+    let is = |file, wanted| {
+        fs::read_to_string(folder.join(file)).is_ok_and(|text| text.trim() == wanted)
+    };
+    is("vendor", IVSHMEM.0) && is("device", IVSHMEM.1)
+}
+
 /// The name of the driver that has taken the device.
 fn driver(folder: &Path) -> Option<String> {
     let driver = fs::read_link(folder.join("driver")).ok()?;
@@ -193,4 +217,46 @@ fn file_of(folder: &Path, by_driver: &str, by_kernel: &str) -> PathBuf {
 fn read_write(path: &Path) -> io::Result<OwnedFd> {
     let file = File::options().read(true).write(true).open(path)?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A device as sysfs shows it: an `ivshmem-doorbell` has BAR 1, and a driver is a link.
+    fn device(all: &Path, name: &str, bars: &[&str], driver: Option<&str>) {
+        let folder = all.join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("vendor"), "0x1af4\n").unwrap();
+        fs::write(folder.join("device"), "0x1110\n").unwrap();
+        for bar in bars {
+            fs::write(folder.join(bar), "").unwrap();
+        }
+        if let Some(driver) = driver {
+            let target = Path::new("../../drivers").join(driver);
+            symlink(target, folder.join("driver")).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_driver_of_the_region_is_found() {
+        const DOORBELL: &[&str] = &["resource0", "resource1", "resource2"];
+        const PLAIN: &[&str] = &["resource0", "resource2"];
+        let with = |devices: &[(&[&str], Option<&str>)]| {
+            let all = tempfile::tempdir().unwrap();
+            for (number, (bars, driver)) in devices.iter().enumerate() {
+                device(all.path(), &format!("0000:00:0{number}.0"), bars, *driver);
+            }
+            has_driver_in(all.path())
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[(PLAIN, None)]), None);
+        // The window of the direct channel.
+        assert_eq!(with(&[(DOORBELL, Some("vicinity_direct"))]), None);
+        assert_eq!(with(&[(PLAIN, None), (DOORBELL, None)]), Some(false));
+        assert_eq!(with(&[(DOORBELL, Some("vicinity_wake"))]), Some(true));
+        assert_eq!(has_driver_in(Path::new("/nowhere")), None);
+    }
 }

@@ -10,7 +10,8 @@ use crate::sample::{Cell, Values, values};
 use crate::testbed::Testbed;
 use vm_harness::channel;
 use vm_harness::direct::counters;
-use vm_harness::error::{Error, Result};
+use vm_harness::error::Result;
+use vm_harness::hardware_counter::GuestInstructions;
 use vm_harness::interrupt;
 
 /// Returns a cell's flow to VM 2, whose address on the channel is `target`.
@@ -64,13 +65,20 @@ pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Re
     let _pinned = testbed.pin("separate")?;
     let flow = flow(&target, cell, pace);
     let vms = [testbed.vm(1)?, testbed.vm(2)?];
-    let counter = testbed.counter.as_ref().ok_or_else(|| {
-        let why = "only QEMU's emulator (TCG) counts instructions, and it does not run these VMs";
-        Error::Host(why.to_owned())
-    })?;
-    let count = || -> Result<(Instant, u64)> {
-        let sum = vms.iter().map(|vm| counter.read(vm.name()));
-        Ok((Instant::now(), sum.sum::<Result<u64>>()?))
+    // QEMU's emulator counts with a plugin, and under KVM the processor counts.
+    let mut under_kvm = match testbed.counter {
+        None => Some(GuestInstructions::start(
+            &[testbed.guest(1), testbed.guest(2)].concat(),
+        )?),
+        Some(_) => None,
+    };
+    let mut count = || -> Result<(Instant, u64)> {
+        let sum = match (&testbed.counter, &mut under_kvm) {
+            (Some(plugin), _) => vms.iter().map(|vm| plugin.read(vm.name())).sum(),
+            (None, Some(processor)) => processor.read(),
+            (None, None) => Ok(0),
+        };
+        Ok((Instant::now(), sum?))
     };
     let (warm_up, window) = pace.watched();
     let [one, _] = vms;

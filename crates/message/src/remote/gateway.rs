@@ -111,6 +111,7 @@ impl Gateway {
         }
         page.set_interruptible(interrupts.is_some());
         let polling_only = matches!(doorbell, HostDoorbell::Device(..)) && interrupts.is_none();
+        page.set_polling(polling_only);
         Ok(Self {
             board,
             listener,

@@ -103,6 +103,7 @@ impl MemberState {
     pub(super) fn reset_page(&mut self) {
         self.page.request_join(0);
         self.page.set_interruptible(false);
+        self.page.set_polling(false);
         self.join_number = 0;
     }
 

@@ -13,6 +13,8 @@ pub struct MemberReport {
     pub connected: bool,
     /// Whether its gateway has joined.
     pub joined: bool,
+    /// Whether its gateway says that it polls: its VM gets no interrupts of the region.
+    pub polling: bool,
     /// Its links now.
     pub links: u32,
     /// Its counters.

@@ -341,6 +341,7 @@ impl Switchboard {
             nic: member.nic,
             connected: member.vm.is_some(),
             joined: member.control.is_some(),
+            polling: member.control.is_some() && member.page.is_polling(),
             links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
             counters: member.counters,
         });

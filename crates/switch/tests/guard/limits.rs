@@ -218,6 +218,38 @@ fn a_deferred_frame_is_charged_when_it_is_delivered() {
     assert_nothing(b);
 }
 
+/// Frames that were deferred together do not pass together when the receiver posts buffers: the rate's promise
+/// for any interval holds for them, too.
+#[test]
+fn deferred_frames_above_the_receive_rate_are_dropped() {
+    const DEFERRED: u64 = 20;
+    let mut plane = Plane::new();
+    let rules = receives(bytes(1, 1));
+    let mut nics = learnt(&mut plane, [Rules::default(), rules, Rules::default()]);
+    let [a, b, c] = &mut nics;
+    b.options.post = false;
+    b.restart();
+    plane.running(2);
+    // The first frames have no room, and block the last.
+    for number in 0..DEFERRED {
+        // One burst each, so that the rate still admits each frame.
+        assert!(a.queue_up(&[0; 12], &to(2, 1, number, 500), Layout::One));
+        assert!(a.queue_up(&[0; 12], &to(3, 1, number, 500), Layout::One));
+        a.tx.publish_and_kick();
+        assert_eq!(c.wait_to_receive().frame, to(3, 1, number, 500));
+    }
+    b.post(u16::MAX);
+    b.rx.publish_and_kick();
+    assert_eq!(b.wait_to_receive().frame, to(2, 1, 0, 500));
+    plane.until(2, |counters| {
+        counters.rx_frames + counters.drops.receive_limit == DEFERRED
+    });
+    assert_eq!(plane.counters(2).rx_frames, 1);
+    assert_eq!(plane.counters(1).drops, Drops::default());
+    assert_nothing(b);
+    a.wait_until_sent();
+}
+
 /// Floods frames of one kind, whose rate the rules limit.
 fn flood(rules: FloodRules, destination: [u8; 6], reason: fn(&Drops) -> u64) {
     const COUNT: u64 = 100;

@@ -12,6 +12,7 @@ use std::path::Path;
 use roxmltree::{Document, Node};
 
 use super::failure::Failure;
+use super::guest_memory::GuestMemory;
 use super::nic::{Nic, RING};
 use crate::config::Mode;
 
@@ -43,24 +44,27 @@ pub(crate) fn interface(nic: &Nic) -> String {
 }
 
 /// Returns the elements for shared memory and the interface.
-pub(crate) fn parts(nic: &Nic) -> String {
+pub(crate) fn parts(nic: &Nic, kind: &GuestMemory) -> String {
     format!(
-        "<!-- in <domain> -->\n{}<!-- in <devices> -->\n{}",
-        memory(),
+        "<!-- in <domain> -->\n{}{}<!-- in <devices> -->\n{}",
+        memory(kind),
+        kind.numatune().unwrap_or_default(),
         interface(nic)
     )
 }
 
-fn memory() -> String {
-    format!("<memoryBacking>\n  {SOURCE}\n  {ACCESS}\n</memoryBacking>\n")
+fn memory(kind: &GuestMemory) -> String {
+    let more = kind.backing().into_iter();
+    let more: String = more.map(|(_, element)| format!("  {element}\n")).collect();
+    format!("<memoryBacking>\n  {SOURCE}\n  {ACCESS}\n{more}</memoryBacking>\n")
 }
 
 /// Returns the domain in `file` with both elements added. Leaves elements that the domain already
 /// has unchanged.
-pub(crate) fn domain(nic: &Nic, file: &Path) -> Result<String, Failure> {
+pub(crate) fn domain(nic: &Nic, kind: &GuestMemory, file: &Path) -> Result<String, Failure> {
     let wrong = |what: &str| Failure::Usage(format!("{}: {what}", file.display()));
     let text = read(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-    merged(nic, &text).map_err(|what| wrong(&what))
+    merged(nic, kind, &text).map_err(|what| wrong(&what))
 }
 
 fn read(file: &Path) -> std::io::Result<String> {
@@ -75,13 +79,13 @@ fn read(file: &Path) -> std::io::Result<String> {
 /// A range of the text, and its replacement.
 type Change = (Range<usize>, String);
 
-fn merged(nic: &Nic, text: &str) -> Result<String, String> {
+fn merged(nic: &Nic, kind: &GuestMemory, text: &str) -> Result<String, String> {
     let document = Document::parse(text).map_err(|error| format!("is no XML: {error}"))?;
     let domain = document.root_element();
     if domain.tag_name().name() != "domain" {
         return Err("is no libvirt domain: `virsh dumpxml VM` writes one".to_owned());
     }
-    let mut changes = share(domain, text)?;
+    let mut changes = share(domain, kind, text)?;
     changes.extend(attach(domain, text, nic));
     if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
         tracing::warn!(
@@ -98,8 +102,8 @@ fn merged(nic: &Nic, text: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the changes that make the domain's memory shared.
-fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
+/// Returns the changes that make the domain's memory shared, and of this kind.
+fn share(domain: Node<'_, '_>, kind: &GuestMemory, text: &str) -> Result<Vec<Change>, String> {
     let private = |node: &Node<'_, '_>| {
         node.has_tag_name("cell") && node.attribute("memAccess") == Some("private")
     };
@@ -110,10 +114,22 @@ fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
                 .to_owned(),
         );
     }
-    let Some(backing) = child(domain, "memoryBacking") else {
-        return Ok(vec![append(domain, text, &memory())]);
-    };
     let mut changes = Vec::new();
+    let mut elements = String::new();
+    if child(domain, "numatune").is_none() {
+        elements += &kind.numatune().unwrap_or_default();
+    }
+    let backing = child(domain, "memoryBacking");
+    if backing.is_none() {
+        elements += &memory(kind);
+    }
+    // Two changes at one place would not keep their order.
+    if !elements.is_empty() {
+        changes.push(append(domain, text, &elements));
+    }
+    let Some(backing) = backing else {
+        return Ok(changes);
+    };
     let mut missing = String::new();
     match child(backing, "source") {
         Some(source) if source.attribute("type") == Some("anonymous") => {
@@ -130,6 +146,11 @@ fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
         }
         Some(_) => {}
         None => missing += &format!("{ACCESS}\n"),
+    }
+    for (name, element) in kind.backing() {
+        if child(backing, name).is_none() {
+            missing += &format!("{element}\n");
+        }
     }
     if !missing.is_empty() {
         changes.push(append(backing, text, &missing));
@@ -234,21 +255,32 @@ mod tests {
 
     #[test]
     fn a_domain_gets_both_once() {
-        let once = merged(&nic(), PLAIN).unwrap();
+        let once = merged(&nic(), &GuestMemory::default(), PLAIN).unwrap();
         let expected = PLAIN.replace(
             "  </devices>\n</domain>",
             &format!(
                 "{}  </devices>\n{}</domain>",
                 indented(&interface(&nic()), 4),
-                indented(&memory(), 2)
+                indented(&memory(&GuestMemory::default()), 2)
             ),
         );
         assert_eq!(once, expected);
-        assert_eq!(merged(&nic(), &once).unwrap(), once);
-        let empty = merged(&nic(), "<domain><devices/></domain>").unwrap();
-        assert_eq!(merged(&nic(), &empty).unwrap(), empty);
+        assert_eq!(
+            merged(&nic(), &GuestMemory::default(), &once).unwrap(),
+            once
+        );
+        let empty = merged(
+            &nic(),
+            &GuestMemory::default(),
+            "<domain><devices/></domain>",
+        )
+        .unwrap();
+        assert_eq!(
+            merged(&nic(), &GuestMemory::default(), &empty).unwrap(),
+            empty
+        );
         assert!(
-            merged(&nic(), "<domain/>")
+            merged(&nic(), &GuestMemory::default(), "<domain/>")
                 .unwrap()
                 .contains("<driver rx_queue")
         );
@@ -258,7 +290,12 @@ mod tests {
     fn memory_that_is_there_is_made_shared() {
         let with = |backing: &str| {
             let inside = format!("<memoryBacking>{backing}</memoryBacking>\n</domain>");
-            merged(&nic(), &PLAIN.replace("</domain>", &inside)).unwrap()
+            merged(
+                &nic(),
+                &GuestMemory::default(),
+                &PLAIN.replace("</domain>", &inside),
+            )
+            .unwrap()
         };
         let huge = with("<hugepages/>");
         assert!(
@@ -273,8 +310,35 @@ mod tests {
     }
 
     #[test]
+    fn the_kind_of_memory_is_added_once() {
+        let kind = crate::commands::guest_memory::tests::options(&[
+            "--hugetlb=2M",
+            "--prealloc",
+            "--host-node=0",
+        ]);
+        for before in [
+            PLAIN.to_owned(),
+            PLAIN.replace(
+                "<devices>",
+                "<memoryBacking>\n<locked/></memoryBacking><devices>",
+            ),
+        ] {
+            let once = merged(&nic(), &kind, &before).unwrap();
+            let document = Document::parse(&once).unwrap();
+            let backing = child(document.root_element(), "memoryBacking").unwrap();
+            for name in ["source", "access", "hugepages", "allocation"] {
+                let same = backing.children().filter(|one| one.has_tag_name(name));
+                assert_eq!(same.count(), 1, "{name}: {once}");
+            }
+            let numatune = child(document.root_element(), "numatune").unwrap();
+            assert!(child(numatune, "memory").is_some(), "{once}");
+            assert_eq!(merged(&nic(), &kind, &once).unwrap(), once);
+        }
+    }
+
+    #[test]
     fn what_is_no_domain_is_refused() {
-        let said = |text: &str| merged(&nic(), text).unwrap_err();
+        let said = |text: &str| merged(&nic(), &GuestMemory::default(), text).unwrap_err();
         assert!(said("<network/>").contains("virsh dumpxml"));
         assert!(said("<domain>").contains("is no XML"));
         let private = "<domain><cpu><numa><cell memAccess='private'/></numa></cpu></domain>";

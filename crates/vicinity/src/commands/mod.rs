@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod direct;
 pub(crate) mod doctor;
 pub(crate) mod failure;
+pub(crate) mod guest_memory;
 pub(crate) mod lab;
 pub(crate) mod libvirt_xml;
 pub(crate) mod message;

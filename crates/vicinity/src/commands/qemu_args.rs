@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
+use super::guest_memory::GuestMemory;
 use super::nic::{Nic, RING};
 use super::qemu_version::{RECONNECT_MS, Version};
 use crate::commands::output::as_json;
 use crate::config::Mode;
 
-/// Returns QEMU's options for a NIC as pairs of option and value. `qemu` is the version of QEMU
-/// that will use them, if known.
+/// Returns QEMU's options for a NIC as pairs of option and value. `size` and `memory` are the size and
+/// the kind of the VM's memory. `qemu` is the version of QEMU that will use the options, if known.
 pub(crate) fn options(
     nic: &Nic,
-    memory: &str,
+    size: &str,
+    memory: &GuestMemory,
     qemu: Option<Version>,
 ) -> Vec<(&'static str, String)> {
     let id = format!("vicinity-{}", nic.network);
@@ -32,10 +34,13 @@ pub(crate) fn options(
         ),
     };
     vec![
-        ("-m", memory.to_owned()),
+        ("-m", size.to_owned()),
         (
             "-object",
-            format!("memory-backend-memfd,id=vicinity-memory,size={memory},share=on"),
+            format!(
+                "memory-backend-memfd,id=vicinity-memory,size={size},share=on{}",
+                memory.properties()
+            ),
         ),
         ("-machine", "memory-backend=vicinity-memory".to_owned()),
         ("-chardev", format!("socket,id={id},path={path},{socket}")),
@@ -111,7 +116,7 @@ mod tests {
     use crate::commands::nic::tests::config;
 
     fn text(nic: &Nic, version: Option<Version>) -> String {
-        render(&options(nic, "1G", version), true)
+        render(&options(nic, "1G", &GuestMemory::default(), version), true)
     }
 
     #[test]
@@ -120,9 +125,18 @@ mod tests {
             queues: 4,
             ..find(&config(), "new", None).unwrap()
         };
-        let text = render(&options(&nic, "1G", None), true);
+        let text = render(&options(&nic, "1G", &GuestMemory::default(), None), true);
         assert!(text.contains("chardev=vicinity-green,queues=4"), "{text}");
         assert!(text.contains(",mq=on,vectors=10"), "{text}");
+    }
+
+    #[test]
+    fn the_kind_of_memory_is_that_of_its_object() {
+        let nic = find(&config(), "new", None).unwrap();
+        let memory = crate::commands::guest_memory::tests::options(&["--hugetlb", "--prealloc"]);
+        let text = render(&options(&nic, "1G", &memory, None), true);
+        let object = "size=1G,share=on,hugetlb=on,prealloc=on";
+        assert!(text.contains(object), "{text}");
     }
 
     #[test]
@@ -163,7 +177,7 @@ mod tests {
     #[test]
     fn one_option_a_line_is_one_command() {
         let nic = find(&config(), "new", None).unwrap();
-        let options = options(&nic, "512M", None);
+        let options = options(&nic, "512M", &GuestMemory::default(), None);
         let lines = render(&options, false);
         assert_eq!(lines.lines().count(), 6);
         let joined = lines.replace("\\\n", "");

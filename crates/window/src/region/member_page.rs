@@ -10,6 +10,7 @@ pub struct MemberPage {
     join_number: Word,
     heartbeat: Word,
     interruptible: Word,
+    polling: Word,
     joined_number: Word,
     nic: [Word; 2],
 }
@@ -22,6 +23,7 @@ impl MemberPage {
             join_number: word(0)?,
             heartbeat: word(128)?,
             interruptible: word(132)?,
+            polling: word(136)?,
             joined_number: word(256)?,
             nic: [word(260)?, word(264)?],
         })
@@ -47,6 +49,18 @@ impl MemberPage {
     #[must_use]
     pub fn is_interruptible(&self) -> bool {
         self.interruptible.load() != 0
+    }
+
+    /// Member only: announces whether it polls, because nothing wakes it. A member of an older release
+    /// leaves this word 0.
+    pub fn set_polling(&self, polling: bool) {
+        self.polling.store(polling.into());
+    }
+
+    /// Host only: returns whether the member says that it polls.
+    #[must_use]
+    pub fn is_polling(&self) -> bool {
+        self.polling.load() != 0
     }
 
     /// Host only: confirms that the control window is reset for the member that asked with this

@@ -4,7 +4,8 @@
 //! 0      header (one page): magic, version, sizes; written once, before the region is shared
 //!          @1024 a bit for each link that is in use, for a host that takes over
 //! 4096   for each member:
-//!          its page: join number @0, heartbeat @128 and interruptible @132, written by the member;
+//!          its page: join number @0, heartbeat @128, interruptible @132 and polling @136, written by
+//!          the member;
 //!          joined number @256 and NIC id @260, written by the host
 //!          its control window, between the member and the host
 //! ...    links: windows between two members, or between a member and the host

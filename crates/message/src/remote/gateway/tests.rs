@@ -69,6 +69,18 @@ fn a_board_is_ready_when_its_gateway_joins() {
     joins.join().unwrap().unwrap();
 }
 
+/// A program of the host is woken by its socket, and never says that it polls: only a VM without a driver does.
+#[test]
+fn a_gateway_that_a_socket_wakes_does_not_say_that_it_polls() {
+    let host = Host::new();
+    host.page.set_polling(true);
+    let joins = host.join();
+    let _member = host.accept();
+    host.confirm();
+    assert!(joins.join().unwrap().unwrap().is_woken());
+    assert!(!host.page.is_polling());
+}
+
 #[test]
 fn a_second_gateway_of_a_board_does_not_join() {
     let host = Host::new();

@@ -5,8 +5,10 @@
 
 mod accel;
 mod check;
+mod gateways;
 mod host;
 mod links;
+mod pages;
 mod reach;
 mod running;
 mod sockets;
@@ -38,6 +40,7 @@ fn examine(runtime_dir: &Path) -> Vec<Check> {
     let mut checks = vec![tools::qemu(), accel::probe()];
     checks.extend(host::checks(runtime_dir));
     checks.extend(running::checks(runtime_dir));
+    checks.extend(gateways::of_this_vm());
     checks.extend(tools::demo());
     checks.extend(tools::bench());
     checks

@@ -10,7 +10,9 @@ use observe::command_line::{Kind as Process, Machine, kind};
 use observe::proc::Proc;
 
 use super::check::{Check, Purpose};
+use super::gateways;
 use super::links::{self, Link};
+use super::pages::{self, Pages};
 use super::reach;
 use super::sockets::Listening;
 use crate::client::{self, ClientError};
@@ -51,6 +53,8 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
                 links,
             };
             let mut checks = snapshot.checks();
+            checks.extend(snapshot.pages());
+            checks.extend(gateways::of_members(runtime_dir));
             checks.extend(more);
             checks
         }
@@ -111,6 +115,7 @@ impl Snapshot {
                 "every VM's can be reached",
                 self.private_memory(),
             ),
+            ("encrypted memory", "no VM has it", self.encrypted_memory()),
             ("addresses", "no two VMs have the same", self.same_address()),
             ("offloads", "every VM takes large frames", self.offloads()),
             ("MTU", "nobody's frames are too long", self.mtu()),
@@ -144,6 +149,17 @@ impl Snapshot {
         })
     }
 
+    /// Says of each VM with a port how much of its memory is in huge pages.
+    fn pages(&self) -> Vec<Check> {
+        let vms: BTreeMap<u32, &str> = self
+            .attached()
+            .map(|(port, process, ..)| (process, port.vm.as_str()))
+            .collect();
+        vms.into_iter()
+            .map(|(process, vm)| pages::check(vm, process, Pages::of(process)))
+            .collect()
+    }
+
     fn kept_out(&self) -> Vec<(String, String)> {
         let out = self.ports.iter();
         let out = out.filter(|port| matches!(port.state, State::Quarantined | State::Down));
@@ -172,6 +188,21 @@ impl Snapshot {
                     vm = port.vm
                 );
                 (found, remedy)
+            })
+            .collect()
+    }
+
+    fn encrypted_memory(&self) -> Vec<(String, String)> {
+        let encrypted = self.attached().filter(|(.., machine, _)| machine.encrypted);
+        encrypted
+            .map(|(port, pid, ..)| {
+                let found = format!(
+                    "{}'s is encrypted (process {pid}, SEV or TDX): its guest copies each frame into a bounce buffer",
+                    port.vm
+                );
+                let remedy = "none is needed for its NIC; it cannot join a group of the direct channel, and the \
+                              message plane does not support it";
+                (found, remedy.to_owned())
             })
             .collect()
     }

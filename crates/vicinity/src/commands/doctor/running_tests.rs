@@ -108,6 +108,16 @@ fn memory_that_is_not_shared() {
 }
 
 #[test]
+fn a_vm_with_encrypted_memory() {
+    let mut snapshot = snapshot();
+    snapshot.machines[1].1.encrypted = true;
+    is_named(
+        &snapshot,
+        &["encrypted memory: db's", "bounce buffer", "direct channel"],
+    );
+}
+
+#[test]
 fn two_vms_with_one_address() {
     let mut snapshot = snapshot();
     snapshot.machines[1] = machine("db", "52:54:00:00:00:0A");
