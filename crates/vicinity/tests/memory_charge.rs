@@ -22,7 +22,7 @@ use std::process::Stdio;
 
 use common::{Daemon, until};
 use front_end::{Layout, Nic, Options, Wire, frame};
-use vm_harness::host::{Tied, command};
+use vm_harness::host::{ChildProcess, command};
 
 const LAN: &str = "
 [[network]]
@@ -178,7 +178,7 @@ fn charge_of_qemu(daemon: &Daemon, vm: &Group, more: &[&str]) -> u64 {
     let mut shell = command("sh");
     shell.args(["-c", &line]).stdin(Stdio::null());
     let before = vm.charged();
-    let _qemu = Tied::spawn(shell).unwrap();
+    let _qemu = ChildProcess::spawn(shell).unwrap();
     until("QEMU's connection", || {
         daemon.port("qemu")["state"] != "waiting"
     });
