@@ -180,7 +180,7 @@ fn every_committed_result_is_compressed_without_a_time() {
 fn every_figure_of_a_committed_result_is_as_measured() {
     let checks = [
         ("docs/performance.md", results::of_the_data_path()),
-        ("docs/performance.md", results::of_the_spaces()),
+        ("docs/performance-space.md", results::of_the_spaces()),
         ("docs/performance.md", results::of_two_vms()),
         ("docs/performance-messages.md", results::of_the_messages()),
         ("README.md", results::of_the_readme()),

@@ -148,7 +148,7 @@ fn of_the_loads() -> Vec<String> {
     said
 }
 
-/// Returns the texts that `docs/performance.md` must contain for a space's server compared with
+/// Returns the texts that `docs/performance-space.md` must contain for a space's server compared with
 /// nginx.
 pub(crate) fn of_the_spaces() -> Vec<String> {
     let results = read("space.json");
