@@ -69,6 +69,7 @@ fn documents() -> Vec<PathBuf> {
     let mut all = pages(&docs);
     all.extend(pages(&docs.join("reference")));
     all.extend(pages(&docs.join("design")));
+    all.extend(pages(&docs.join("results")));
     all.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     all
 }
@@ -155,11 +156,32 @@ fn the_chart_is_what_the_results_give() {
     );
 }
 
+/// `scripts/commit-result` writes such files. A time in them would change their bytes with each call.
+#[test]
+fn every_committed_result_is_compressed_without_a_time() {
+    let entries = fs::read_dir(root().join("docs/results")).unwrap();
+    let paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut count = 0;
+    for path in paths.iter().filter(|it| !it.ends_with("README.md")) {
+        assert!(path.is_file(), "{}: not a file", path.display());
+        let bytes = fs::read(path).unwrap();
+        // RFC 1952, 2.3.1: magic, deflate, no name of a file, no time.
+        assert!(
+            bytes.starts_with(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]),
+            "{}: use scripts/commit-result",
+            path.display()
+        );
+        count += 1;
+    }
+    assert!(count >= 20, "{count} results");
+}
+
 #[test]
 fn every_figure_of_a_committed_result_is_as_measured() {
     let checks = [
         ("docs/performance.md", results::of_the_data_path()),
-        ("docs/performance.md", results::of_the_spaces()),
+        ("docs/performance-space.md", results::of_the_spaces()),
+        ("docs/performance.md", results::of_two_vms()),
         ("docs/performance-messages.md", results::of_the_messages()),
         ("README.md", results::of_the_readme()),
     ];

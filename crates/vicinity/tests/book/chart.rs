@@ -43,8 +43,8 @@ pub(crate) fn data_path() -> String {
     let height = y + 22.0;
     let [frames, tcp] = ["switch.json", "message-vms.json"].map(measured);
     let notes = [
-        format!("Frames: results/switch.json, {frames}, one CPU for the switch, no VMs."),
-        format!("TCP: results/message-vms.json, {tcp}, VMs emulated by QEMU without KVM."),
+        format!("Frames: results/switch.json.gz, {frames}, one CPU for the switch, no VMs."),
+        format!("TCP: results/message-vms.json.gz, {tcp}, VMs emulated by QEMU without KVM (TCG)."),
     ];
     for (line, note) in notes.iter().enumerate() {
         let at = if line == 0 { y } else { y + 16.0 };
@@ -140,7 +140,7 @@ fn frames() -> Group {
 fn stream() -> Group {
     let values = ["switch", "bridge"].map(|channel| tcp(channel, "mb_s"));
     Group {
-        title: "TCP between two emulated VMs: throughput (longer is better)",
+        title: "TCP between two emulated VMs (TCG): throughput (longer is better)",
         pairs: vec![Pair {
             label: "one stream".to_owned(),
             values,
@@ -154,7 +154,7 @@ fn stream() -> Group {
 fn round_trip() -> Group {
     let values = ["switch", "bridge"].map(|channel| tcp(channel, "round_trip_us"));
     Group {
-        title: "TCP between two emulated VMs: round trip (shorter is better)",
+        title: "TCP between two emulated VMs (TCG): round trip (shorter is better)",
         pairs: vec![Pair {
             label: "64 B there and back".to_owned(),
             values,

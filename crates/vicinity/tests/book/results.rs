@@ -1,15 +1,18 @@
 //! The committed results in `docs/results`, and the rows of the documents' tables made from them.
 
-use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::common::root;
 
-/// Returns a result file of `docs/results`.
+/// Returns a result file of `docs/results`. Calls gzip(1), which every Debian system has, so no crate is needed.
 pub(crate) fn read(name: &str) -> Value {
-    let text = fs::read_to_string(root().join("docs/results").join(name)).unwrap();
-    serde_json::from_str(&text).unwrap()
+    let path = root().join("docs/results").join(format!("{name}.gz"));
+    let mut command = Command::new("gzip");
+    let output = command.args(["-d", "-c"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Returns the number at this pointer (RFC 6901).
@@ -145,7 +148,7 @@ fn of_the_loads() -> Vec<String> {
     said
 }
 
-/// Returns the texts that `docs/performance.md` must contain for a space's server compared with
+/// Returns the texts that `docs/performance-space.md` must contain for a space's server compared with
 /// nginx.
 pub(crate) fn of_the_spaces() -> Vec<String> {
     let results = read("space.json");
@@ -168,6 +171,20 @@ pub(crate) fn of_the_spaces() -> Vec<String> {
             )
         });
     rows.collect()
+}
+
+/// Returns the texts that `docs/performance.md` must contain for TCP between two VMs.
+pub(crate) fn of_two_vms() -> Vec<String> {
+    let rows = [
+        ("TCP throughput", "mb_s", "MB/s"),
+        ("round trip, 64 B", "round_trip_us", "µs"),
+    ];
+    let rows = rows.map(|(name, key, unit)| {
+        let [bridge, switch] = ["bridge", "switch"].map(|channel| tcp(channel, key));
+        let ratio = switch / bridge;
+        format!("| {name} | {bridge:.0} {unit} | {switch:.0} {unit} | {ratio:.2} |")
+    });
+    rows.to_vec()
 }
 
 /// Returns the texts that `docs/performance-messages.md` must contain for TCP between two VMs, and
