@@ -245,6 +245,9 @@ pub(crate) struct MemberStatus {
     pub(crate) connected: bool,
     /// Its gateway has joined.
     pub(crate) joined: bool,
+    /// Its gateway has sent no heartbeat for 10 s, as when its VM is paused. Its links stay.
+    #[serde(default)]
+    pub(crate) silent: bool,
     /// Links it has now.
     pub(crate) links: u32,
     /// Times its gateway joined.
@@ -267,6 +270,7 @@ impl From<MemberReport> for MemberStatus {
             nic: format!("{:012x}", member.nic),
             connected: member.connected,
             joined: member.joined,
+            silent: member.silent,
             links: member.links,
             joins: member.counters.joins,
             linked: member.counters.links,

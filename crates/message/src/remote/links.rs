@@ -97,6 +97,8 @@ impl Switchboard {
                 Err(CLOSED)
             }
             None => Err(UNKNOWN),
+            // It cannot answer before its VM runs again.
+            Some(target) if self.is_silent(target) => Err(CLOSED),
             Some(_) if forged => Err(FULL),
             Some(_) if full => Err(FULL),
             Some(target) => self.join(number, id, target, hello).ok_or(FULL),
@@ -129,6 +131,10 @@ impl Switchboard {
         let uplink = |member: &MemberState| here(member) && member.config.uplink;
         let found = self.members.iter().position(is);
         found.or_else(|| self.members.iter().position(uplink))
+    }
+
+    fn is_silent(&self, number: usize) -> bool {
+        self.members.get(number).is_some_and(MemberState::is_silent)
     }
 
     /// Creates a link between two members; `None` if there is no room.

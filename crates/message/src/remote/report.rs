@@ -13,6 +13,8 @@ pub struct MemberReport {
     pub connected: bool,
     /// Whether its gateway has joined.
     pub joined: bool,
+    /// Whether its gateway has sent no heartbeat for 10 s, as when its VM is paused. Its links stay.
+    pub silent: bool,
     /// Its links now.
     pub links: u32,
     /// Its counters.
