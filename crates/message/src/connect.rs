@@ -27,7 +27,7 @@ use crate::handshake::{
     UNREACHABLE,
 };
 use crate::ids::{Peer, Request};
-use crate::limits::{CONTROL, INCOMING, MESSAGES, REMOTE_SPIN};
+use crate::limits::{CONTROL, INCOMING, MESSAGES};
 use crate::peer::Link;
 use crate::pending_connects::{Offer, Outgoing};
 use crate::remote_memory::{AS_ATTACHER, AS_CREATOR, RemoteMemory};
@@ -338,7 +338,7 @@ impl Endpoint {
     fn add_link(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
         if address.nic != self.address.nic {
             link.remote = true;
-            self.spin_limit = REMOTE_SPIN;
+            self.remote = true;
         }
         let peer = self.peers.add(address, session, key, link);
         let token = Token::Peer(peer.index()).encode();

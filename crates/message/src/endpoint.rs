@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use window::attach::Listener;
+use window::calibration::Thresholds;
 use window::heap::{Buffer, Heap};
+use window::steal::StealMonitor;
 use window::waiter::{Waiter, Waker};
 use window::yielding::{AwaitedPeer, Yielder};
 
@@ -12,7 +14,7 @@ use crate::address::{Address, Board, random};
 use crate::engine::{Arrival, Copies, Engine, Posted};
 use crate::error::{Code, Error};
 use crate::ids::{Peer, Request, SELF};
-use crate::limits::{ENDPOINTS, HEAP, MEDIUM, SPIN};
+use crate::limits::{ENDPOINTS, HEAP, MEDIUM};
 use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::Peers;
@@ -65,8 +67,10 @@ pub struct Endpoint {
     pub(crate) woken: bool,
     pub(crate) polls: u32,
     pub(crate) lost: VecDeque<Peer>,
-    /// How long a waiter polls before it sleeps.
-    pub(crate) spin_limit: Duration,
+    /// There was a remote peer: a wake-up may pass gateways.
+    pub(crate) remote: bool,
+    pub(crate) thresholds: &'static Thresholds,
+    pub(crate) steal: StealMonitor,
     pub(crate) yielder: Yielder,
     /// The relay that forwards the messages of remote peers.
     pub(crate) relay: AwaitedPeer,
@@ -101,7 +105,9 @@ impl Endpoint {
             woken: false,
             polls: 0,
             lost: VecDeque::new(),
-            spin_limit: SPIN,
+            remote: false,
+            thresholds: Thresholds::of_this_process(),
+            steal: StealMonitor::default(),
             yielder: Yielder::default(),
             relay: AwaitedPeer::default(),
         })

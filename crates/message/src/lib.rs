@@ -110,6 +110,7 @@ mod simultaneous_connect;
 mod status;
 mod token;
 mod unexpected;
+mod wait_policy;
 mod wire;
 
 pub use address::{Address, Board};

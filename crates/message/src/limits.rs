@@ -72,21 +72,17 @@ pub const REMEMBERED: usize = 256;
 /// Bytes of an endpoint's heap. Only pages that are written take memory.
 pub const HEAP: u64 = 1 << 30;
 
-/// How long a waiter polls before it sleeps: about the cost of sleeping and waking up.
-pub const SPIN: Duration = Duration::from_micros(20);
-
-/// The same for an endpoint that waits for a peer's reply: about the time to copy some MB. Sleeping
-/// meanwhile would interrupt the processor that copies, and the waiter would run again only some
-/// time after the copy is done.
+/// How long an endpoint that waits for a peer's reply polls before it sleeps: about the time to copy
+/// some MB. Sleeping meanwhile would interrupt the processor that copies, and the waiter would run
+/// again only some time after the copy is done. The other polling times are
+/// [measured](window::calibration::Thresholds).
 pub const TRANSFER_SPIN: Duration = Duration::from_micros(500);
-
-/// The same for an endpoint with a remote peer: there, a wake-up passes a gateway on each side.
-pub const REMOTE_SPIN: Duration = Duration::from_millis(1);
 
 /// The same for an endpoint that waits for a remote peer's reply. A peer's virtual CPU may lose its
 /// processor for some milliseconds in the middle of a message. An endpoint that sleeps meanwhile is
 /// woken late, by two gateways that poll; until then the other side waits and sleeps as well, and
-/// so both go on sleeping.
+/// so both go on sleeping. An endpoint that loses its own processor meanwhile, or whose host is
+/// overcommitted, sleeps earlier.
 pub const REMOTE_TRANSFER_SPIN: Duration = Duration::from_millis(20);
 
 /// Polls of shared memory alone between two polls of the sockets for connects and ended peers.

@@ -9,17 +9,14 @@ use window::waiter::Woken;
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
 use crate::ids::Request;
-use crate::limits::{POLLS_PER_SOCKET_CHECK, REMOTE_TRANSFER_SPIN, SPIN, TRANSFER_SPIN};
+use crate::limits::POLLS_PER_SOCKET_CHECK;
 use crate::matching::Pattern;
 use crate::status::{Completion, Status};
 use crate::token::Token;
+use crate::wait_policy::{Step, Surroundings, Wait};
 
 /// The longest sleep of an endpoint whose wake-ups may be lost.
 const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
-
-/// A waiter with remote peers yields its processor after polling for this long: a few times the
-/// longest latency between two processors.
-const YIELD_AFTER: Duration = Duration::from_micros(2);
 
 /// Polls between two reads of the clock.
 const POLLS_PER_CLOCK_READ: u32 = 32;
@@ -106,7 +103,7 @@ impl Endpoint {
     ) -> Result<Option<T>, Error> {
         // A result that is there already, or arrives within a few polls, costs no read of the
         // clock.
-        if let Some(found) = self.poll(&mut ready) {
+        if let Some(found) = self.poll::<false, T>(&mut ready) {
             return Ok(Some(found));
         }
         if self.relay_needs_cpu() {
@@ -130,9 +127,12 @@ impl Endpoint {
         }
     }
 
-    /// Polls a few times.
+    /// Polls a few times, with or without a `PAUSE` after each poll, see [`Wait::pauses`].
     #[inline]
-    fn poll<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+    fn poll<const PAUSE: bool, T>(
+        &mut self,
+        ready: &mut impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<T> {
         let polls = match self.relay_needs_cpu() {
             true => 1,
             false => POLLS_PER_CLOCK_READ,
@@ -147,6 +147,9 @@ impl Endpoint {
             if found.is_some() {
                 return found;
             }
+            if PAUSE {
+                std::hint::spin_loop();
+            }
         }
         None
     }
@@ -154,35 +157,42 @@ impl Endpoint {
     /// Returns whether the relay needs this processor, so that polling cannot succeed.
     #[inline(always)]
     fn relay_needs_cpu(&self) -> bool {
-        self.spin_limit > SPIN && self.yielder.is_contended() && self.relay.shares_cpu()
+        self.remote && self.yielder.is_contended() && self.relay.shares_cpu()
     }
 
-    /// Polls until the spin limit.
+    /// Polls until the wait is to sleep, as [`Wait`] decides.
     #[inline]
     fn spin<T>(
         &mut self,
         end: Option<Instant>,
         ready: &mut impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<T> {
-        let start = Instant::now();
-        let remote = self.spin_limit > SPIN;
-        let transfer = match remote {
-            true => REMOTE_TRANSFER_SPIN,
-            false => TRANSFER_SPIN,
-        };
+        let mut wait = Wait::begin(Instant::now());
         loop {
-            if let Some(found) = self.poll(ready) {
-                return Some(found);
+            let found = match wait.pauses(self.thresholds) {
+                true => self.poll::<true, T>(ready),
+                false => self.poll::<false, T>(ready),
+            };
+            if found.is_some() {
+                return found;
             }
             let now = Instant::now();
-            let polled = now - start;
-            let over = polled >= self.spin_limit && (polled >= transfer || !self.awaits_reply());
-            if over || end.is_some_and(|end| now >= end) {
+            let around = Surroundings {
+                remote: self.remote,
+                contended: self.yielder.is_contended(),
+                overcommitted: self.steal.is_overcommitted(),
+            };
+            let step = wait.next(now, self.thresholds, around, || self.awaits_reply());
+            if end.is_some_and(|end| now >= end) {
                 return None;
             }
-            if polled >= SPIN || remote && (polled >= YIELD_AFTER || self.yielder.is_contended()) {
-                // A relay or a gateway may need this processor.
-                self.yielder.yield_now();
+            match step {
+                Step::Poll => {}
+                Step::Yield => wait.yielded(self.yielder.yield_now()),
+                Step::Sleep => {
+                    self.steal.update(now);
+                    return None;
+                }
             }
         }
     }

@@ -13,9 +13,10 @@ pub const BURST: u16 = 64;
 
 /// How long a receiver may post no buffers before frames to it are dropped instead of held back.
 ///
-/// 100 ms is long enough for a VM that waits for a CPU, and short enough that a VM that hangs does not
-/// disturb its senders noticeably.
-pub const STUCK_TIMEOUT: Duration = Duration::from_millis(100);
+/// A CPU quota of the host (`cpu.max`, libvirt's `<quota>`) may stop a VM for 90 of each 100 ms, and the
+/// guest may use a whole share for other work before it refills its ring. So the time is two such periods
+/// and a half. It is short enough that a VM that hangs disturbs its senders only for a moment.
+pub const STUCK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Captures of one port at a time. Each copies the port's frames.
 pub const MAX_CAPTURES: usize = 4;

@@ -114,3 +114,76 @@ impl LearnCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Random numbers below `end`, the same in each run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: u64) -> u64 {
+            // Knuth's MMIX generator; its high bits are random.
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+            self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % end
+        }
+    }
+
+    /// Serves a receiver that takes frames in some milliseconds only. Returns how often a frame would
+    /// have been dropped in ten minutes.
+    fn drops(mut takes: impl FnMut(u64) -> bool) -> usize {
+        let (start, mut ring) = (Instant::now(), RingState::default());
+        let mut is_dropped = |number| {
+            let now = start + Duration::from_millis(number);
+            if takes(number) {
+                ring.shortage = None;
+                ring.backlog = Backlog::default();
+                return false;
+            }
+            let stuck = ring.note_shortage(0, now).is_stuck(now);
+            ring.backlog.stall(now) || stuck
+        };
+        (0..600_000).filter(|number| is_dropped(*number)).count()
+    }
+
+    /// The virtual CPU has 10 of each 100 ms, and the guest refills the ring after other work.
+    #[test]
+    fn a_receiver_with_a_cpu_quota_is_not_stuck() {
+        let (mut random, mut work) = (Random(1), 0);
+        let dropped = drops(|number| {
+            if number % 100 >= 10 {
+                return false;
+            }
+            let refills = work == 0;
+            work = match refills {
+                true => random.below(13),
+                false => work - 1,
+            };
+            refills
+        });
+        assert_eq!(dropped, 0);
+    }
+
+    /// The host takes the CPU for 0 to 90 ms, after 1 to 10 ms each.
+    #[test]
+    fn a_receiver_that_loses_its_cpu_is_not_stuck() {
+        let (mut random, mut lost_until, mut runs_until) = (Random(2), 0, 0);
+        let dropped = drops(|number| {
+            if number >= runs_until {
+                lost_until = number + random.below(91);
+                runs_until = lost_until + 1 + random.below(10);
+            }
+            number >= lost_until
+        });
+        assert_eq!(dropped, 0);
+    }
+
+    #[test]
+    fn a_receiver_that_hangs_is_stuck() {
+        assert!(drops(|number| number < 1000) > 598_000);
+    }
+}

@@ -133,7 +133,7 @@ fn deferred_frames_are_delivered_after_their_ring_has_stopped() {
     assert_eq!(a.stop_ring(1), a.tx.used_index());
     b.post(5);
     b.rx.publish_and_kick();
-    // On a slow test machine, the first frames time out after 100 ms.
+    // On a slow test machine, the first frames time out after `STUCK_TIMEOUT`.
     let mut got = Vec::new();
     plane.until(1, |counters| {
         got.extend(

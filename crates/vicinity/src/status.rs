@@ -248,6 +248,9 @@ pub(crate) struct MemberStatus {
     /// Its gateway polls: its VM has no driver `vicinity_wake`, so that the host cannot wake it.
     #[serde(default)]
     pub(crate) polling: bool,
+    /// Its gateway has sent no heartbeat for 10 s, as when its VM is paused. Its links stay.
+    #[serde(default)]
+    pub(crate) silent: bool,
     /// Links it has now.
     pub(crate) links: u32,
     /// Times its gateway joined.
@@ -271,6 +274,7 @@ impl From<MemberReport> for MemberStatus {
             connected: member.connected,
             joined: member.joined,
             polling: member.polling,
+            silent: member.silent,
             links: member.links,
             joins: member.counters.joins,
             linked: member.counters.links,

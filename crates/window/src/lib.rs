@@ -31,7 +31,9 @@
 //! sleeps on a socket. A side that publishes a record afterwards sees the word and sends a byte.
 //! The same socket carried the window's descriptor ([`attach`]); it closes when the peer ends,
 //! however it ends. A [`waiter::Waiter`] sleeps on all sockets of a process at once, and
-//! [`yielding`] decides whether a poller should give up its processor first.
+//! [`yielding`] decides whether a poller should give up its processor first, by thresholds that
+//! [`calibration`] measures, and shortens its polling where [`steal`] shows that the host has too
+//! few processors.
 //!
 //! A VM has neither memfds nor sockets in common with the host. It gets one [`region`] with many
 //! windows in it, through QEMU's [`ivshmem`] device, and opens it as a [`pci`] device, without a
@@ -76,6 +78,7 @@
 
 pub mod attach;
 pub mod cached;
+pub mod calibration;
 pub mod chunk_claim;
 pub mod doorbell;
 mod header;
@@ -90,6 +93,7 @@ pub mod pci;
 mod ranges;
 mod raw;
 pub mod region;
+pub mod steal;
 pub mod waiter;
 mod window;
 pub mod yielding;

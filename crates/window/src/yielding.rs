@@ -3,7 +3,8 @@
 //! A polling program yields the processor from time to time. How often that is worth its price
 //! depends on whether another program waits for this processor, perhaps the one whose work is
 //! polled for. The kernel does not tell, but the duration of a yield does: a yield that no other
-//! program uses returns at once, and any other takes two context switches.
+//! program uses returns at once, and any other takes two context switches. Which duration separates
+//! the two is [measured](crate::calibration).
 //!
 //! If the peer shares this processor, polling cannot succeed before the poller yields. If the peer
 //! runs on another processor, each yield costs two context switches in which the answer would have
@@ -13,12 +14,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// More than an unused yield takes, and less than two context switches.
-const SWITCH_TIME: Duration = Duration::from_micros(1);
+use crate::calibration::Thresholds;
 
 /// Yields the processor and records whether other programs use it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Yielder {
+    /// See [`Thresholds::switch_time`].
+    switch_time: Duration,
     contended: bool,
     /// Another program ran since the last poll.
     just_switched: bool,
@@ -35,13 +37,36 @@ pub struct AwaitedPeer {
 /// have moved the peer, and a poller that always yields at once would never notice.
 const RECHECK_INTERVAL: u32 = 64;
 
+impl Default for Yielder {
+    fn default() -> Self {
+        Self::new(Thresholds::of_this_process())
+    }
+}
+
 impl Yielder {
-    /// Lets another program that waits for this processor run.
-    pub fn yield_now(&mut self) {
+    /// Creates a yielder for a machine with these thresholds.
+    #[must_use]
+    pub fn new(thresholds: &Thresholds) -> Self {
+        Self {
+            switch_time: thresholds.switch_time,
+            contended: false,
+            just_switched: false,
+        }
+    }
+
+    /// Lets another program that waits for this processor run. Returns the time after that.
+    pub fn yield_now(&mut self) -> Instant {
         let before = Instant::now();
         // syscalls: sched_yield
         thread::yield_now();
-        self.contended = before.elapsed() >= SWITCH_TIME;
+        let after = Instant::now();
+        self.yielded(after - before);
+        after
+    }
+
+    /// Records the duration of a yield.
+    pub fn yielded(&mut self, took: Duration) {
+        self.contended = took >= self.switch_time;
         self.just_switched = self.contended;
     }
 
@@ -80,6 +105,7 @@ mod tests {
     use super::*;
 
     const AFTER_SWITCH: Yielder = Yielder {
+        switch_time: Duration::from_micros(1),
         contended: true,
         just_switched: true,
     };

@@ -297,6 +297,16 @@ impl Gateway {
     }
 }
 
+impl Drop for Gateway {
+    /// Leaves, unless another gateway of this member has asked to join meanwhile.
+    fn drop(&mut self) {
+        if self.page.join_number() == self.join_number {
+            self.page.request_join(0);
+            self.doorbell.ring();
+        }
+    }
+}
+
 fn broken(fault: Fault) -> Error {
     Error::Join(format!("the host's control channel is broken: {fault}"))
 }

@@ -11,8 +11,5 @@ pub(super) const LINKS_PER_MEMBER: usize = LINKS as usize;
 /// Control messages taken from one member before the next one is served.
 pub(super) const BURST: usize = 64;
 
-/// A gateway whose heartbeat has not changed for this long has ended.
-pub(super) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The longest pause of a gateway between two polls of its control window.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(100);

@@ -13,6 +13,7 @@ use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 
 /// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
+
 impl Switchboard {
     /// Handles a connect of an endpoint; `None` if its gateway violated the protocol.
     pub(super) fn connect(&mut self, number: usize, id: LinkId, hello: Hello) -> Option<()> {
@@ -35,6 +36,8 @@ impl Switchboard {
                 Err(CLOSED)
             }
             None => Err(UNKNOWN),
+            // It cannot answer before its VM runs again.
+            Some(target) if self.is_silent(target) => Err(CLOSED),
             Some(_) if forged => Err(FULL),
             Some(_) if full => Err(FULL),
             Some(target) => self.join(number, id, target, hello).ok_or(FULL),
@@ -67,6 +70,10 @@ impl Switchboard {
         let uplink = |member: &MemberState| here(member) && member.config.uplink;
         let found = self.members.iter().position(is);
         found.or_else(|| self.members.iter().position(uplink))
+    }
+
+    fn is_silent(&self, number: usize) -> bool {
+        self.members.get(number).is_some_and(MemberState::is_silent)
     }
 
     /// Creates a link between two members; `None` if there is no room.

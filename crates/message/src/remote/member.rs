@@ -1,7 +1,7 @@
 //! The switchboard's state of a member.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use vhost::alarm::Alarm;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
@@ -9,6 +9,7 @@ use window::region;
 
 use super::control_channel::ControlChannel;
 use super::control_message::{FROM_MEMBER, LinkId};
+use super::heartbeat::Heartbeat;
 use super::report::Counters;
 use super::resources::Member;
 use crate::address::Board;
@@ -37,9 +38,7 @@ pub(super) struct MemberState {
     pub(super) control: Option<ControlChannel>,
     /// The number of its last request to join.
     pub(super) join_number: u32,
-    /// Its heartbeat, and when it changed last.
-    heartbeat: u32,
-    heartbeat_at: Instant,
+    pub(super) heartbeat: Heartbeat,
     /// Its links, with the side that it is on.
     pub(super) links: HashMap<LinkId, (u64, usize)>,
     next: LinkId,
@@ -69,8 +68,7 @@ impl MemberState {
             wake_pending: false,
             control: None,
             join_number: 0,
-            heartbeat: 0,
-            heartbeat_at: Instant::now(),
+            heartbeat: Heartbeat::new(Instant::now()),
             links: HashMap::new(),
             next: 0,
             parked: Vec::new(),
@@ -128,7 +126,7 @@ impl MemberState {
     pub(super) fn gateway_joined(&mut self, control: ControlChannel, join_number: u32) {
         self.control = Some(control);
         self.counters.joins += 1;
-        self.heartbeat_at = Instant::now();
+        self.heartbeat.joined(Instant::now());
         self.page.confirm_join(join_number);
         self.wake_pending = true;
     }
@@ -139,14 +137,9 @@ impl MemberState {
         self.page.confirm_join(0);
     }
 
-    /// Returns whether its gateway has sent no heartbeat for `limit`.
-    pub(super) fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
-        let heartbeat = self.page.heartbeat();
-        if heartbeat != self.heartbeat {
-            self.heartbeat = heartbeat;
-            self.heartbeat_at = now;
-        }
-        self.control.is_some() && now.saturating_duration_since(self.heartbeat_at) >= limit
+    /// Returns whether it has a gateway that sends no heartbeat.
+    pub(super) fn is_silent(&self) -> bool {
+        self.control.is_some() && self.heartbeat.is_silent()
     }
 
     /// Returns an unused link number.

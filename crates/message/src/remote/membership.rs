@@ -8,7 +8,6 @@ use window::ivshmem::{Doorbell, Member as Vm, Server};
 
 use super::control_channel::ControlChannel;
 use super::control_message::ControlMessage;
-use super::limits::HEARTBEAT_TIMEOUT;
 use super::member::MemberState;
 use super::switchboard::{DOORBELL, Switchboard, VM};
 
@@ -120,20 +119,14 @@ impl Switchboard {
         }
     }
 
-    /// Removes gateways without a heartbeat.
-    pub(super) fn remove_silent(&mut self, now: Instant) {
-        for number in 0..self.members.len() {
-            let silent = self
-                .members
-                .get_mut(number)
-                .is_some_and(|member| member.is_silent(now, HEARTBEAT_TIMEOUT));
-            if silent {
-                self.remove_gateway(number, true);
-            }
+    /// Reads the heartbeats of all gateways.
+    pub(super) fn read_heartbeats(&mut self, now: Instant) {
+        for member in &mut self.members {
+            member.heartbeat.update(member.page.heartbeat(), now);
         }
     }
 
-    /// Handles a gateway's request to join, or to join again.
+    /// Handles a gateway's request to join, to join again, or to leave (0).
     pub(super) fn check_join_request(&mut self, number: usize) {
         let Some(member) = self.members.get_mut(number) else {
             return;

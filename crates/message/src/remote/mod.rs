@@ -46,12 +46,14 @@
 //! address is. A member may fail in every way, and the switchboard trusts none of its values. A
 //! malformed control message ends the membership of its gateway, and with it all of its links; other
 //! members are unaffected. The host detects the end of a VM by the end of the socket that QEMU got
-//! the region through, and the end of a gateway by its missing heartbeat.
+//! the region through. A gateway that ends says so, and one that joins again has ended before; one
+//! whose [heartbeat](heartbeat) is missing keeps its links, because its VM may be paused.
 
 mod control_channel;
 mod control_message;
 pub(crate) mod directory;
 mod gateway;
+mod heartbeat;
 mod layout;
 mod limits;
 mod link;
@@ -64,6 +66,8 @@ mod local_link;
 mod member;
 mod membership;
 mod names;
+#[cfg(test)]
+mod overcommit_model;
 mod poll_backoff;
 mod relay;
 mod report;

@@ -15,6 +15,8 @@ pub struct MemberReport {
     pub joined: bool,
     /// Whether its gateway says that it polls: its VM gets no interrupts of the region.
     pub polling: bool,
+    /// Whether its gateway has sent no heartbeat for 10 s, as when its VM is paused. Its links stay.
+    pub silent: bool,
     /// Its links now.
     pub links: u32,
     /// Its counters.

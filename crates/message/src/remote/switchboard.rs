@@ -171,7 +171,7 @@ impl Switchboard {
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.remove_silent(looked);
+                self.read_heartbeats(looked);
                 for link_pool in &mut self.link_pools {
                     link_pool.release_idle_memory(looked);
                 }
@@ -215,12 +215,11 @@ impl Switchboard {
                 continue;
             }
             idle += 1;
-            if !self.yielder.is_contended() {
-                // Polling a line too often takes it from the producer that writes there.
-                std::hint::spin_loop();
-            } else if self.peer_needs_cpu {
+            if self.peer_needs_cpu && self.yielder.is_contended() {
                 return (last_progress, true);
             }
+            // Polling a line too often takes it from the producer that writes there.
+            std::hint::spin_loop();
         }
         (last_progress, idle == ROUNDS)
     }
@@ -342,6 +341,7 @@ impl Switchboard {
             connected: member.vm.is_some(),
             joined: member.control.is_some(),
             polling: member.control.is_some() && member.page.is_polling(),
+            silent: member.is_silent(),
             links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
             counters: member.counters,
         });

@@ -124,3 +124,23 @@ fn the_host_is_woken_for_an_answer_before_the_gateway_sleeps() {
     assert!(rung(), "the host must be woken");
     assert_eq!(control.receive(), Ok(Some(answer(1, CLOSED, 0))));
 }
+
+#[test]
+fn a_gateway_that_ends_leaves_unless_another_has_asked_to_join() {
+    let host = Host::new();
+    for successor in [0, 77] {
+        host.page.request_join(0);
+        let joins = host.join();
+        let _member = host.accept();
+        host.confirm();
+        let gateway = joins.join().unwrap().unwrap();
+        let rung = || rustix::io::read(&host.doorbell, &mut [0; 8]).is_ok();
+        assert!(rung());
+        if successor != 0 {
+            host.page.request_join(successor);
+        }
+        drop(gateway);
+        assert_eq!(host.page.join_number(), successor);
+        assert_eq!(rung(), successor == 0);
+    }
+}

@@ -244,8 +244,11 @@ impl Uplink {
             for _ in 0..ROUNDS {
                 match self.turn()? {
                     true => self.moved = Some(Instant::now()),
-                    // The program that it waits for may need this processor.
-                    false => std::thread::yield_now(),
+                    // The program that it waits for may need this processor, or its sibling.
+                    false => {
+                        std::hint::spin_loop();
+                        std::thread::yield_now();
+                    }
                 }
             }
             let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use message::{Board, MessageError, limits};
 use serde::Serialize;
+use window::calibration::Thresholds;
 
 use crate::client::{self, ClientError};
 use crate::commands::failure::Failure;
@@ -28,8 +29,31 @@ struct Info {
     eager: usize,
     /// Bytes up to which a send is buffered.
     buffered: u64,
+    /// How long programs on this machine poll, by what it costs to sleep.
+    polling: Polling,
     /// The members, where this host's daemon joins some.
     plane: Option<MessageStatus>,
+}
+
+/// The measured thresholds, in nanoseconds: see `window::calibration`.
+#[derive(Debug, Serialize)]
+struct Polling {
+    switch_time: u128,
+    spin: u128,
+    remote_spin: u128,
+    lost_cpu: u128,
+}
+
+impl Polling {
+    fn here() -> Self {
+        let thresholds = Thresholds::of_this_process();
+        Self {
+            switch_time: thresholds.switch_time.as_nanos(),
+            spin: thresholds.spin.as_nanos(),
+            remote_spin: thresholds.remote_spin.as_nanos(),
+            lost_cpu: thresholds.lost_cpu.as_nanos(),
+        }
+    }
 }
 
 /// Describes the board in `runtime_dir`, and the members that the daemon there joins, if a daemon
@@ -43,6 +67,7 @@ pub(crate) fn info(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
         gateway: false,
         eager: limits::EAGER,
         buffered: limits::MEDIUM,
+        polling: Polling::here(),
         plane: match ask(runtime_dir) {
             // In a VM no daemon runs.
             Err(ClientError::NoDaemon { .. }) => None,
@@ -76,8 +101,13 @@ fn text(info: &Info) -> String {
     let gateway = if info.gateway { "yes" } else { "no" };
     let mut text = format!(
         "board      {}\nNIC id     {nic}\nendpoints  {endpoints}\ngateway    {gateway}\nmessages   \
-         up to {} B in a record, up to {} B buffered, larger ones fetched\n",
-        info.board, info.eager, info.buffered
+         up to {} B in a record, up to {} B buffered, larger ones fetched\n\
+         polling    {} us before a sleep, {} us with remote peers\n",
+        info.board,
+        info.eager,
+        info.buffered,
+        info.polling.spin / 1000,
+        info.polling.remote_spin / 1000
     );
     if let Some(plane) = &info.plane {
         // Writing to a string cannot fail.
@@ -153,10 +183,11 @@ fn on_the_wire(uplink: UplinkStatus) -> String {
 }
 
 fn row(member: &MemberStatus) -> Vec<String> {
-    let state = match (member.connected, member.joined) {
-        (false, _) => "away",
-        (true, false) => "connected",
-        (true, true) => "joined",
+    let state = match (member.connected, member.joined, member.silent) {
+        (false, _, _) => "away",
+        (true, false, _) => "connected",
+        (true, true, false) => "joined",
+        (true, true, true) => "silent",
     };
     vec![
         member.name.clone(),
