@@ -72,7 +72,7 @@ pub fn noted(duty: Duty) -> Vec<&'static str> {
 pub(crate) fn enter(duty: Duty) -> Result<(), String> {
     let filter = filter(duty).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter)
-        .map_err(|error| format!("the kernel has no seccomp: {error}"))
+        .map_err(|error| format!("the kernel does not support seccomp: {error}"))
 }
 
 fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {

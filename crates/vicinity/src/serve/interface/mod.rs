@@ -50,7 +50,7 @@ pub(crate) fn way(out: &Out) -> Result<UplinkWay, UplinkError> {
         Out::Tap(_) => UplinkWay::Tap,
         Out::Interface(_) => UplinkWay::Packet,
         Out::Xdp(name) => {
-            let layout = xdp::layout().map_err(refused(name, "tell how its rings are"))?;
+            let layout = xdp::layout().map_err(refused(name, "report the layout of its rings"))?;
             UplinkWay::Xdp(layout)
         }
     })

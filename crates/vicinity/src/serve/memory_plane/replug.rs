@@ -50,7 +50,8 @@ enum ReplugError {
     #[error(transparent)]
     Qemu(#[from] DirectError),
     #[error(
-        "the guest does not let go of it: a program may be waiting for it, then restart the VM"
+        "the guest has not released the device; a program in the guest may be using it. Restart the VM if this \
+            persists"
     )]
     Held,
 }
@@ -83,14 +84,17 @@ impl Replug {
         let thread = std::thread::Builder::new().name("replug".to_owned());
         match thread.spawn(move || plug.keep_trying(&vm, &weak)) {
             Ok(_) => state.at_work = true,
-            Err(error) => tracing::error!(%error, "space of {}", self.vm),
+            Err(error) => {
+                tracing::error!(%error, "space of {}: cannot start a thread that plugs the device in", 
+            self.vm)
+            }
         }
     }
 
     /// Why the VM does not have its device, if it is to be plugged in again.
     pub(in crate::serve) fn trouble(&self) -> Option<String> {
         let trouble = lock(&self.state).trouble.clone()?;
-        Some(format!("the VM's device is dead: {trouble}"))
+        Some(format!("the VM's device does not work: {trouble}"))
     }
 }
 
@@ -119,7 +123,7 @@ impl Plug {
                 Err(error) => {
                     let error = error.to_string();
                     if state.trouble.as_ref() != Some(&error) {
-                        tracing::warn!("space of {vm}: the VM's device is dead: {error}");
+                        tracing::warn!("space of {vm}: the VM's device does not work: {error}");
                     }
                     state.trouble = Some(error);
                 }
@@ -307,7 +311,7 @@ mod tests {
         until(|| replug.trouble().is_some());
         assert_eq!(
             replug.trouble().unwrap(),
-            "the VM's device is dead: QEMU refused device_add: not yet"
+            "the VM's device does not work: QEMU refused device_add: not yet"
         );
         until(|| is_done(&replug));
         assert_eq!(replug.trouble(), None);
