@@ -25,7 +25,7 @@ impl Control {
             fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
             Ok(file)
         };
-        let control = Self(io(make(), || "make the control window".to_owned())?);
+        let control = Self(io(make(), || "create the control window".to_owned())?);
         control.write(0, &layout::header())?;
         Ok(control)
     }
@@ -37,9 +37,14 @@ impl Control {
 
     /// Returns the identity of its file, by which a QEMU that has the window is recognised.
     pub(crate) fn id(&self) -> Result<FileId, DirectError> {
-        let file = io(self.0.try_clone(), || "look at the window".to_owned())?;
+        let file = io(self.0.try_clone(), || {
+            "read the metadata of the control window".to_owned()
+        })?;
         let metadata = File::from(file).metadata();
-        io(metadata, || "look at the window".to_owned()).map(|metadata| FileId::of(&metadata))
+        io(metadata, || {
+            "read the metadata of the control window".to_owned()
+        })
+        .map(|metadata| FileId::of(&metadata))
     }
 
     /// Writes whether two members are to send to each other through the window.
@@ -78,7 +83,10 @@ impl Control {
     ) -> Result<(), DirectError> {
         self.end_sessions(id)?;
         let part = layout::host_part(mac, ranges).ok_or_else(|| {
-            DirectError::Memory(format!("the VM's memory is in {} pieces", ranges.len()))
+            DirectError::Memory(format!(
+                "the VM's memory has {} ranges, which is too many",
+                ranges.len()
+            ))
         })?;
         self.write(layout::member(id), &part)
     }

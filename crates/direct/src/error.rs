@@ -6,7 +6,7 @@ use crate::limits;
 #[derive(Debug, thiserror::Error)]
 pub enum DirectError {
     /// The kernel refused a system call.
-    #[error("{what}: {source}")]
+    #[error("cannot {what}: {source}")]
     Io {
         /// What this process tried to do.
         what: String,
@@ -22,7 +22,7 @@ pub enum DirectError {
         reason: String,
     },
     /// QEMU's monitor sent a reply that cannot be parsed, or none.
-    #[error("QEMU's monitor gave no usable answer to {0}")]
+    #[error("QEMU's monitor sent no valid answer to {0}")]
     Monitor(String),
     /// The VM's memory cannot be shared as it is.
     #[error("{0}")]
@@ -30,7 +30,7 @@ pub enum DirectError {
     /// The VM has a device of the host, by VFIO.
     #[error(
         "the VM has a device of the host (VFIO, `{0}`): QEMU would pin the RAM of every member for that device, \
-         and end the VM if the host refuses. Take the device out of the VM, or the VM out of the group"
+            and the VM would end if the host refuses. Remove the device from the VM, or the VM from the group"
     )]
     Passthrough(String),
     /// The VM's memory is encrypted, or private to the guest.
@@ -40,7 +40,7 @@ pub enum DirectError {
     )]
     Encrypted(String),
     /// The group has more members than a window has room for.
-    #[error("a group has at most {} members", limits::MEMBERS)]
+    #[error("a trust group has at most {} members; remove some", limits::MEMBERS)]
     TooMany,
 }
 

@@ -54,7 +54,7 @@ impl Group {
     /// There are too many members, or the kernel refuses.
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         let made = fs::create_dir_all(folder);
-        io(made, || format!("make {}", folder.display()))?;
+        io(made, || format!("create {}", folder.display()))?;
         let parts = GroupResources::make(folder, names)?;
         Ok(Self::with(folder, parts, Policies::default()))
     }
@@ -130,7 +130,7 @@ impl Group {
                     changed = true;
                 }
                 Some(Err(error)) => {
-                    tracing::info!("VM {} is gone: {error}", member.name);
+                    tracing::info!("the QEMU of VM {} ended: {error}", member.name);
                     member.remove_vm(&self.control)?;
                     changed = true;
                 }
@@ -208,10 +208,10 @@ impl Group {
         };
         let (one, other) = (name(one), name(other));
         match away.as_secs() {
-            0 => tracing::info!("VMs {one} and {other} are to send directly again"),
+            0 => tracing::info!("VMs {one} and {other} use the direct channel again"),
             away => tracing::info!(
-                "VMs {one} and {other} send short packets while CPUs are short: by their ordinary \
-                 NICs for {away} s"
+                "VMs {one} and {other} send short packets while the host is short of CPUs, so they use their \
+                    ordinary NICs for {away} s"
             ),
         }
     }
@@ -226,13 +226,13 @@ impl Group {
         // `MemberResources::doorbell`, so this member misses rings from then on; the others receive them.
         let mut alarm = match Alarm::new(DOORBELL_TIMEOUT) {
             Ok(alarm) => alarm,
-            Err(error) => return tracing::warn!(%error, "no guest can be told to look"),
+            Err(error) => return tracing::warn!(%error, "cannot notify the guests"),
         };
         alarm.set();
         for resources in &self.member_resources {
             if !resources.doorbell.ring() {
                 tracing::warn!(
-                    "VM {} has filled its doorbell, and is not told",
+                    "cannot notify VM {}, because its QEMU filled the doorbell",
                     resources.name
                 );
             }
@@ -305,7 +305,8 @@ impl Group {
             }
             if Instant::now() >= end {
                 let text = format!(
-                    "these VMs keep devices that were taken away: {}",
+                    "the guests of these VMs have not released their unplugged devices: {}; restart these VMs if \
+                        this persists",
                     left.join(", ")
                 );
                 return Err(DirectError::Memory(text));

@@ -105,7 +105,7 @@ impl Member {
             (MemberState::Detached, false) => {
                 control.add_member(self.id.into(), mac(&self.name), &vm.ranges()?)?;
                 vm.give_window(self.id, &self.socket, member_resources, control)?;
-                tracing::info!("VM {} joins", self.name);
+                tracing::info!("VM {} joined", self.name);
                 MemberState::Joined
             }
             (MemberState::Detached, true) => MemberState::Detached,
@@ -116,7 +116,7 @@ impl Member {
                 MemberState::Unplugging
             }
             (MemberState::Unplugging, _) if vm.unplug_all()? => {
-                tracing::info!("VM {} has left", self.name);
+                tracing::info!("VM {} left", self.name);
                 MemberState::Detached
             }
             (state, _) => state,

@@ -36,7 +36,7 @@ impl FileId {
 /// Returns the memory files (memfd) that a process has open.
 pub(crate) fn memfds(process: i32) -> Result<Vec<OpenFile>, DirectError> {
     let folder = format!("/proc/{process}/fd");
-    let entries = io(fs::read_dir(&folder), || format!("look into {folder}"))?;
+    let entries = io(fs::read_dir(&folder), || format!("read {folder}"))?;
     let held = entries.flatten().filter_map(|entry| {
         let path = entry.path();
         let link = fs::read_link(&path).ok()?;

@@ -54,7 +54,7 @@ pub(crate) fn unique(prefix: &str) -> String {
 
 fn descriptors(process: i32, is_it: impl Fn(&str) -> bool) -> Result<BTreeSet<u32>, DirectError> {
     let folder = format!("/proc/{process}/fd");
-    let entries = io(fs::read_dir(&folder), || format!("look into {folder}"))?;
+    let entries = io(fs::read_dir(&folder), || format!("read {folder}"))?;
     let numbers = entries.flatten().filter_map(|entry| {
         let link = fs::read_link(entry.path()).ok()?;
         is_it(&link.to_string_lossy()).then_some(())?;
@@ -105,7 +105,7 @@ pub(crate) fn apply(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(),
 fn silent() -> Result<OwnedFd, DirectError> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
-    io(socket, || "make a socket".to_owned())
+    io(socket, || "create a socket".to_owned())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub struct Qmp {
 /// Returns the id of the process at the other end of a Unix socket.
 pub(crate) fn process_of(socket: impl AsFd) -> Result<i32, DirectError> {
     let of = rustix::net::sockopt::socket_peercred(socket);
-    let of = io(of, || "ask who QEMU is".to_owned())?;
+    let of = io(of, || "read the credentials of QEMU".to_owned())?;
     Ok(of.pid.as_raw_nonzero().get())
 }
 
@@ -98,7 +98,7 @@ impl Qmp {
                 let reason = error.get("desc").and_then(Value::as_str);
                 return Err(DirectError::Refused {
                     command: command.to_owned(),
-                    reason: reason.unwrap_or("without a reason").to_owned(),
+                    reason: reason.unwrap_or("QEMU gave no reason").to_owned(),
                 });
             }
             if let Some(answer) = message.get_mut("return") {
@@ -180,7 +180,7 @@ impl Qmp {
         let memory = answer.as_array().and_then(|all| all.iter().find(is_it));
         let memory = memory.ok_or_else(|| DirectError::Monitor("query-memdev".to_owned()))?;
         if memory.get("share") != Some(&Value::Bool(true)) {
-            let text = format!("the VM's memory `{id}` is private: give it `share=on`");
+            let text = format!("the VM's memory `{id}` is private; start QEMU with `share=on`");
             return Err(DirectError::Memory(text));
         }
         let size = memory.get("size").and_then(Value::as_u64);
@@ -226,12 +226,12 @@ impl Qmp {
         let value = serde_json::from_slice(&line);
         value
             .map(Some)
-            .map_err(|_| DirectError::Monitor("what it was asked".to_owned()))
+            .map_err(|_| DirectError::Monitor("a command".to_owned()))
     }
 
     /// Reads the available bytes, and waits for them until `end`. Returns false if none arrived.
     fn fill(&mut self, end: Instant) -> Result<bool, DirectError> {
-        let what = || "listen to QEMU's monitor".to_owned();
+        let what = || "read from QEMU's monitor".to_owned();
         // A read timeout of zero would mean no timeout.
         let left = end.saturating_duration_since(Instant::now());
         let left = left.max(Duration::from_millis(1));
@@ -239,7 +239,7 @@ impl Qmp {
         let mut chunk = [0; 16384];
         match self.socket.read(&mut chunk) {
             Ok(0) => io(Err(std::io::Error::from(ErrorKind::UnexpectedEof)), what),
-            Ok(_) if self.pending.len() > LINE => Err(DirectError::Monitor("anything".to_owned())),
+            Ok(_) if self.pending.len() > LINE => Err(DirectError::Monitor("a command".to_owned())),
             Ok(got) => {
                 self.pending.extend(chunk.iter().take(got));
                 Ok(true)

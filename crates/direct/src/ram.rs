@@ -46,12 +46,14 @@ impl Ram {
         let size = qmp.size_of_shared_memory(&id)?;
         if !size.is_power_of_two() {
             return Err(DirectError::Memory(format!(
-                "the VM has {} MiB: a view is a PCI BAR, so its memory must be a power of two",
+                "the VM has {} MiB; a view is a PCI BAR, so set the VM's memory to a power of two",
                 size >> 20
             )));
         }
         let file = file(qmp.process()?, size)?;
-        let metadata = io(file.metadata(), || "look at the VM's memory".to_owned())?;
+        let metadata = io(file.metadata(), || {
+            "read the metadata of the VM's memory".to_owned()
+        })?;
         Ok(Self {
             file,
             id: FileId::of(&metadata),
@@ -69,7 +71,7 @@ impl Ram {
         let ranges = ranges(&tree, &self.backend);
         match ranges.is_empty() {
             true => Err(DirectError::Memory(format!(
-                "QEMU does not tell where the memory `{}` is",
+                "QEMU does not report the addresses of the memory `{}`",
                 self.backend
             ))),
             false => Ok(ranges),
@@ -96,17 +98,19 @@ fn file(process: i32, size: u64) -> Result<File, DirectError> {
     };
     let Some(file) = file else {
         return Err(DirectError::Memory(
-            "the VM's memory is not to be found: give it one \
-             `-object memory-backend-memfd,share=on`, as `vicinity qemu-args` prints"
+            "cannot find the VM's memory; start QEMU with one `-object memory-backend-memfd,share=on`, as \
+                `vicinity qemu-args` prints"
                 .to_owned(),
         ));
     };
     // If the file shrank, each QEMU that maps it would receive SIGBUS and end.
-    let seals = io(fcntl_get_seals(file.as_fd()), || "read seals".to_owned())?;
+    let seals = io(fcntl_get_seals(file.as_fd()), || {
+        "read the seals of the VM's memory".to_owned()
+    })?;
     match seals.contains(SealFlags::SHRINK) {
         true => Ok(file),
         false => Err(DirectError::Memory(
-            "the VM's memory is not sealed: leave out `seal=off`".to_owned(),
+            "the VM's memory is not sealed; start QEMU without `seal=off`".to_owned(),
         )),
     }
 }

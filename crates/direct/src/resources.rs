@@ -39,8 +39,8 @@ impl GroupResources {
             let server = Server::bind(&socket);
             Ok(MemberResources {
                 name: name.clone(),
-                server: io(server, || format!("listen at {}", socket.display()))?,
-                doorbell: io(Doorbell::new(), || "make a doorbell".to_owned())?,
+                server: io(server, || format!("listen on {}", socket.display()))?,
+                doorbell: io(Doorbell::new(), || "create a doorbell".to_owned())?,
             })
         };
         Ok(Self {

@@ -152,14 +152,14 @@ impl Vm {
             if process_of(&accepted)? == self.process {
                 break accepted;
             }
-            tracing::warn!("a process that is not this VM's QEMU was turned away");
+            tracing::warn!("refused a process that is not this VM's QEMU");
         };
         let member = ivshmem::Member::adopt(socket);
         let admitted = member.admit_without_doorbell(id, control.as_fd());
-        io(admitted, || "greet QEMU".to_owned())?;
+        io(admitted, || "accept QEMU's connection".to_owned())?;
         for (peer, resources) in (0..).zip(member_resources) {
             let told = member.send_doorbell(peer, &resources.doorbell);
-            io(told, || "tell QEMU of a doorbell".to_owned())?;
+            io(told, || "pass a doorbell to QEMU".to_owned())?;
         }
         let device = json!({
             "driver": "ivshmem-doorbell", "id": WINDOW, "chardev": chardev, "vectors": 1
@@ -260,7 +260,7 @@ impl Vm {
                 State::Plugged | State::Unplugging => None,
             });
         let first = refused.min();
-        first.map(|(name, reason)| format!("does not see the memory of {name}: {reason}"))
+        first.map(|(name, reason)| format!("the VM cannot map the memory of {name}: {reason}"))
     }
 
     /// Plugs a device in: into a free root port of these, if the VM has any.
@@ -269,7 +269,7 @@ impl Vm {
         if !ports.is_empty() {
             let free = self
                 .free_of(&ports)?
-                .ok_or_else(|| ports::wanted("has no root port left: start it with more"))?;
+                .ok_or_else(|| ports::wanted("has no free root port; start it with more"))?;
             if let Some(fields) = device.as_object_mut() {
                 fields.insert("bus".to_owned(), json!(free));
             }
@@ -280,7 +280,7 @@ impl Vm {
                 if reason.contains("does not support hotplugging") =>
             {
                 ports::wanted(
-                    "takes devices only in root ports while it runs (q35): start it with some",
+                    "accepts devices only in root ports while it runs (q35); start it with root ports",
                 )
             }
             error => error,

@@ -256,7 +256,7 @@ impl Device {
             return None;
         }
         let written = done.unwrap_or_else(|error| {
-            tracing::debug!("a malformed request: {error}");
+            tracing::debug!("the guest sent a malformed request: {error}");
             increment(&self.state.counters.nonsense);
             0
         });
@@ -274,12 +274,12 @@ fn is_ready(vring: &Ring) -> bool {
 
 fn return_chain(vring: &Ring, chain: &Chain, written: u32) {
     if let Err(error) = vring.add_used(chain.head_index(), written) {
-        tracing::debug!("the guest's queue: {error}");
+        tracing::debug!("cannot read the guest's queue: {error}");
         return;
     }
     if vring.needs_notification().unwrap_or(true) {
         if let Err(error) = vring.signal_used_queue() {
-            tracing::debug!("the guest cannot be called: {error}");
+            tracing::debug!("cannot interrupt the guest: {error}");
         }
     }
 }

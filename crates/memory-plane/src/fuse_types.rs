@@ -25,7 +25,7 @@ pub(crate) fn to_errno(error: StoreError) -> io::Error {
         StoreError::NotEmpty => libc::ENOTEMPTY,
         StoreError::InvalidName => libc::EINVAL,
         StoreError::HostMemory(error) => {
-            tracing::error!("the space's memory: {error}");
+            tracing::error!("cannot use the space's memory: {error}");
             libc::EIO
         }
     };

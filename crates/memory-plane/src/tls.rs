@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file has no valid certificates.
-    #[error("no certificates in {file}: {source}")]
+    #[error("cannot read certificates from {file}: {source}; write a PEM file")]
     Certificate {
         /// The file.
         file: String,
@@ -21,7 +21,7 @@ pub enum TlsError {
         source: pem::Error,
     },
     /// The file has no valid private key.
-    #[error("no private key in {file}: {source}")]
+    #[error("cannot read a private key from {file}: {source}; write a PEM file")]
     Key {
         /// The file.
         file: String,
@@ -29,7 +29,7 @@ pub enum TlsError {
         source: pem::Error,
     },
     /// Certificate and key do not belong together.
-    #[error("certificate and key: {0}")]
+    #[error("the certificate and the key do not match: {0}")]
     Pair(#[from] tokio_rustls::rustls::Error),
 }
 

@@ -32,10 +32,10 @@ pub enum Code {
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
     /// There is no such request, or its result was taken already.
-    #[error("there is no such request: its result was taken already")]
+    #[error("there is no such request; the program may have taken its result already")]
     BadRequest,
     /// The peer was never connected, or its entry was reused.
-    #[error("this is no peer of this endpoint: connect to it first")]
+    #[error("the peer does not belong to this endpoint; connect to it first")]
     BadPeer,
     /// A value has bits outside of its mask, so nothing could ever match it.
     #[error("the match value has bits outside of the mask")]
@@ -56,7 +56,9 @@ pub enum MessageError {
     #[error("the endpoint id is in use")]
     Busy,
     /// The NIC id is not of this board, and the board has no gateway to others.
-    #[error("NIC {0:012x} is not of this board, and there is no gateway to others")]
+    #[error(
+        "NIC {0:012x} does not belong to this board, and the board has no gateway to other members"
+    )]
     UnknownNic(u64),
     /// This member cannot join; the text gives the reason.
     #[error("cannot join the message plane: {0}")]
@@ -65,16 +67,16 @@ pub enum MessageError {
     #[error("the connection failed: {}", reason(*.0))]
     Connection(Code),
     /// An echoed message differs from the one that was sent.
-    #[error("a message came back other than it was sent")]
+    #[error("a message returned with other contents than it was sent with")]
     DataMismatch,
     /// The time limit has passed.
     #[error("the peer did not answer in time")]
     Timeout,
     /// The kernel refused a call.
-    #[error("the kernel refused: {0}")]
+    #[error("the kernel refused a system call: {0}")]
     Kernel(#[from] io::Error),
     /// A window cannot be created or attached.
-    #[error("no window: {0}")]
+    #[error("cannot use the peer's window: {0}")]
     Window(#[from] window::WindowError),
 }
 
@@ -86,13 +88,13 @@ impl From<rustix::io::Errno> for MessageError {
 
 fn reason(code: Code) -> &'static str {
     match code {
-        Code::Closed => "the endpoint is not open, or not any more",
-        Code::BadSession => "the endpoint was opened again since",
-        Code::BadKey => "the key is not the endpoint's",
-        Code::Unknown => "no such member or host is known",
+        Code::Closed => "the endpoint is not open",
+        Code::BadSession => "the endpoint was closed and opened again",
+        Code::BadKey => "the endpoint has another key",
+        Code::Unknown => "no known member or host has this address",
         Code::NoResources => "the endpoint or this host has too many connections",
-        Code::Unreachable => "its host does not answer, or does not speak this protocol",
-        Code::Cancelled => "it was cancelled",
-        Code::Success | Code::Truncated => "it did not",
+        Code::Unreachable => "its host does not answer, or does not support this protocol",
+        Code::Cancelled => "the request was cancelled",
+        Code::Success | Code::Truncated => "the peer reported no failure",
     }
 }

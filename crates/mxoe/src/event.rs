@@ -171,18 +171,18 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The node has no such endpoint.
-    #[error("the endpoint is not open here")]
+    #[error("the endpoint is not open on this host")]
     NotOpen,
     /// The peer is not connected, or the connection ended.
-    #[error("the peer is not connected: connect to it first")]
+    #[error("the peer is not connected; connect to it first")]
     NotConnected,
     /// The address is not a host's, or the table of hosts or partners is full.
-    #[error("no host has this address, or too many hosts or endpoints are known already")]
+    #[error("no known host has this address, or the tables of hosts and endpoints are full")]
     NoHost,
     /// The length of the message does not fit into 32 bits.
     #[error("a message has at most 4 GiB")]
     TooLong,
     /// The endpoint already pulls [`PULLS`](crate::limits::PULLS) messages.
-    #[error("too many messages are pulled at the same time")]
+    #[error("too many pulls are in progress")]
     Busy,
 }

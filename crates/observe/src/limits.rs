@@ -13,12 +13,16 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
         say(&format!("switches between VMs: {why}"));
     }
     if reading.daemon.is_none() {
-        say("ports of Vicinity: no daemon answers; see `vicinity port list`");
+        say("traffic of Vicinity's ports: no daemon answers; see `vicinity port list`");
     }
     match (meter.exists(), &reading.host.energy) {
         (_, Some(_)) => {}
-        (true, None) => say("energy: the counters (RAPL) are for root only; modelled instead"),
-        (false, None) => say("energy: this host has no counters (RAPL); modelled instead"),
+        (true, None) => {
+            say("energy: only root can read the counters (RAPL), so the figures are modelled")
+        }
+        (false, None) => {
+            say("energy: this host has no counters (RAPL), so the figures are modelled")
+        }
     }
     if reading.host.pressure.is_none() {
         say("CPU pressure: the kernel does not measure it; boot with psi=1");
@@ -26,7 +30,7 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
     let kvm = |vm: &Vm| vm.accelerator.as_deref() == Some("KVM");
     if vms.iter().any(|vm| kvm(vm) && vm.halt_poll.is_none()) {
         say(
-            "halt polling, which is in the guests' use: needs root and debugfs on /sys/kernel/debug",
+            "halt polling, which the guests' use includes: run as root, and mount debugfs on /sys/kernel/debug",
         );
     }
     let rss = |vm: &Vm| {
@@ -34,7 +38,9 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
             .is_some_and(|memory| memory.kind == MemoryKind::Rss)
     };
     if vms.iter().any(rss) {
-        say("some VMs' share of shared memory (PSS): for root only, and not read above 4 GiB");
+        say(
+            "the share of some VMs in shared memory (PSS): only root can read it, and only up to 4 GiB",
+        );
     }
     all
 }
@@ -44,8 +50,8 @@ pub(crate) fn of_vm(vm: &reading::Vm) -> Vec<String> {
     let mut threads = vm.threads.values();
     match threads.any(|thread| thread.role == Role::Unnamed) {
         true => vec![
-            "QEMU's threads have no names: all but its main loop are counted as the guest's; \
-             start it with -name NAME,debug-threads=on"
+            "QEMU's threads have no names, so all but its main loop count as the guest; start QEMU with -name \
+                NAME,debug-threads=on"
                 .to_owned(),
         ],
         false => Vec::new(),

@@ -66,7 +66,7 @@ impl Reader {
             memory: BTreeMap::new(),
             turn: None,
             readings: 0,
-            recorder: Err("nobody asked for them".to_owned()),
+            recorder: Err("not recorded".to_owned()),
         }
     }
 

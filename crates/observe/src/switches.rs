@@ -244,9 +244,9 @@ fn now() -> u64 {
 fn reason(error: &Error) -> String {
     let help = match error.kind() {
         ErrorKind::PermissionDenied => {
-            "for root (CAP_PERFMON) only, or with kernel.perf_event_paranoid at most 0"
+            "run as root (CAP_PERFMON), or set kernel.perf_event_paranoid to 0"
         }
-        _ => "the kernel records none (perf events, since Linux 4.3)",
+        _ => "the kernel does not record them; use Linux 4.3 or newer with perf events",
     };
     format!("{help}: {error}")
 }

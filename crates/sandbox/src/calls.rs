@@ -72,7 +72,7 @@ pub fn noted(kind: ProcessKind) -> Vec<&'static str> {
 pub(crate) fn enter(kind: ProcessKind) -> Result<(), String> {
     let filter = filter(kind).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter)
-        .map_err(|error| format!("the kernel has no seccomp: {error}"))
+        .map_err(|error| format!("the kernel does not support seccomp: {error}"))
 }
 
 fn filter(kind: ProcessKind) -> Result<BpfProgram, seccompiler::BackendError> {

@@ -15,12 +15,12 @@ const PLACE: &str = "/proc";
 /// Leaves all of the host's namespaces.
 pub(crate) fn enter() -> Result<(), String> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    leave().map_err(|error| format!("the kernel makes no user namespace: {error}"))?;
+    leave().map_err(|error| format!("the kernel refuses a user namespace: {error}"))?;
     // Maps the user into the new namespace: without a mapping no file system can be mounted.
     write("setgroups", "deny")?;
     write("uid_map", &format!("{user} {user} 1"))?;
     write("gid_map", &format!("{group} {group} 1"))?;
-    empty_root().map_err(|error| format!("the root folder stays: {error}"))
+    empty_root().map_err(|error| format!("cannot change the root folder: {error}"))
 }
 
 #[allow(unsafe_code)]

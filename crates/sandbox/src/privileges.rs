@@ -10,11 +10,11 @@ use rustix::thread::{
 
 /// Drops every capability. From here on the kernel kills the process when its parent ends.
 pub(crate) fn enter() -> Result<(), String> {
-    give_up().map_err(|error| format!("capabilities cannot be given up: {error}"))?;
+    give_up().map_err(|error| format!("cannot drop capabilities: {error}"))?;
     let left = capabilities(None).map_err(|error| error.to_string())?;
     match (left.effective | left.permitted | left.inheritable).is_empty() {
         true => Ok(()),
-        false => Err(format!("capabilities are left: {:?}", left.permitted)),
+        false => Err(format!("capabilities remain: {:?}", left.permitted)),
     }
 }
 

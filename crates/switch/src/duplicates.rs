@@ -20,9 +20,9 @@ impl Switch {
         tracing::warn!(
             mac = %duplicate.key.mac(),
             vlan = duplicate.key.vlan(),
-            "two ports use one MAC address, and lose each other's frames: {} and {}; give each VM \
-             an address of its own. If one of them is an uplink, look for a VM of this address on \
-             other hosts, and for a loop",
+            "two ports use one MAC address, so each loses frames of the other: {} and {}; give each VM its own \
+                address. If one of them is an uplink, look for a VM with this address on other hosts, and for a \
+                loop",
             one.name,
             other.name
         );

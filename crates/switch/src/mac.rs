@@ -13,7 +13,7 @@ pub struct Mac(u64);
 
 /// The text is not a MAC address of the form `52:54:00:12:34:56`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a MAC address is six hexadecimal octets joined by colons, like 52:54:00:12:34:56")]
+#[error("write six hexadecimal octets with colons between them, like 52:54:00:12:34:56")]
 pub struct MacError;
 
 impl Mac {

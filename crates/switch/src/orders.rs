@@ -33,7 +33,8 @@ impl Manager {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    tracing::error!(%error, "an order from the supervisor cannot be read");
+                    tracing::error!(%error, "internal error, report it as a bug: cannot decode an order of the \
+                        supervisor");
                     return;
                 }
             }
@@ -58,7 +59,7 @@ impl Manager {
             Order::SetFdbEntry { mac, vlan, port } => {
                 let key = FdbKey::new(mac, vlan);
                 if !switch.table.pin(key, port.0) {
-                    tracing::warn!(%mac, "the forwarding database is full: address not pinned");
+                    tracing::warn!(%mac, "cannot pin an address, because the FDB is full");
                 }
             }
             Order::RemoveFdbEntry { mac, vlan } => {
@@ -80,11 +81,16 @@ impl Manager {
                     if !switch.capture(port.0, capture) {
                         tracing::error!(
                             port = port.0,
-                            "captured too often: a fault of the supervisor"
+                            "internal error, report it as a bug: the supervisor ordered too many captures of a \
+                                port"
                         );
                     }
                 }
-                None => tracing::error!(port = port.0, "a capture without a socket"),
+                None => tracing::error!(
+                    port = port.0,
+                    "internal error, report it as a bug: the supervisor ordered \
+                a capture without a socket"
+                ),
             },
             Order::EndCapture { port, capture } => switch.end_capture(port.0, capture),
             Order::Mirror { port, to } => switch.set_mirrors(port.0, &to),
@@ -97,7 +103,7 @@ impl Manager {
         if switch.port(id.0).is_some() {
             tracing::error!(
                 port = id.0,
-                "a port was attached twice: a fault of the supervisor"
+                "internal error, report it as a bug: the supervisor attached a port twice"
             );
             return;
         }
@@ -107,7 +113,7 @@ impl Manager {
         });
         let watched = added.and_then(|()| self.watch(switch, id.0));
         if let Err(error) = watched {
-            let why = format!("the port cannot be attached: {error}");
+            let why = format!("cannot attach the port: {error}");
             self.detach(switch, id.0, Reason::Host(why));
         }
     }
@@ -117,7 +123,7 @@ impl Manager {
         let Some(Kind::Uplink(uplink)) = switch.port_mut(number).map(|port| &mut port.kind) else {
             tracing::error!(
                 port = number,
-                "a queue of no uplink: a fault of the supervisor"
+                "internal error, report it as a bug: the supervisor added a queue to a port that is not an uplink"
             );
             return;
         };
@@ -125,7 +131,7 @@ impl Manager {
         let watched = added
             .and_then(|pair| pair.map_or(Ok(()), |pair| self.watch_queue(switch, number, pair)));
         if let Err(error) = watched {
-            tracing::error!(port = number, %error, "a queue of the uplink cannot be served");
+            tracing::error!(port = number, %error, "cannot serve a queue of the uplink");
         }
         self.activate(switch, number);
     }
@@ -201,7 +207,7 @@ impl Manager {
         let port = switch.remove(number);
         if let Some(port) = &port {
             self.unwatch(switch, number, port);
-            tracing::debug!(port = port.name, ?reason, "port detached");
+            tracing::debug!(port = port.name, ?reason, "detached the port");
         }
         // When the supervisor receives this event, no worker uses the port's descriptors and memory any more.
         // The reclaim threads close and unmap them.

@@ -57,7 +57,10 @@ impl Outbox {
         // syscalls: epoll_ctl
         match epoll::modify(poll, &self.control, EventKey::Control.data(), interest) {
             Ok(()) => self.watched = waits,
-            Err(error) => tracing::error!(%error, "events may reach the supervisor late"),
+            Err(error) => {
+                tracing::error!(%error, "cannot wait for the control socket; events may reach the \
+            supervisor late")
+            }
         }
     }
 

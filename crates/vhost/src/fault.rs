@@ -34,7 +34,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolFault {
     /// The header names a version other than 1.
-    #[error("message {request} has version {version}, only version 1 exists")]
+    #[error("message {request} has version {version}, but only version 1 exists")]
     Version {
         /// The message's number.
         request: u32,
@@ -42,7 +42,7 @@ pub enum ProtocolFault {
         version: u32,
     },
     /// A number that no front-end message has.
-    #[error("there is no message {0}")]
+    #[error("it sent an unknown message {0}")]
     Unknown(u32),
     /// A message that belongs to a feature that was not negotiated.
     #[error("message {0} belongs to a feature that was not negotiated")]
@@ -67,8 +67,8 @@ pub enum ProtocolFault {
     },
     /// A descriptor of the wrong kind: using or closing it could block the worker.
     #[error(
-        "it handed over a descriptor of the wrong kind: kick, call and error need an eventfd, memory \
-         a memfd or a file on tmpfs or hugetlbfs"
+        "it sent a descriptor of the wrong kind; kick, call and error need an eventfd, memory needs a memfd or a \
+            file on tmpfs or hugetlbfs"
     )]
     WrongDescriptor,
     /// Features that this back-end did not offer.
@@ -139,24 +139,24 @@ pub enum RingFault {
     #[error(transparent)]
     Memory(#[from] RingError),
     /// A part of the ring lies outside guest memory.
-    #[error("its {0} is not in guest memory: is all of that shared (QEMU: share=on)?")]
+    #[error("its {0} is not in guest memory; start the VM with shared memory (QEMU: share=on)")]
     Outside(&'static str),
     /// The dirty log has no bit for the last byte of the used ring.
-    #[error("its used ring is to be logged at {0:#x}, past the end of the dirty log")]
+    #[error("its used ring has the log address {0:#x}, past the end of the dirty log")]
     NotLogged(u64),
     /// A kick or call descriptor that cannot carry events.
     #[error("its {0} descriptor cannot carry events")]
     Notifier(&'static str),
     /// The front-end made the call descriptor block, and its counter was full.
-    #[error("its call descriptor was filled and made to block")]
+    #[error("the front-end filled its call descriptor and made it block")]
     Blocks,
     /// The front-end started the ring before it set the ring's size and addresses.
     #[error("it was started before its size and addresses were set")]
     NotConfigured,
     /// 2.7.6: the available index is further ahead than the ring has entries.
     #[error(
-        "available index {index} is more than {size} ahead of {seen}: its driver is broken, or its memory \
-         not shared (QEMU: share=on)"
+        "available index {index} is more than {size} ahead of {seen}: the guest's driver is broken, or the VM's \
+            memory is not shared (QEMU: share=on)"
     )]
     AvailableIndex {
         /// The index in memory.

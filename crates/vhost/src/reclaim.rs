@@ -72,8 +72,9 @@ pub fn close(fd: OwnedFd) {
     if let Err(full) = closer.try_send(fd) {
         if LEFT_OPEN.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!(
-                "descriptors that front-ends handed over cannot be closed: {MAX_CLOSES} wait, and others stay \
-                 open; a front-end has handed over a file whose close does not end"
+                "cannot close descriptors of front-ends: {MAX_CLOSES} wait for their close, and others stay \
+                    open. A front-end has sent a file whose close does not return; find the hanging file system \
+                    or device"
             );
         }
         let (std::sync::mpsc::TrySendError::Full(fd)

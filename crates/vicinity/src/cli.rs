@@ -27,16 +27,16 @@ use crate::processes::{data_plane, direct_group, space};
 use crate::runtime_paths::RUNTIME_DIR;
 use crate::{config, serve};
 
-/// VMs on one host talk at memory speed.
+/// Connects the VMs of one host at memory speed.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, after_help = exit_codes())]
 pub(crate) struct Cli {
-    /// Folder of the daemon's control socket and of the networks' sockets
-    /// [default: what the configuration says, or /run/vicinity]
+    /// Folder of the daemon's control socket and of the networks' sockets [default: `runtime-dir` of the
+    /// configuration, or /run/vicinity]
     #[arg(long, global = true, env = "VICINITY_RUNTIME_DIR", value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 
-    /// How much is logged on standard error
+    /// Least severe messages that the log on standard error has
     #[arg(
         long = "log",
         global = true,
@@ -46,7 +46,7 @@ pub(crate) struct Cli {
     )]
     level: Level,
 
-    /// How a log line looks
+    /// Format of log lines
     #[arg(
         long,
         global = true,
@@ -68,9 +68,9 @@ fn exit_codes() -> String {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve networks until SIGINT or SIGTERM
+    /// Run the daemon, which serves networks and spaces, until SIGINT or SIGTERM
     Serve {
-        /// Configuration; without it, one network accepts every socket in its folder
+        /// Configuration file; without it, one network accepts every socket in its folder
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -91,13 +91,13 @@ enum Command {
     /// The message plane's gateway for this host's programs; started by `serve` likewise
     #[command(name = MESSAGE_GATEWAY, hide = true)]
     MessageGateway,
-    /// The message plane's way to other hosts; started by `serve` likewise
+    /// The message plane's uplink to other hosts; started by `serve` likewise
     #[command(name = MESSAGE_UPLINK, hide = true)]
     MessageUplink,
     /// A trust group of the direct channel; started by `serve` likewise
     #[command(name = DIRECT_GROUP, hide = true)]
     DirectGroup {
-        /// Its name
+        /// Name of the group
         group: String,
     },
     /// The space of a VM; started by `serve` likewise
@@ -106,72 +106,72 @@ enum Command {
         /// Name of the VM
         vm: String,
     },
-    /// Print the default configuration, as a start for your own; or that of a daemon at work
+    /// Print the default configuration, as a template, or the configuration of a running daemon
     Config {
-        /// Print what the daemon has in force
+        /// Print the configuration of the running daemon
         #[arg(long)]
         running: bool,
-        /// As JSON, without the comments
+        /// Print JSON, without the comments
         #[arg(long)]
         json: bool,
     },
-    /// Have the daemon read its configuration file again: what did not change is not disturbed
+    /// Make the daemon read its configuration file again; networks, ports and spaces without changes stay
+    /// undisturbed
     Reload,
-    /// Print the daemon's figures in Prometheus' text format
+    /// Print the daemon's metrics in Prometheus' text format
     Metrics,
     /// Print QEMU's options for a VM's port
     QemuArgs {
         #[command(flatten)]
         which: NicArgs,
-        /// The guest's memory
+        /// Size of the guest's memory
         #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
         memory: String,
         #[command(flatten)]
         kind: GuestMemory,
-        /// All options on one line
+        /// Print all options on one line
         #[arg(long)]
         one_line: bool,
-        /// As JSON: an array of words
+        /// Print a JSON array of the words
         #[arg(long, conflicts_with = "one_line")]
         json: bool,
     },
-    /// Print what libvirt needs for a VM's port: its interface, and shared memory
+    /// Print the libvirt XML for a VM's port: the interface, and shared memory
     LibvirtXml {
         #[command(flatten)]
         which: NicArgs,
         #[command(flatten)]
         kind: GuestMemory,
-        /// The interface alone, for `virsh attach-device`
+        /// Print only the interface, for `virsh attach-device`
         #[arg(long, conflicts_with = "domain")]
         interface: bool,
-        /// Add it to this domain, as `virsh dumpxml` wrote it, and print that; - is standard input
+        /// Print this domain, as `virsh dumpxml` writes it, with the elements added; - is standard input
         #[arg(long, value_name = "FILE")]
         domain: Option<PathBuf>,
     },
-    /// Tell what this machine can do, what is missing, and the remedy; exit code 1 when VMs
-    /// cannot be served
+    /// Check what this machine supports and what is missing, with remedies; exit code 1 if it cannot serve VMs
     Doctor {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show what the host's CPUs do for each VM, in the guest and in its backend
+    /// Show the CPU time of each VM, in the guest and in its back-end
     Top(top::Options),
-    /// Boot two VMs, measure Vicinity against tap and Linux bridge, and write a report; needs
-    /// root and takes some minutes
+    /// Boot two VMs, compare Vicinity with tap and Linux bridge, and write a report; needs root and takes some
+    /// minutes
     Demo {
         /// Keep two VMs running with a root shell in each, instead of measuring
         #[arg(long)]
         shell: bool,
-        /// Play ping-pong between the two VMs with messages, and measure those beside TCP
+        /// Measure round trips between the two VMs with messages, and with TCP for comparison
         #[arg(long, conflicts_with = "shell")]
         messages: bool,
-        /// The channel that is compared with the bridge: `switch`, or `direct`, where the two VMs see
-        /// each other's memory
+        /// Channel to compare with the bridge: `switch`, or `direct`, with which each VM can read the other's
+        /// memory
         #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with = "messages")]
         channel: String,
-        /// The accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the demo fails where KVM does not work. Without this
-        /// option KVM is used where it works
+        /// Accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the demo fails if KVM does not work. Without
+        /// this option, the demo uses KVM if it works
         #[arg(long, env = "VICINITY_ACCEL", value_name = "NAME")]
         accel: Option<Accel>,
         /// Folder for guest images, results and logs
@@ -181,21 +181,22 @@ enum Command {
     /// Measure the data path, the message plane or the memory plane natively
     #[command(subcommand)]
     Bench(Bench),
-    /// Run the measurement studies of the papers again, on VMs of this host
+    /// Reproduce the measurement studies of the papers, on VMs of this host
     #[command(subcommand)]
     Lab(Lab),
     /// Send messages between processes of this host and of its VMs
     #[command(subcommand)]
     Message(Message),
-    /// Let VMs of one owner see each other's memory, for an Ethernet device without a switch
+    /// Manage the direct channel, which lets the VMs of one owner map each other's memory as an Ethernet device
+    /// without a switch
     #[command(subcommand)]
     Direct(Direct),
-    /// VMs' spaces: what the host sends for them
+    /// Manage spaces: file systems in host memory that VMs write and HTTP clients read
     #[command(subcommand)]
     Space(Space),
-    /// Print the completions for a shell
+    /// Print a shell's completion script
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
@@ -209,12 +210,12 @@ enum Command {
         /// The folder
         folder: PathBuf,
     },
-    /// Write the frames of ports, as they pass, into a pcapng file
+    /// Capture the frames of ports in a pcapng file
     Capture(capture::Options),
-    /// Look at ports, and change them
+    /// List, add, change and remove ports
     #[command(subcommand)]
     Port(Port),
-    /// Look at networks, and change them
+    /// List, add, change and remove networks
     #[command(subcommand)]
     Network(Network),
 }

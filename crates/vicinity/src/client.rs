@@ -28,8 +28,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) enum ClientError {
     /// No daemon listens on the control socket.
     #[error(
-        "no vicinity serves {}; start it with `vicinity serve`, or name its folder with \
-         --runtime-dir", path.display()
+        "no Vicinity daemon serves {}; start one with `vicinity serve`, or give its folder with \
+            --runtime-dir", path.display()
     )]
     NoDaemon {
         /// The runtime folder.
@@ -37,7 +37,7 @@ pub(crate) enum ClientError {
     },
     /// The user may not connect to the control socket.
     #[error(
-        "not allowed to use {}; ask as the user that started vicinity, or as root",
+        "this user may not connect to {}; run the command as the user that started the daemon, or as root",
         path.display()
     )]
     Forbidden {
@@ -45,7 +45,7 @@ pub(crate) enum ClientError {
         path: PathBuf,
     },
     /// Another error of the socket.
-    #[error("cannot connect to {}: {source}", path.display())]
+    #[error("cannot connect to {}: {source}; check the path and its permissions", path.display())]
     Socket {
         /// The control socket.
         path: PathBuf,
@@ -53,7 +53,9 @@ pub(crate) enum ClientError {
         source: io::Error,
     },
     /// The daemon does not answer.
-    #[error("vicinity does not answer within 10 s; look at its log, then restart it")]
+    #[error(
+        "the daemon did not answer within 10 s; read its log (`journalctl -u vicinity`), then restart it"
+    )]
     Timeout,
     /// The daemon refused the request; nothing has changed.
     #[error("{reason}")]
@@ -65,8 +67,8 @@ pub(crate) enum ClientError {
     },
     /// The exchange over the socket failed.
     #[error(
-        "the conversation with vicinity failed: {0}; did it end (`journalctl -u vicinity`), or is it of \
-         another version?"
+        "the exchange with the daemon failed: {0}; the daemon may have ended (see `journalctl -u vicinity`) or \
+            may have another version"
     )]
     Protocol(Cause),
 }
@@ -269,7 +271,7 @@ fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {
             reason: reason.to_owned(),
             wrong: status.is_client_error(),
         },
-        None => protocol_error(format!("{path} gives {status}")),
+        None => protocol_error(format!("the answer to {path} is {status}")),
     }
 }
 

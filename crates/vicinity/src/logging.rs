@@ -5,29 +5,29 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Format {
-    /// For people; coloured on a terminal.
+    /// Text; coloured on a terminal.
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// How much is logged.
+/// The least severe messages that the log has.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Level {
-    /// Nothing.
+    /// No messages.
     Off,
-    /// What an administrator must look at.
+    /// Failures that need an administrator.
     Error,
-    /// And what is odd.
+    /// Also unusual events.
     Warn,
-    /// And what happens.
+    /// Also ordinary events.
     Info,
-    /// And why.
+    /// Also the reasons of events.
     Debug,
-    /// And every step.
+    /// Also every step.
     Trace,
 }
 

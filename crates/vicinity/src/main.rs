@@ -1,4 +1,4 @@
-//! `vicinity`: VMs on one host talk at memory speed.
+//! `vicinity`: connects the VMs of one host at memory speed.
 //!
 //! One binary with subcommands. `vicinity serve` ([`serve`]) is the daemon: a supervisor that holds the
 //! privileges, opens sockets, taps and memory, and starts every other process ([`processes`]) as this program once

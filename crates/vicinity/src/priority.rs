@@ -9,6 +9,6 @@ const LOWEST: i32 = 19;
 /// the file, and no other thread is slower for it.
 pub(crate) fn lower() {
     if let Err(error) = setpriority_process(None, LOWEST) {
-        tracing::debug!(%error, "a capture keeps its priority");
+        tracing::debug!(%error, "cannot lower the priority of the capture");
     }
 }

@@ -1,5 +1,6 @@
 //! The answers of the control API: the daemon writes them, and the commands read them.
 
+mod renamed;
 mod space;
 
 use message::remote::{MemberReport, uplink};
@@ -31,8 +32,11 @@ pub(crate) struct PortStatus {
     pub(crate) mac: Option<Mac>,
     /// What it may send and receive.
     pub(crate) rules: Rules,
-    /// Addresses that live here, learnt and pinned.
+    /// The old name of `fdb_entries`.
     pub(crate) residents: u32,
+    /// FDB entries that lead to this port, learnt and pinned.
+    #[serde(default)]
+    pub(crate) fdb_entries: u32,
     /// Virtio features in force, as the specification numbers them.
     pub(crate) features: u64,
     /// MTU the front-end announced, 0 for none.
@@ -46,6 +50,7 @@ pub(crate) struct PortStatus {
     /// Why the port is not served now, or was not the last time.
     pub(crate) reason: Option<String>,
     /// Totals since the daemon started.
+    #[serde(serialize_with = "renamed::counters")]
     pub(crate) counters: Counters,
     /// What it sent to each other port since its front-end was connected; for at most
     /// [`MAX_PEERS`](switch::limits::MAX_PEERS) of them.
@@ -164,15 +169,22 @@ pub(crate) struct NetworkStatus {
     pub(crate) folder: String,
     /// Sockets in the folder become ports.
     pub(crate) accept: bool,
-    /// Microseconds for which frames of a stream may gather.
+    /// The old name of `moderation_us`.
     pub(crate) gather_us: u32,
-    /// Look-ups of each frame, where it was told to make so many.
+    /// Longest time, in microseconds, for which interrupt moderation lets frames of a stream wait.
+    #[serde(default)]
+    pub(crate) moderation_us: u32,
+    /// The old name of `fdb_lookups`.
     pub(crate) look_ups: Option<u32>,
+    /// FDB look-ups for each frame, if the configuration sets a number.
+    #[serde(default)]
+    pub(crate) fdb_lookups: Option<u32>,
     /// Ports, the uplink included.
     pub(crate) ports: usize,
     /// Ports with a front-end.
     pub(crate) attached: usize,
-    /// Figures of the worker.
+    /// Figures of the workers, as sums.
+    #[serde(serialize_with = "renamed::worker")]
     pub(crate) worker: WorkerReport,
 }
 
@@ -212,8 +224,11 @@ pub(crate) struct UplinkStatus {
     pub(crate) lost: u64,
     /// Messages that were sent again, because the receiver did not acknowledge them in time.
     pub(crate) resent: u64,
-    /// Blocks of large messages that were asked for again, because they did not come in time.
+    /// The old name of `repeated_pulls`.
     pub(crate) asked_again: u64,
+    /// Blocks of large messages that the uplink requested again, because they did not arrive in time.
+    #[serde(default)]
+    pub(crate) repeated_pulls: u64,
     /// Refusals that were sent.
     pub(crate) refused: u64,
 }
@@ -227,6 +242,7 @@ impl From<uplink::Counters> for UplinkStatus {
             lost,
             resent: wire.resent,
             asked_again: wire.asked_again,
+            repeated_pulls: wire.asked_again,
             refused: wire.refused,
         }
     }
@@ -255,14 +271,21 @@ pub(crate) struct MemberStatus {
     pub(crate) links: u32,
     /// Times its gateway joined.
     pub(crate) joins: u64,
-    /// Links it had or has.
+    /// The old name of `links_total`.
     pub(crate) linked: u64,
-    /// Messages taken from it and passed on. Those that go directly are not seen by the host.
+    /// Links that it has had, its present links included.
+    #[serde(default)]
+    pub(crate) links_total: u64,
+    /// Messages that the relay copied from this member. Messages of direct links do not pass the host and are not
+    /// counted.
     pub(crate) messages: u64,
     /// Bytes of these.
     pub(crate) bytes: u64,
-    /// Times it was cut off, or a link of its was, because it made no sense.
+    /// The old name of `protocol_errors`.
     pub(crate) faults: u64,
+    /// Times the host disconnected the member or closed a link of it, because the member broke the protocol.
+    #[serde(default)]
+    pub(crate) protocol_errors: u64,
 }
 
 impl From<MemberReport> for MemberStatus {
@@ -278,9 +301,11 @@ impl From<MemberReport> for MemberStatus {
             links: member.links,
             joins: member.counters.joins,
             linked: member.counters.links,
+            links_total: member.counters.links,
             messages: member.counters.messages,
             bytes: member.counters.bytes,
             faults: member.counters.faults,
+            protocol_errors: member.counters.faults,
         }
     }
 }

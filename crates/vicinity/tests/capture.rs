@@ -156,7 +156,7 @@ fn what_passes_is_in_the_file_also_when_the_data_plane_is_another() {
 }
 
 #[test]
-fn captures_that_end_leave_nothing_and_nobody_notices_them() {
+fn captures_that_end_leave_nothing_and_do_not_affect_ports() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(CONFIG));
     let mut nics = connect(&daemon);
@@ -227,7 +227,7 @@ fn a_capture_that_cannot_be_says_why() {
         2,
         "no network la; did you mean lan?",
     );
-    refused(&["vm2", "-w", file], 2, "say which: lan/vm2, other/vm2");
+    refused(&["vm2", "-w", file], 2, "choose one of: lan/vm2, other/vm2");
     refused(&["lan/vm1", "-w", file, "--bytes", "3"], 2, "bytes");
     assert_eq!(std::fs::read(&kept).unwrap(), b"precious");
     refused(
@@ -249,7 +249,7 @@ fn a_capture_that_cannot_be_says_why() {
         .map(|file| capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]))
         .collect();
     files.iter().for_each(|file| begun(file));
-    refused(&["vm1", "-w", file], 2, "vm1 is captured 4 times already");
+    refused(&["vm1", "-w", file], 2, "vm1 already has 4 captures");
     // The port is removed.
     let output = daemon.command(&["port", "remove", "lan", "vm1"]);
     assert!(output.status.success(), "{output:?}");
@@ -258,7 +258,7 @@ fn a_capture_that_cannot_be_says_why() {
         assert_eq!(output.status.code(), Some(1));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
-            said.contains("its ports, or the daemon, are gone"),
+            said.contains("its ports were removed or the daemon ended"),
             "{said}"
         );
     }

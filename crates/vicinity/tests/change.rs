@@ -104,9 +104,9 @@ fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
             assert_eq!(daemon.port("vm65")["state"], "running");
             succeeds(&daemon, &["port", "remove", "lan", "vm65"]);
             drop(nic);
-            for (told, kept) in [("look-ups=10", json!(10)), ("look-ups=", Value::Null)] {
+            for (told, kept) in [("fdb-lookups=10", json!(10)), ("fdb-lookups=", Value::Null)] {
                 succeeds(&daemon, &["network", "set", "lan", told]);
-                assert_eq!(daemon.network("lan")["look_ups"], kept);
+                assert_eq!(daemon.network("lan")["fdb_lookups"], kept);
             }
             succeeds(&daemon, &["network", "add", "other", "accept=true"]);
             succeeds(&daemon, &["network", "set", "other", "workers=2"]);

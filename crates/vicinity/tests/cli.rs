@@ -28,7 +28,7 @@ fn without_a_daemon_the_error_says_how_to_start_one() {
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), 1, "said once: {said}");
     assert!(
-        said.contains("error: no vicinity serves /nonexistent"),
+        said.contains("error: no Vicinity daemon serves /nonexistent"),
         "{said}"
     );
     assert!(said.contains("`vicinity serve`"), "{said}");
@@ -40,8 +40,14 @@ fn options_are_of_the_daemon_or_of_a_configuration_that_is_given() {
         let output = run(&[&arguments[..], &["--runtime-dir", "/nonexistent"]].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let said = text(&output.stderr);
-        assert!(said.contains("no vicinity serves /nonexistent"), "{said}");
-        assert!(said.contains("give a configuration by --config"), "{said}");
+        assert!(
+            said.contains("no Vicinity daemon serves /nonexistent"),
+            "{said}"
+        );
+        assert!(
+            said.contains("give a configuration file with --config"),
+            "{said}"
+        );
     }
 }
 
@@ -52,7 +58,7 @@ fn the_runtime_folder_comes_from_the_environment_too() {
         .args(["network", "list"])
         .output()
         .unwrap();
-    assert!(text(&output.stderr).contains("no vicinity serves /elsewhere"));
+    assert!(text(&output.stderr).contains("no Vicinity daemon serves /elsewhere"));
 }
 
 #[test]
@@ -86,6 +92,56 @@ fn the_printed_configuration_is_one() {
     let options = text(&output.stdout);
     assert!(options.contains("path=/run/vicinity/default/web.sock,server=on,wait=off"));
     assert_eq!(options.lines().count(), 1);
+}
+
+#[test]
+fn an_old_key_works_with_a_warning_that_names_the_new_one() {
+    let (_folder, file) = printed_configuration();
+    let plain = std::fs::read_to_string(&file).unwrap();
+    for (key, warned) in [("look-ups", true), ("fdb-lookups", false)] {
+        let network = "name = \"default\"\n";
+        let with = plain.replace(network, &format!("{network}{key} = 3\n"));
+        assert_ne!(with, plain);
+        std::fs::write(&file, with).unwrap();
+        let output = run(&["qemu-args", "web", "--config", &file]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = text(&output.stderr);
+        let warning =
+            "`look-ups` is deprecated, and the next release refuses it; write `fdb-lookups`";
+        assert_eq!(said.contains(warning), warned, "{said}");
+    }
+}
+
+#[test]
+fn old_options_work_with_a_warning_that_names_the_new_one() {
+    let serve = ["message", "serve", "web", "--uplink", "nowhere0"];
+    let peer_timeout =
+        "`--give-up` is deprecated, and the next release refuses it; write `--peer-timeout`";
+    let fdb = "`residents` is deprecated, and the next release refuses it; write `fdb`";
+    for (arguments, warning, failure) in [
+        // The command ends with an error that does not concern the option.
+        (
+            [&serve[..], &["--give-up", "9"]].concat(),
+            peer_timeout,
+            "cannot use the uplink nowhere0",
+        ),
+        (
+            vec!["bench", "switch", "--parts", "residents,none"],
+            fdb,
+            "there is no such part",
+        ),
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(warning) && said.contains(failure), "{said}");
+    }
+    let output = run(&[&serve[..], &["--peer-timeout", "9"]].concat());
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("cannot use the uplink") && !said.contains("deprecated"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -178,7 +234,10 @@ fn the_doctor_names_a_qemu_that_is_too_old() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(said.contains("7.2 is too old, 8.2 is needed"), "{said}");
+    assert!(
+        said.contains("7.2 is too old; Vicinity needs 8.2"),
+        "{said}"
+    );
     assert!(said.contains("apt-get install"), "{said}");
 }
 

@@ -68,11 +68,8 @@ fn mistakes_are_named_with_the_vm_and_the_remedy() {
 
     let checks = examine(&daemon);
     for (name, parts) in [
-        ("shared memory", ["web's", "share=on"]),
-        (
-            "addresses",
-            ["52:54:00:00:00:01 on lan", "an address of its own"],
-        ),
+        ("shared memory", ["the memory of web", "share=on"]),
+        ("addresses", ["52:54:00:00:00:01 on lan", "its own address"]),
         ("sockets", ["open/dead.sock", "rm "]),
         ("uplinks", [&tap, "master BRIDGE"]),
     ] {
@@ -96,7 +93,7 @@ fn a_control_socket_left_by_a_crash_is_named() {
     daemon.child.wait().unwrap();
     let found = said(&examine(&daemon), "daemon");
     assert!(
-        found[0].contains("left from a daemon that died"),
+        found[0].contains("remains from a daemon that died"),
         "{found:?}"
     );
 }

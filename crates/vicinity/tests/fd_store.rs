@@ -187,7 +187,7 @@ fn a_space_comes_back_with_its_size_and_goes_when_it_is_removed() {
 }
 
 #[test]
-fn nonsense_in_the_store_is_given_up_and_stops_nothing() {
+fn invalid_descriptors_in_the_store_are_removed_and_stop_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let manager = Manager::new(folder.path());
     let file = || OwnedFd::from(tempfile::tempfile().unwrap());
@@ -240,7 +240,7 @@ fn without_a_manager_it_says_how_long_files_live() {
     let daemon = Daemon::start_logging(command, folder.path(), Some(RED), "warn");
     let log = std::fs::read_to_string(log).unwrap();
     assert_eq!(
-        log.matches("as long as this process only").count(),
+        log.matches("are lost when this process ends").count(),
         1,
         "{log}"
     );

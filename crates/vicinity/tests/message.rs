@@ -43,13 +43,16 @@ fn an_answerer_is_pinged_and_leaves_nothing() {
         command
     };
     for (peer, what_helps) in [
-        ("7", "start `vicinity message answer` there"),
-        ("web:7", "in a VM run `vicinity message join`"),
+        (
+            "7",
+            "start `vicinity message answer --endpoint` with this number there",
+        ),
+        ("web:7", "in a VM, run `vicinity message join`"),
     ] {
         let nobody = run(&["ping", peer]).output().unwrap();
         assert_eq!(nobody.status.code(), Some(1));
         let text = String::from_utf8_lossy(&nobody.stderr);
-        let whom = format!("error: endpoint {peer} is not reached: ");
+        let whom = format!("error: cannot reach endpoint {peer}: ");
         assert!(text.contains(&whom) && text.contains(what_helps), "{text}");
     }
 

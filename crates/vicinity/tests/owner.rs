@@ -56,7 +56,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_stranger_at_a_port_is_turned_away_and_counts_for_nothing() {
+fn a_foreign_process_at_a_port_is_refused_and_does_not_count() {
     let folder = folder();
     let config = "[[network]]\nname = \"lan\"\n[[network.port]]\nvm = \"a\"\nowner = \"4711\"\n";
     let daemon = Daemon::start(folder.path(), Some(config));
@@ -111,7 +111,7 @@ fn a_port_of_one_cgroup_is_not_another_ones() {
 }
 
 #[test]
-fn a_member_is_its_owners_and_the_host_the_daemons() {
+fn only_the_owner_connects_as_a_member_and_only_the_daemon_as_the_host() {
     let folder = folder();
     let config = "[message]\n[[message.member]]\nname = \"a\"\nowner = \"4711\"\n\
                   [[message.member]]\nname = \"b\"\n[[message.member]]\nname = \"host\"\n";

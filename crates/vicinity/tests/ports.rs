@@ -217,7 +217,7 @@ fn pairs_bursts_and_latency_are_in_the_metrics() {
 }
 
 #[test]
-fn a_mirror_port_is_told_whom_to_mirror_while_all_run() {
+fn the_mirrored_ports_change_while_all_run() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(CONFIG));
     let [mut a, mut b, mut c] = [1, 2, 3].map(|station| connect(&daemon, station));

@@ -75,7 +75,7 @@ fn spaces_come_change_and_go_within_the_budget() {
         assert_eq!((&red["rate"], &red["restarts"]), (&rate, &0.into()));
     }
     let fast = refused(&daemon, &["set", "red", "rate=fast"]);
-    assert!(fast.contains("`fast` is no rate"), "{fast}");
+    assert!(fast.contains("`fast` is not a rate"), "{fast}");
     let top = said(&daemon, &["top", "--once"]);
     assert!(
         top.contains("fixed") && top.contains("budget 8 slots"),

@@ -82,7 +82,7 @@ fn it_tells_when_it_serves_loads_again_and_ends() {
 /// The supervisor notifies the watchdog. It continues to do so while a network does not answer, and ends that
 /// network's data plane.
 #[test]
-fn the_watchdog_hears_of_a_supervisor_that_answers_whatever_a_network_does() {
+fn the_watchdog_is_notified_while_the_supervisor_answers_whatever_a_network_does() {
     let folder = tempfile::tempdir().unwrap();
     let manager = Manager::new(folder.path());
     let mut command = manager.command();
@@ -113,7 +113,7 @@ fn activated(by: &str, socket: UnixListener) -> Command {
 }
 
 #[test]
-fn who_asks_before_it_runs_is_answered() {
+fn a_request_before_the_daemon_runs_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
@@ -135,7 +135,7 @@ fn who_asks_before_it_runs_is_answered() {
 }
 
 #[test]
-fn a_socket_where_nobody_looks_is_refused() {
+fn a_socket_at_another_path_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let elsewhere = folder.path().join("elsewhere.sock");
     // If the program serves nevertheless, `timeout` ends it with another exit code than the

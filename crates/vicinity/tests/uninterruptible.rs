@@ -136,7 +136,7 @@ fn close(file: File) -> JoinHandle<()> {
 }
 
 #[test]
-fn a_close_that_does_not_end_costs_nobody_anything() {
+fn a_close_that_does_not_end_does_not_affect_other_ports() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(TWO));

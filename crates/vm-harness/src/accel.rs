@@ -156,7 +156,7 @@ fn trouble_with_kvm(kernel: &Path) -> Result<Option<String>> {
 fn obstacle() -> Option<String> {
     let device = Path::new("/dev/kvm");
     if let Err(error) = fs::File::options().read(true).write(true).open(device) {
-        return Some(format!("{} cannot be opened: {error}", device.display()));
+        return Some(format!("cannot open {}: {error}", device.display()));
     }
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let is_able = cfg!(not(target_arch = "x86_64")) || can_run_vms(&processor);

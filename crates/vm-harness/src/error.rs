@@ -22,7 +22,7 @@ pub enum HarnessError {
         source: io::Error,
     },
     /// The accelerator that was chosen does not work.
-    #[error("the accelerator that was chosen cannot be used: {0}")]
+    #[error("cannot use the chosen accelerator: {0}")]
     Accel(String),
     /// A tool is not installed on this host.
     #[error("`{0}` is not installed on this host; run `scripts/setup demo` as root")]

@@ -75,7 +75,7 @@ impl Switch {
     }
 
     /// Like [`Switch::start`], with interrupt moderation: the switch may delay frames by up to `micros` microseconds
-    /// (`gather-us`).
+    /// (`moderation-us`).
     ///
     /// # Errors
     /// As for [`Switch::start`].
@@ -237,7 +237,10 @@ mod tests {
                     [[network.port]]\nvm = \"b\"\nsocket = \"/run/x/b.sock\"\n";
         assert_eq!(text, want);
         let text = configuration(Path::new("/run/x"), &[], None, Some(50)).unwrap();
-        assert!(text.contains("name = \"lab\"\ngather-us = 50\n"), "{text}");
+        assert!(
+            text.contains("name = \"lab\"\nmoderation-us = 50\n"),
+            "{text}"
+        );
     }
 
     #[test]

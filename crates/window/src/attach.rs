@@ -58,7 +58,10 @@ pub enum AttachError {
     #[error("the peer closed its socket, or its process ended")]
     Gone,
     /// The peer supports no version of the protocol that this side supports.
-    #[error("the peer speaks no common version of the attach protocol ({first} to {last})")]
+    #[error(
+        "the peer supports only versions {first} to {last} of the attach protocol; use the same release on \
+        both sides"
+    )]
     Version {
         /// The oldest version that the peer supports.
         first: u8,
@@ -66,13 +69,13 @@ pub enum AttachError {
         last: u8,
     },
     /// The peer sent bytes that are no message.
-    #[error("the peer sent a malformed message: it is faulty, or of another release")]
+    #[error("the peer sent a malformed message; it is faulty, or has another release")]
     Malformed,
     /// The peer does not read its socket.
     #[error("the peer does not read its socket")]
     Full,
     /// The kernel refused a call.
-    #[error("the kernel refused: {0}")]
+    #[error("the kernel refused a system call: {0}")]
     Kernel(Errno),
 }
 

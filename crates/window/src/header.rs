@@ -9,23 +9,23 @@ pub enum LayoutError {
     Magic,
     /// The layout has another version.
     #[error(
-        "it has layout version {0}, which is not known here: use the same release on both sides"
+        "it has layout version {0}, which this release does not support; use the same release on both sides"
     )]
     Version(u32),
     /// A ring's size is out of bounds.
-    #[error("a ring of {0} slots: the number must be a power of two from 8 to 4096")]
+    #[error("a ring has {0} slots, but the number must be a power of two from 8 to 4096")]
     Slots(u32),
     /// A data area's size is out of bounds.
-    #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
+    #[error("a data area has {0} bytes, but the size must be a power of two from 4 KiB to 16 MiB")]
     Data(u32),
     /// A region's number of members is out of bounds.
-    #[error("a region of {0} members: it may have 1 to 64")]
+    #[error("a region has {0} members, but it may have 1 to 64")]
     Members(u32),
     /// A region's number of links is out of bounds.
-    #[error("a region of {0} links: it may have 1 to 4096")]
+    #[error("a region has {0} links, but it may have 1 to 4096")]
     Links(u32),
     /// A heap's number of units is out of bounds.
-    #[error("a heap of {0} units: it may have up to 1024")]
+    #[error("a heap has {0} units, but it may have up to 1024")]
     Units(u32),
 }
 

@@ -105,7 +105,7 @@ pub use window::{Ends, Side, Window, WindowError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The peer released more slots than it was given.
-    #[error("the peer released {released} slots where {outstanding} were outstanding")]
+    #[error("the peer released {released} slots, but only {outstanding} were outstanding")]
     Released {
         /// Slots that the peer reports to have released since the last read.
         released: u32,
@@ -114,7 +114,7 @@ pub enum ProtocolError {
     },
     /// The peer took chunk claims back.
     #[error(
-        "the peer says that chunk {next} is the next to copy, after one before {least} was claimed"
+        "the peer announced chunk {next} as the next to copy, but the chunks before {least} were claimed"
     )]
     Claimed {
         /// The lowest chunk that could be the next.

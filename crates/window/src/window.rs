@@ -19,7 +19,7 @@ pub enum WindowError {
     #[error("the peer's memory is not sealed against changes of its length")]
     Unsealed,
     /// The file's length differs from the one that its header demands.
-    #[error("the peer's memory has {got} bytes where {expected} are needed")]
+    #[error("the peer's memory has {got} bytes instead of {expected}")]
     Length {
         /// Bytes of the file.
         got: u64,
@@ -27,10 +27,10 @@ pub enum WindowError {
         expected: u64,
     },
     /// The header is not valid.
-    #[error("the peer's memory is no window: {0}")]
+    #[error("the peer's memory is not a window: {0}")]
     Layout(#[from] LayoutError),
     /// The kernel refused a call.
-    #[error("the kernel refused: {0}")]
+    #[error("the kernel refused a system call: {0}")]
     Kernel(Errno),
 }
 

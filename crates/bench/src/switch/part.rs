@@ -31,13 +31,16 @@ impl Part {
         Self::Idle,
     ];
 
+    /// The deprecated name of [`Self::Residents`], which `from_str` accepts for one release.
+    pub const OLD_FDB: &'static str = "residents";
+
     fn name(self) -> &'static str {
         match self {
             Self::Frames => "frames",
             Self::Pairs => "pairs",
             Self::Latency => "latency",
             Self::Gso => "gso",
-            Self::Residents => "residents",
+            Self::Residents => "fdb",
             Self::Idle => "idle",
         }
     }
@@ -53,6 +56,7 @@ impl FromStr for Part {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let text = if text == Self::OLD_FDB { "fdb" } else { text };
         let found = Self::ALL.into_iter().find(|part| part.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -70,6 +74,7 @@ mod tests {
         for part in Part::ALL {
             assert_eq!(part.to_string().parse(), Ok(part));
         }
+        assert_eq!(Part::OLD_FDB.parse(), Ok(Part::Residents));
         let error = "frame".parse::<Part>().unwrap_err();
         assert!(error.contains("frames, pairs"), "{error}");
     }

@@ -72,7 +72,7 @@ impl Switch for Vicinity {
 
     fn fdb_entries(&self) -> Result<Option<u64>> {
         let text = self.worker()?;
-        Ok(Some(figure(&text, "residents")?))
+        Ok(Some(figure(&text, "fdb_entries")?))
     }
 
     fn pause(&self, _rest: bool) -> Result<()> {
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_workers_figures_are_read() {
         let text = r#"[{"name": "default", "up": true, "worker": {"wakeups": 3,
-            "busy_ticks": 900, "busy_frames": 9, "elapsed_ticks": 1000, "residents": 2}}]"#;
+            "busy_ticks": 900, "busy_frames": 9, "elapsed_ticks": 1000, "residents": 2, "fdb_entries": 2}}]"#;
         let meter = parse_counters(text).unwrap();
         assert_eq!(
             meter,

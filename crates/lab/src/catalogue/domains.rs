@@ -74,7 +74,7 @@ pub(super) static ROWS: &[Experiment] = &[
         }],
         claims: &[
             claim(
-                "idle VMs hardly wait",
+                "idle VMs wait little",
                 "- (very low, thanks to BOOST)",
                 value("idle_wait_pct", IDLE),
                 Below(5.0),
@@ -192,7 +192,7 @@ pub(super) static ROWS: &[Experiment] = &[
             ..Figure::EMPTY
         }],
         claims: &[claim(
-            "it grows with the rate",
+            "the variation of the wait time grows with the rate",
             "- (jumps at high rates)",
             difference("vm1_wait_cov", &[("load", "1@90")], &[("load", "1@20")]),
             Above(0.0),
@@ -251,7 +251,7 @@ pub(super) static ROWS: &[Experiment] = &[
             },
             Figure {
                 source: "Fig. 14",
-                title: "Area of the dip: the most requests it was behind, as seconds of its own rate",
+                title: "Area of the dip: the largest number of late requests, as seconds of the VM's own rate",
                 x: "starts",
                 series: &["file"],
                 metrics: &["dip_s"],
@@ -259,7 +259,7 @@ pub(super) static ROWS: &[Experiment] = &[
             },
             Figure {
                 source: "Fig. 14",
-                title: "Time until nothing is behind any more, from the start on",
+                title: "Time from the start until no request is late",
                 x: "starts",
                 series: &["file"],
                 metrics: &["recovery_ms"],

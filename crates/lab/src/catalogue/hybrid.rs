@@ -213,7 +213,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 Above(0.0),
             ),
             claim(
-                "and memory is given back when there are no jobs",
+                "the controller takes memory back when there are no jobs",
                 "- (\"moderate\")",
                 Gap {
                     metric: "idle_mib",
@@ -305,7 +305,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 Above(0.0),
             ),
             claim(
-                "a job that is done earlier",
+                "a job that completes earlier",
                 "26 s, 29 s",
                 ratio("job_s", SPACE, BOTH),
                 Below(1.0),

@@ -64,7 +64,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 Below(1.0),
             ),
             claim(
-                "70 kB: they cost nothing",
+                "70 kB: three idle VMs cost no throughput",
                 "0 %",
                 ratio(
                     "req_s",
@@ -372,7 +372,7 @@ pub(super) static ROWS: &[Experiment] = &[
         }],
         claims: &[
             claim(
-                "an idle VM costs something",
+                "an idle VM costs CPU time",
                 "about 1 %",
                 value("idle_use_pct", IDLE),
                 Above(0.1),

@@ -51,7 +51,7 @@ pub(super) static ROWS: &[Experiment] = &[
         figures: &[
             Figure {
                 source: "Table 2",
-                title: "SecondHost UDP throughput by message size and look-ups",
+                title: "UDP throughput to the second host by message size and look-ups",
                 metrics: &["mbit_s"],
                 paper: &[
                     Curve {
@@ -165,25 +165,25 @@ pub(super) static ROWS: &[Experiment] = &[
                 KB_ONE,
             ),
             keeps(
-                "ours: at 16 B 10,000 residents cost less than 1 % over a handful",
+                "ours: at 16 B 10,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 SHORT_MANY,
                 SHORT_ONE,
             ),
             keeps(
-                "ours: at 16 B 100,000 residents cost less than 1 % over a handful",
+                "ours: at 16 B 100,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 SHORT_MOST,
                 SHORT_ONE,
             ),
             keeps(
-                "ours: at 1 KB 10,000 residents cost less than 1 % over a handful",
+                "ours: at 1 KB 10,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 KB_MANY,
                 KB_ONE,
             ),
             keeps(
-                "ours: at 1 KB 100,000 residents cost less than 1 % over a handful",
+                "ours: at 1 KB 100,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 KB_MOST,
                 KB_ONE,
@@ -239,7 +239,7 @@ pub(super) static ROWS: &[Experiment] = &[
         figures: &[
             Figure {
                 source: "Fig. 3",
-                title: "SecondHost transactions by message size and look-ups",
+                title: "Transactions with the second host by message size and look-ups",
                 metrics: &["trans_s"],
                 ..EMPTY
             },
@@ -251,7 +251,7 @@ pub(super) static ROWS: &[Experiment] = &[
             },
             Figure {
                 source: "Fig. 3",
-                title: "SecondHost transactions over UDP by message size and look-ups",
+                title: "Transactions with the second host over UDP by message size and look-ups",
                 metrics: &["udp_trans_s"],
                 ..EMPTY
             },

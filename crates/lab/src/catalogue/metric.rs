@@ -57,7 +57,7 @@ const METRICS: [(&str, &str, &str); 60] = [
     ("pages_exec", "pages per execution", ""),
     ("lost", "area of the dip", "requests"),
     ("dip_s", "area of the dip", "s"),
-    ("throttled_pct", "held back by the cap", "%"),
+    ("throttled_pct", "throttled by the cap", "%"),
     ("copy_pct", "copying", "%"),
     ("message_pct", "work for each message", "%"),
     ("driver_pct", "drivers", "%"),

@@ -82,7 +82,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 Below(64.0),
             ),
             claim(
-                "native does not care for the placement",
+                "native's throughput does not depend on the placement",
                 "- (two like curves)",
                 ratio("mbit_s", SHARED_BRIDGE, APART_BRIDGE),
                 Within(0.8, 1.25),
@@ -251,13 +251,13 @@ pub(super) static ROWS: &[Experiment] = &[
     Experiment {
         id: "X7B",
         source: "4.3, text",
-        title: "batched notifications (proposed in the paper, measured nowhere)",
+        title: "batched notifications (proposed in the paper, which has no measurement)",
         sweep: "gather",
         needs: &[Need::Cpus(2)],
         figures: &[
             Figure {
                 source: "4.3, text",
-                title: "UDP throughput on a shared core, by µs that frames gather",
+                title: "UDP throughput on a shared core, by µs of interrupt moderation",
                 x: "size",
                 series: &["gather"],
                 metrics: &["mbit_s"],
@@ -290,7 +290,7 @@ pub(super) static ROWS: &[Experiment] = &[
         ],
         claims: &[
             claim(
-                "gathering helps the smallest messages",
+                "interrupt moderation increases the throughput of the smallest messages",
                 "- (proposed)",
                 ratio(
                     "mbit_s",
@@ -312,7 +312,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 Below(1.0),
             ),
             claim(
-                "ours: S* with gathering",
+                "ours: S* with interrupt moderation",
                 "below the 4 KB of Fig. 4",
                 Crossover {
                     metric: "mbit_s",
@@ -334,7 +334,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 Within(1024.0, 16384.0),
             ),
             claim(
-                "ours: gathering moves S* down",
+                "ours: interrupt moderation moves S* down",
                 "- (proposed)",
                 Shift {
                     metric: "mbit_s",

@@ -66,7 +66,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
     },
     Sweep {
         name: "lookup",
-        title: "a UDP stream to the second host, then requests over TCP and UDP, each frame looked up so many times",
+        title: "a UDP stream to the second host, then requests over TCP and UDP, by FDB look-ups a frame",
         factors: &[LOOK_UPS, LOOKUP_SIZES],
         metrics: &[
             "mbit_s",
@@ -106,7 +106,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
     },
     Sweep {
         name: "gather",
-        title: "a UDP stream, then requests, between neighbours on one core, by how many µs the switch lets frames gather",
+        title: "a UDP stream, then requests, between neighbours on one core, by µs of the switch's interrupt moderation",
         factors: &[
             Factor {
                 name: "gather",

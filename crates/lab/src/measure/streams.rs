@@ -172,7 +172,7 @@ pub(super) fn neighbours(
 }
 
 /// Measures a UDP stream between two VMs on one CPU, then requests, over a switch with interrupt moderation
-/// (`gather-us`), or over the bridge.
+/// (`moderation-us`), or over the bridge.
 pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.run_only(2)?;
     let _pinned = testbed.pin("shared")?;

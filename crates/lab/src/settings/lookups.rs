@@ -32,11 +32,11 @@ impl Lookups {
 
     fn tell(&self, times: Option<u32>) -> Result<()> {
         let value = times.map(|times| times.to_string()).unwrap_or_default();
-        let pair = format!("look-ups={value}");
+        let pair = format!("fdb-lookups={value}");
         self.ask(&["network", "set", "lab", &pair])?;
         let text = self.ask(&["network", "list", "--json"])?;
         let list: Value = serde_json::from_str(&text).unwrap_or_default();
-        let kept = list.pointer("/0/lookups").map(Value::as_u64);
+        let kept = list.pointer("/0/fdb_lookups").map(Value::as_u64);
         if kept == Some(times.map(u64::from)) {
             return Ok(());
         }

@@ -15,7 +15,7 @@ use vm_harness::{host, interrupt};
 /// How often frames are sent again if some were lost.
 const FILLS: u32 = 8;
 
-/// Values of `gather-us`. The testbed has a switch for each.
+/// Values of `moderation-us`. The testbed has a switch for each.
 const GATHER: [&str; 3] = ["0", "200", "1000"];
 
 /// Numbers of FDB entries. The testbed has a switch for each; the other switches have a handful of entries.
@@ -49,7 +49,7 @@ pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Resu
     RESIDENTS.into_iter().zip(first..).map(make).collect()
 }
 
-/// A switch with a value of `gather-us`. VM 1 and VM 2 have ports on it.
+/// A switch with a value of `moderation-us`. VM 1 and VM 2 have ports on it.
 #[derive(Debug)]
 pub(super) struct Gathering {
     pub(super) micros: &'static str,
@@ -104,7 +104,9 @@ impl Filled {
         let known = || -> Result<u64> {
             let text = ask(&["network", "list", "--json"])?;
             let list: Value = serde_json::from_str(&text).unwrap_or_default();
-            let count = list.pointer("/0/worker/residents").and_then(Value::as_u64);
+            let count = list
+                .pointer("/0/worker/fdb_entries")
+                .and_then(Value::as_u64);
             count.ok_or_else(|| Error::unreadable("`vicinity network list --json`", &text))
         };
         // 100 addresses fewer are enough, because the VMs' own addresses are in the FDB too, and a full FDB learns no

@@ -247,7 +247,7 @@ impl Testbed {
         Ok((one.network, one.switch.folder()))
     }
 
-    /// Returns the network whose switch has this value of `gather-us`.
+    /// Returns the network whose switch has this value of `moderation-us`.
     ///
     /// # Errors
     /// There is no such switch.

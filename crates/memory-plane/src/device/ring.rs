@@ -35,7 +35,7 @@ fn eventfd(use_of_it: &str, file: Option<File>) -> Option<File> {
     let file = file?;
     if !is_event(&file) {
         tracing::warn!(
-            "the VM's QEMU sent a {use_of_it} descriptor that is no eventfd; it is not used"
+            "ignored a {use_of_it} descriptor of the VM's QEMU, because it is not an eventfd"
         );
         return None;
     }
@@ -65,7 +65,7 @@ impl VringT<Memory> for Ring {
     fn set_call(&self, file: Option<File>) {
         self.0.set_call(eventfd("call", file));
         if let Err(error) = self.signal_used_queue() {
-            tracing::debug!("the guest cannot be called: {error}");
+            tracing::debug!("cannot interrupt the guest: {error}");
         }
     }
 

@@ -7,25 +7,25 @@ const MAX_REASON: usize = 200;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PushError {
     /// No connection could be made.
-    #[error("the store cannot be reached: {0}")]
+    #[error("cannot reach the store: {0}; check `push` and the network")]
     Unreachable(String),
     /// The connection failed.
-    #[error("the connection to the store: {0}")]
+    #[error("the connection to the store failed: {0}")]
     Connection(#[from] std::io::Error),
     /// The HTTP exchange failed.
-    #[error("the connection to the store: {0}")]
+    #[error("the connection to the store failed: {0}")]
     Http(#[from] hyper::Error),
     /// The store closed the connection before its response.
-    #[error("the store ended the connection without an answer")]
+    #[error("the store closed the connection without an answer")]
     Ended,
     /// The connection made no progress in time.
-    #[error("the store stalled")]
+    #[error("the store stopped receiving the file")]
     Stalled,
     /// The store refused the file.
     #[error("the store answered {0}")]
     Refused(String),
     /// The file's name cannot be put into a request.
-    #[error("its name cannot be sent to the store: rename the file")]
+    #[error("a request cannot contain the file's name; rename the file")]
     Name,
 }
 

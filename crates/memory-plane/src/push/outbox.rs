@@ -123,8 +123,8 @@ impl Outbox {
         let attempts = before.map_or(0, |failed| failed.attempts).saturating_add(1);
         // Warn once per file version, or a guest could fill the host's log.
         match attempts {
-            1 => tracing::warn!(path, "not pushed: {reason}"),
-            _ => tracing::debug!(path, attempts, "not pushed: {reason}"),
+            1 => tracing::warn!(path, "cannot push a file: {reason}"),
+            _ => tracing::debug!(path, attempts, "cannot push a file: {reason}"),
         }
         let failed = FailedPush {
             version,

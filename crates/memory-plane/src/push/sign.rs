@@ -49,7 +49,8 @@ pub enum KeysError {
     File(#[from] io::Error),
     /// Users other than the owner may read the file.
     #[error(
-        "others than its owner may read it: `chmod 600` it, and change the keys if that was long so"
+        "users other than its owner can read it; run `chmod 600` on it, and replace the keys if other users may \
+            have read them"
     )]
     Open,
     /// The file has no keys in its profile `default`.

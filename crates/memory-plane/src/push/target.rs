@@ -33,7 +33,7 @@ pub struct Target {
 
 /// The error of a URL that does not name a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a store is `http://HOST[:PORT]/PATH`, the same with `https`, or `tcp://HOST:PORT`")]
+#[error("write `http://HOST[:PORT]/PATH`, `https://HOST[:PORT]/PATH` or `tcp://HOST:PORT`")]
 pub struct InvalidTarget;
 
 impl FromStr for Target {

@@ -139,7 +139,10 @@ fn a_call_descriptor_that_is_made_to_block() {
         rustix::io::write(call, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         have_called(nic);
     });
-    assert_names(&text, "its call descriptor was filled and made to block");
+    assert_names(
+        &text,
+        "the front-end filled its call descriptor and made it block",
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub enum MapError {
     #[error("its file is neither a memfd, nor on tmpfs, nor on hugetlbfs")]
     FileSystem,
     /// The process has [`MAX_MAPPINGS`](crate::limits::MAX_MAPPINGS) mappings already.
-    #[error("this host has too many regions mapped")]
+    #[error("this process has too many mapped regions")]
     TooMany,
     /// The kernel refused the mapping.
     #[error("the kernel refused to map it: {0}")]

@@ -59,7 +59,7 @@ pub enum RingError {
     #[error("one of its parts is outside guest memory")]
     Short,
     /// 2.7: descriptors are aligned to 16, available to 2, used to 4 bytes.
-    #[error("one of its parts is not aligned as virtio asks")]
+    #[error("one of its parts is not aligned as virtio requires")]
     Alignment,
 }
 

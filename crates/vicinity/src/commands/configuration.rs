@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::client::{self, ApiRequest, ClientError, Method};
-use crate::config::Keys;
+use crate::config::{Keys, deprecated};
 use crate::status::ConfigStatus;
 
 /// A key of the configuration and its value, as `KEY=VALUE` on the command line.
@@ -26,10 +26,10 @@ impl std::str::FromStr for KeyValue {
     fn from_str(text: &str) -> Result<Self, String> {
         let (keys, value) = text
             .split_once('=')
-            .ok_or("give KEY=VALUE, like vlan=10; KEY= takes the key away")?;
+            .ok_or("write KEY=VALUE, like vlan=10; KEY= removes the key")?;
         let path: Vec<String> = keys.split('.').map(|key| key.trim().to_owned()).collect();
         if path.iter().any(String::is_empty) {
-            return Err(format!("`{keys}` is no key"));
+            return Err(format!("`{keys}` is not a key"));
         }
         let value = value.trim();
         let value = match value {
@@ -57,6 +57,10 @@ fn keys(name: Option<(&str, &str)>, pairs: &[KeyValue]) -> Keys {
         keys.insert(key.to_owned(), Value::from(name));
     }
     for pair in pairs {
+        let renamed = pair.path.iter().map(|key| (key, deprecated::current(key)));
+        if let Some((old, Some(new))) = renamed.last() {
+            tracing::warn!("{}", deprecated::warning(old, new));
+        }
         put(&mut keys, &pair.path, &pair.value);
     }
     keys
@@ -167,8 +171,8 @@ fn change(runtime_dir: &Path, ask: ApiRequest) -> Result<String, ClientError> {
     let (_, config): (u32, ConfigStatus) = client::ask(runtime_dir, ask)?;
     Ok(match config.file {
         Some(_) => String::new(),
-        None => "done, until vicinity ends: it was started without --config, so there is no file \
-                 to keep this in\n"
+        None => "the change is lost when the daemon ends, because it was started without --config and has no \
+            configuration file\n"
             .to_owned(),
     })
 }

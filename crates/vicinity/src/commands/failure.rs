@@ -33,7 +33,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// No configuration was given, and no daemon runs that could return its configuration.
-    #[error("{0}; or give a configuration by --config")]
+    #[error("{0}; or give a configuration file with --config")]
     NoConfiguration(ClientError),
     /// A VM, a benchmark or a study failed.
     #[error(transparent)]
@@ -42,7 +42,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Message(#[from] message::MessageError),
     /// An endpoint cannot be reached.
-    #[error("endpoint {to} is not reached: {error}{advice}")]
+    #[error("cannot reach endpoint {to}: {error}{advice}")]
     Unreached {
         /// The endpoint.
         to: String,
@@ -55,16 +55,16 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Direct(#[from] direct::DirectError),
     /// The path of this program cannot be found.
-    #[error("cannot tell which file this program is: {0}")]
+    #[error("cannot find the path of this program: {0}; mount /proc")]
     Program(std::io::Error),
     /// Something is missing. The command has printed it already.
-    #[error("VMs cannot be served here: see what is MISSING above")]
+    #[error("this machine cannot serve VMs; install what is MISSING above")]
     Doctor,
     /// The capture failed, or ended early.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// Output could not be written.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {0}; check the disk and the reader of the pipe")]
     Output(#[from] std::io::Error),
     /// The command line names an object that does not exist; the text says what to do.
     #[error("{0}")]

@@ -63,7 +63,8 @@ fn memory(kind: &GuestMemory) -> String {
 /// has unchanged.
 pub(crate) fn domain(nic: &Nic, kind: &GuestMemory, file: &Path) -> Result<String, Failure> {
     let wrong = |what: &str| Failure::Usage(format!("{}: {what}", file.display()));
-    let text = read(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+    let text = read(file)
+        .map_err(|error| wrong(&format!("cannot read the file: {error}; check the path")))?;
     merged(nic, kind, &text).map_err(|what| wrong(&what))
 }
 
@@ -80,17 +81,22 @@ fn read(file: &Path) -> std::io::Result<String> {
 type Change = (Range<usize>, String);
 
 fn merged(nic: &Nic, kind: &GuestMemory, text: &str) -> Result<String, String> {
-    let document = Document::parse(text).map_err(|error| format!("is no XML: {error}"))?;
+    let document = Document::parse(text).map_err(|error| {
+        format!(
+            "the file is not XML: {error}; `virsh dumpxml \
+        VM` writes a domain"
+        )
+    })?;
     let domain = document.root_element();
     if domain.tag_name().name() != "domain" {
-        return Err("is no libvirt domain: `virsh dumpxml VM` writes one".to_owned());
+        return Err("the file is not a libvirt domain; `virsh dumpxml VM` writes one".to_owned());
     }
     let mut changes = share(domain, kind, text)?;
     changes.extend(attach(domain, text, nic));
     if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
         tracing::warn!(
-            "the domain has no <acpi/> in its <features>: libvirt before 9.3 then starts QEMU with an \
-             option that QEMU 9 and newer refuse; add <features><acpi/></features>"
+            "the domain has no <acpi/> in its <features>; libvirt before 9.3 then starts QEMU with an option \
+                that QEMU 9 and newer refuse. Add <features><acpi/></features>"
         );
     }
     // Apply changes from the end, so that the ranges of the remaining changes stay valid.
@@ -109,8 +115,7 @@ fn share(domain: Node<'_, '_>, kind: &GuestMemory, text: &str) -> Result<Vec<Cha
     };
     if domain.descendants().any(|node| private(&node)) {
         return Err(
-            "a NUMA <cell> has memAccess='private', so its memory cannot be reached: take \
-                    that away"
+            "a NUMA <cell> has memAccess='private', so Vicinity cannot map its memory; remove that attribute"
                 .to_owned(),
         );
     }
@@ -340,7 +345,7 @@ mod tests {
     fn what_is_no_domain_is_refused() {
         let said = |text: &str| merged(&nic(), &GuestMemory::default(), text).unwrap_err();
         assert!(said("<network/>").contains("virsh dumpxml"));
-        assert!(said("<domain>").contains("is no XML"));
+        assert!(said("<domain>").contains("is not XML"));
         let private = "<domain><cpu><numa><cell memAccess='private'/></numa></cpu></domain>";
         assert!(said(private).contains("memAccess"));
     }

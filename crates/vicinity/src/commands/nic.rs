@@ -19,13 +19,13 @@ pub(crate) const RING: u16 = 1024;
 pub(crate) struct NicArgs {
     /// Name of the VM
     vm: String,
-    /// A configuration, for a daemon that does not run; without it, the one at work is asked
+    /// Configuration file, for a daemon that does not run; without it, the command asks the running daemon
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Which network, when the VM can have a port on several
+    /// Network, if the VM can have a port on several
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
-    /// Queue pairs, at most one for each of the guest's processors
+    /// Number of queue pairs, at most one for each of the guest's processors
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16), value_name = "PAIRS")]
     queues: u16,
 }
@@ -107,7 +107,10 @@ fn choose<'c>(config: &'c Config, vm: &str, network: Option<&str>) -> Result<&'c
     };
     if let ([], Some(name)) = (candidates.as_slice(), network) {
         let all: Vec<&Network> = config.networks.iter().collect();
-        let text = format!("there is no network `{name}`; there are: {}", names(&all));
+        let text = format!(
+            "there is no network `{name}`; the networks are: {}",
+            names(&all)
+        );
         return Err(Failure::Usage(text));
     }
     let mut homes: Vec<&Network> = candidates.iter().copied().filter(lists).collect();
@@ -153,8 +156,8 @@ fn address(network: &Network, vm: &str) -> Result<Mac, Failure> {
             == mac
         {
             let text = format!(
-                "the address {mac} that is derived for VM `{vm}` belongs to VM `{}`; give `{vm}` \
-                 a `mac` in the configuration",
+                "the address {mac}, which Vicinity derives from the name `{vm}`, belongs to VM `{}`; set `mac` \
+                    of `{vm}` in the configuration",
                 other.vm
             );
             return Err(Failure::Usage(text));
@@ -236,11 +239,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn the_error_of_a_missing_object_names_the_existing_ones() {
         let said =
             |vm: &str, network: Option<&str>| find(&config(), vm, network).unwrap_err().to_string();
         assert!(said("web", None).contains("blue, green; choose one with --network"));
-        assert!(said("web", Some("red")).contains("there are: blue, green"));
+        assert!(said("web", Some("red")).contains("the networks are: blue, green"));
         assert!(said("wbe", Some("blue")).contains("Did you mean `web`?"));
         assert!(said("a/b", None).contains("letters, digits"));
     }

@@ -89,7 +89,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     };
     match number.parse::<u32>() {
         Ok(size) if size > 0 => Ok(u64::from(size) << shift),
-        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
+        _ => Err("write a number and a unit: 512M, 4G".to_owned()),
     }
 }
 

@@ -88,7 +88,7 @@ fn metrics() -> String {
 
 fn api() -> String {
     let mut text = "# Control API\n\nHTTP and JSON on `control.sock` in the runtime folder. \
-                    `GET /v1/openapi.json` has the whole description, with every field.\n\n\
+                    `GET /v1/openapi.json` has the full description, with every field.\n\n\
                     | call | what |\n|---|---|\n"
         .to_owned();
     let document: serde_json::Value = serde_json::from_str(serve::OPENAPI).unwrap_or_default();

@@ -34,11 +34,15 @@ pub(super) fn check(
     let others = members.is_empty() && groups.is_empty() && spaces.is_empty();
     if file.network.is_empty() && others {
         let help = "add a [[network]] table with a `name`";
-        return Err(Mistake::new(0..0, "there is no network", help));
+        return Err(Mistake::new(
+            0..0,
+            "the configuration has no network, member, trust group or space",
+            help,
+        ));
     }
     if let Some(extra) = file.network.get(MAX_NETWORKS) {
-        let message = format!("more than {MAX_NETWORKS} networks");
-        return Err(Mistake::new(extra.span(), message, "remove some"));
+        let message = format!("the configuration has more than {MAX_NETWORKS} networks");
+        return Err(Mistake::new(extra.span(), message, "remove some networks"));
     }
     let mut seen = Seen::new(text);
     let networks = file
@@ -93,14 +97,18 @@ impl<'t> Seen<'t> {
         let uplink = uplink.map(|uplink| self.uplink(uplink)).transpose()?;
         if let Some(extra) = network.port.get(MAX_PORTS - usize::from(uplink.is_some())) {
             let message = format!("a network has at most {MAX_PORTS} ports, its uplink included");
-            return Err(Mistake::new(extra.span(), message, "use another network"));
+            return Err(Mistake::new(
+                extra.span(),
+                message,
+                "move some ports to another network",
+            ));
         }
         if network.port.is_empty() && !network.accept {
             let help = "list a [[network.port]], or set `accept = true` to take every socket \
                         in the network's folder";
             return Err(Mistake::new(
                 place,
-                "the network has no port and accepts none",
+                "the network has no port, and accepts no sockets",
                 help,
             ));
         }
@@ -142,9 +150,9 @@ impl<'t> Seen<'t> {
                 }
             }
             _ => {
-                let message =
-                    "an uplink is either a `tap` or an `interface`, and only that has `xdp`";
-                let help = "`tap` is made if it is not there; `interface` is there, like \"eth1\"";
+                let message = "an uplink has either a `tap` or an `interface`, and `xdp` needs an `interface`";
+                let help = "Vicinity creates a `tap` that does not exist; an `interface`, like \"eth1\", must \
+                    exist";
                 return Err(Mistake::new(place.span(), message, help));
             }
         };
@@ -207,8 +215,11 @@ fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
     let fitting = u32::try_from(*micros.get_ref()).ok();
     let fitting = fitting.filter(|micros| *micros <= MAX_GATHER_US);
     fitting.ok_or_else(|| {
-        let message = format!("frames cannot gather for {} µs", micros.get_ref());
-        let help = format!("0 (never) to {MAX_GATHER_US}; without it, {GATHER_US}");
+        let message = format!(
+            "interrupt moderation cannot delay frames by {} µs",
+            micros.get_ref()
+        );
+        let help = format!("write 0 (never) to {MAX_GATHER_US}; the default is {GATHER_US}");
         Mistake::new(micros.span(), message, help)
     })
 }
@@ -217,8 +228,14 @@ fn look_ups(times: &Spanned<i64>) -> Result<u32, Mistake> {
     let fitting = u32::try_from(*times.get_ref()).ok();
     let fitting = fitting.filter(|times| (1..=MAX_LOOK_UPS).contains(times));
     fitting.ok_or_else(|| {
-        let message = format!("a frame cannot be looked up {} times", times.get_ref());
-        let help = format!("1 to {MAX_LOOK_UPS}; without it, no more often than is needed");
+        let message = format!(
+            "the switch cannot make {} FDB look-ups for each frame",
+            times.get_ref()
+        );
+        let help = format!(
+            "write 1 to {MAX_LOOK_UPS}; without the key, the switch makes only the look-ups that \
+        it needs"
+        );
         Mistake::new(times.span(), message, help)
     })
 }
@@ -228,7 +245,8 @@ fn workers(count: &Spanned<i64>) -> Result<usize, Mistake> {
     let valid = valid.filter(|count| (1..=MAX_WORKERS).contains(count));
     valid.ok_or_else(|| {
         let message = format!("a network cannot have {} workers", count.get_ref());
-        let help = format!("give it 1 to {MAX_WORKERS}, not more than there are CPUs to spare");
+        let help =
+            format!("write 1 to {MAX_WORKERS}, at most the number of CPUs that the host can spare");
         Mistake::new(count.span(), message, help)
     })
 }

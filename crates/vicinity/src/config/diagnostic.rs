@@ -11,7 +11,7 @@ use super::key_path;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
+    #[error("cannot read the configuration {}: {source}; check the path and its permissions", path.display())]
     Read {
         /// The file.
         path: PathBuf,

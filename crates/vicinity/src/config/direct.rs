@@ -55,8 +55,8 @@ fn group(
     names.take(group.name.get_ref().clone(), group.name.span())?;
     let members = group.members.get_ref();
     if !(2..=MEMBERS as usize).contains(&members.len()) {
-        let message = format!("a trust group of {}", members.len());
-        let help = format!("it has 2 to {MEMBERS} members");
+        let message = format!("the trust group has {} members", members.len());
+        let help = format!("list 2 to {MEMBERS} members");
         return Err(Mistake::new(group.members.span(), message, help));
     }
     for vm in members {
@@ -65,7 +65,7 @@ fn group(
     }
     if let Some(extra) = group.pair.get(MAX_PAIRS) {
         let message = format!("a trust group lists at most {MAX_PAIRS} pairs");
-        let help = "make their `policy` the group's, and list the others";
+        let help = "set the policy of most pairs as the group's `policy`, and list only the others";
         return Err(Mistake::new(extra.span(), message, help));
     }
     let pairs = group.pair.iter().map(|pair| self::pair(group, pair));
@@ -86,12 +86,15 @@ fn pair(
     for vm in [one, other] {
         let mut members = group.members.get_ref().iter();
         if !members.any(|member| member.get_ref() == vm.get_ref()) {
-            let message = format!("`{}` is not in this group", vm.get_ref().escape_debug());
+            let message = format!(
+                "`{}` is not a member of this group",
+                vm.get_ref().escape_debug()
+            );
             return Err(Mistake::new(vm.span(), message, "add it to `members`"));
         }
     }
     if one.get_ref() == other.get_ref() {
-        let message = "a VM and itself are no pair";
+        let message = "a VM and itself are not a pair";
         return Err(Mistake::new(vms.span(), message, "name two VMs"));
     }
     Ok((one.get_ref().clone(), other.get_ref().clone(), *policy))
@@ -137,7 +140,7 @@ policy = \"never\"
         complains(
             members,
             "[\"web\", \"db\"]",
-            ["`cache` is not in", "`members`"],
+            ["`cache` is not a member", "`members`"],
         );
         complains(
             "[\"cache\", \"web\"]",

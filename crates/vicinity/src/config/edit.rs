@@ -8,6 +8,7 @@ use toml_edit::{
     Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, TomlError, Value,
 };
 
+use super::deprecated;
 use crate::name;
 
 /// Keys and values as in the file; null removes a key.
@@ -83,7 +84,7 @@ pub(crate) enum EditError {
         hint: String,
     },
     /// The name is already in use.
-    #[error("there is a {what} {name} already; change it with `vicinity {what} set`")]
+    #[error("a {what} {name} already exists; change it with `vicinity {what} set`")]
     Exists {
         /// The kind: a network, a port or a space.
         what: &'static str,
@@ -92,12 +93,12 @@ pub(crate) enum EditError {
     },
     /// The file has a form that this program cannot edit.
     #[error(
-        "the configuration does not list its networks, ports and spaces as [[network]], \
-         [[network.port]] and [[space]]: edit the file, then `vicinity reload`"
+        "the configuration does not list its networks, ports and spaces as [[network]], [[network.port]] and \
+            [[space]]; edit the file, then run `vicinity reload`"
     )]
     Form,
     /// A value that TOML cannot represent: null in a list.
-    #[error("a list cannot hold null")]
+    #[error("a list cannot contain null; remove the null")]
     Null,
     /// The text is not valid TOML.
     #[error("{0}")]
@@ -228,9 +229,13 @@ fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut ArrayOfTables, Ed
         .ok_or(EditError::Form)
 }
 
-/// Sets the keys in `table`. If both the old and the new value are tables, merges them.
+/// Sets the keys in `table`. If both the old and the new value are tables, merges them. Removes a key that the table
+/// has under its other name.
 fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
     for (key, new) in keys {
+        if let Some(other) = deprecated::other_name(key) {
+            drop(table.remove(other));
+        }
         match new {
             Json::Null => drop(table.remove(key)),
             Json::Object(below) => {
@@ -282,7 +287,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-# ChildProcess.
+# The networks.
 [[network]]
 name = \"blue\" # the first
 limits = { broadcast = 5 }
@@ -345,6 +350,23 @@ accept = true
         let merged = TEXT.replace("{ broadcast = 5 }", "{ broadcast = 5 , multicast = 6 }");
         let squeeze = |text: String| text.replace(" ,", ",");
         assert_eq!(squeeze(edit.apply(TEXT).unwrap()), squeeze(merged));
+    }
+
+    #[test]
+    fn a_key_replaces_itself_under_its_other_name() {
+        let old = TEXT.replace("accept = true", "look-ups = 2\naccept = true");
+        let set = |json: &Json| {
+            let edit = Edit::SetNetwork {
+                network: of("green"),
+                keys: keys(json),
+            };
+            edit.apply(&old).unwrap()
+        };
+        assert_eq!(
+            set(&json!({"fdb-lookups": 3})),
+            TEXT.replace("accept = true", "accept = true\nfdb-lookups = 3")
+        );
+        assert_eq!(set(&json!({"fdb-lookups": null})), TEXT);
     }
 
     #[test]

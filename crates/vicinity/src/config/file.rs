@@ -10,6 +10,7 @@ use switch::guard::Role;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use super::deprecated::{self, DeprecatedKey};
 use super::diagnostic::Mistake;
 use super::key_path::tables;
 use super::mode::Mode;
@@ -73,6 +74,7 @@ pub(super) struct Message {
 pub(super) struct MessageUplink {
     pub(super) interface: Spanned<String>,
     pub(super) host_name: Option<Spanned<String>>,
+    #[serde(rename = "peer-timeout", alias = "give-up")]
     pub(super) give_up: Option<Spanned<i64>>,
 }
 
@@ -103,7 +105,9 @@ pub(super) struct Network {
     #[serde(default)]
     pub(super) accept: bool,
     pub(super) workers: Option<Spanned<i64>>,
+    #[serde(rename = "moderation-us", alias = "gather-us")]
     pub(super) gather_us: Option<Spanned<i64>>,
+    #[serde(rename = "fdb-lookups", alias = "look-ups")]
     pub(super) look_ups: Option<Spanned<i64>>,
     pub(super) uplink: Option<Spanned<Uplink>>,
     pub(super) limits: Option<Limits>,
@@ -231,7 +235,7 @@ static SPACE: Keys = Keys(&[
     ("push-token-file", None),
     ("push-keys-file", None),
     ("push-region", None),
-    ("push-trust", None),
+    ("push-ca-file", None),
     ("cgroup", None),
 ]);
 static OBJECTIVE: Keys = Keys(&[
@@ -241,7 +245,11 @@ static OBJECTIVE: Keys = Keys(&[
     ("class", None),
 ]);
 static MESSAGE: Keys = Keys(&[("uplink", Some(&MESSAGE_UPLINK)), ("member", Some(&MEMBER))]);
-static MESSAGE_UPLINK: Keys = Keys(&[("interface", None), ("host-name", None), ("give-up", None)]);
+static MESSAGE_UPLINK: Keys = Keys(&[
+    ("interface", None),
+    ("host-name", None),
+    ("peer-timeout", None),
+]);
 static DIRECT: Keys = Keys(&[("group", Some(&GROUP))]);
 static GROUP: Keys = Keys(&[
     ("name", None),
@@ -261,8 +269,8 @@ static NETWORK: Keys = Keys(&[
     ("name", None),
     ("accept", None),
     ("workers", None),
-    ("gather-us", None),
-    ("look-ups", None),
+    ("moderation-us", None),
+    ("fdb-lookups", None),
     ("uplink", Some(&UPLINK)),
     ("limits", Some(&LIMITS)),
     ("multicast-snooping", None),
@@ -310,12 +318,14 @@ static PORT: Keys = Keys(&[
     ("native-vlan", None),
 ]);
 
-/// Reads the text of a configuration file.
-pub(super) fn read(text: &str) -> Result<File, Mistake> {
+/// Reads the text of a configuration file. Also returns the deprecated keys that the text uses.
+pub(super) fn read(text: &str) -> Result<(File, Vec<DeprecatedKey>), Mistake> {
     let table = DeTable::parse(text).map_err(|error| Mistake::from_toml(&error))?;
+    let mut deprecated = Vec::new();
     // serde would find unknown keys too, but reports neither their exact place nor a similar key.
-    check_keys(table.get_ref(), &FILE)?;
-    toml::from_str(text).map_err(|error| Mistake::from_toml(&error))
+    check_keys(table.get_ref(), &FILE, &mut deprecated)?;
+    let file = toml::from_str(text).map_err(|error| Mistake::from_toml(&error))?;
+    Ok((file, deprecated))
 }
 
 /// Returns all keys, as paths of tables.
@@ -335,17 +345,21 @@ fn list(keys: &Keys, above: &str, all: &mut Vec<String>) {
     }
 }
 
-fn check_keys(table: &DeTable<'_>, keys: &Keys) -> Result<(), Mistake> {
+fn check_keys(
+    table: &DeTable<'_>,
+    keys: &Keys,
+    deprecated: &mut Vec<DeprecatedKey>,
+) -> Result<(), Mistake> {
     for (key, value) in table {
-        let known = keys
-            .0
-            .iter()
-            .find(|(name, _)| *name == key.get_ref().as_ref());
-        match known {
-            None => return Err(unknown(key, keys)),
+        let known = |key: &str| keys.0.iter().find(|(name, _)| *name == key);
+        match known(key.get_ref()) {
+            None => match deprecated::current(key.get_ref()).filter(|new| known(new).is_some()) {
+                Some(new) => deprecated.push(DeprecatedKey::new(table, key, new)?),
+                None => return Err(unknown(key, keys)),
+            },
             Some((_, Some(below))) => {
                 for table in tables(value.get_ref()) {
-                    check_keys(table, below)?;
+                    check_keys(table, below, deprecated)?;
                 }
             }
             Some((_, None)) => {}

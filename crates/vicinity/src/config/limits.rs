@@ -119,7 +119,7 @@ pub(super) fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
         reason = "within RATES"
     )]
     bytes.map(|bytes| bytes as u64).ok_or_else(|| {
-        let message = format!("`{}` is no rate", text.get_ref().escape_debug());
+        let message = format!("`{}` is not a rate", text.get_ref().escape_debug());
         let help = "write it like \"100 Mbit/s\", \"1.5 Gbit/s\" or \"20 MB/s\"; from 8 kbit/s \
                     to 1000 Gbit/s";
         Mistake::new(text.span(), message, help)
@@ -131,9 +131,9 @@ fn burst(text: &Spanned<String>) -> Result<u32, Mistake> {
     let time = with_unit(text.get_ref(), &[("ms", 1.0), ("s", 1e3)]);
     let whole = time.and_then(|time| BURSTS.into_iter().find(|ms| f64::from(*ms) == time));
     whole.ok_or_else(|| {
-        let message = format!("`{}` is no burst", text.get_ref().escape_debug());
-        let help = "say in how much time the rate allows what may come at once: \"1 ms\" to \
-                    \"10 s\", in whole milliseconds";
+        let message = format!("`{}` is not a burst", text.get_ref().escape_debug());
+        let help = "write the time in which the rate allows as much as may pass at once: \"1 ms\" to \"10 s\", \
+            in whole milliseconds";
         Mistake::new(text.span(), message, help)
     })
 }
@@ -149,8 +149,8 @@ fn frames(number: &Spanned<i64>) -> Result<u64, Mistake> {
     let frames = u64::try_from(*number.get_ref()).ok();
     let frames = frames.filter(|_| (1..=MAX_FRAMES).contains(number.get_ref()));
     frames.ok_or_else(|| {
-        let message = format!("{} is no number of frames a second", number.get_ref());
-        Mistake::new(number.span(), message, format!("from 1 to {MAX_FRAMES}"))
+        let message = format!("{} is not a number of frames a second", number.get_ref());
+        Mistake::new(number.span(), message, format!("write 1 to {MAX_FRAMES}"))
     })
 }
 
@@ -159,7 +159,7 @@ fn flood(written: &Spanned<file::Frames>) -> Result<Option<u64>, Mistake> {
         file::Frames::Number(number) => frames(&Spanned::new(written.span(), *number)).map(Some),
         file::Frames::Word(word) if word == "unlimited" => Ok(None),
         file::Frames::Word(word) => {
-            let message = format!("`{}` is no limit", word.escape_debug());
+            let message = format!("`{}` is not a limit", word.escape_debug());
             let help = "write frames a second, like 1000, or \"unlimited\"";
             Err(Mistake::new(written.span(), message, help))
         }
@@ -249,7 +249,7 @@ limits = { send = {} }
     }
 
     #[test]
-    fn an_uplink_floods_as_it_likes_unless_it_is_said() {
+    fn an_uplink_floods_without_limit_unless_a_key_sets_one() {
         let with = |limits: &str| {
             let uplink = format!("name = \"lan\"\nuplink = {{ tap = \"vic0\"{limits} }}");
             LIMITED.replace("name = \"lan\"", &uplink)
@@ -306,30 +306,30 @@ limits = { send = {} }
             "1.2.3 MB/s",
             "9 mb/s",
         ] {
-            let message = format!("port.limits.send.rate: `{text}` is no rate");
+            let message = format!("port.limits.send.rate: `{text}` is not a rate");
             complains("12.5 Mbit/s", text, "9:17", [&message, "100 Mbit/s"]);
         }
         for text in ["0 ms", "1.5 ms", "11 s", "50", "50 min"] {
-            let message = format!("burst: `{text}` is no burst");
+            let message = format!("burst: `{text}` is not a burst");
             complains("50 ms", text, "9:55", [&message, "10 s"]);
         }
         complains(
             "2000,",
             "0,",
             "9:41",
-            ["send.frames: 0 is no number", "from 1"],
+            ["send.frames: 0 is not a number", "write 1 to"],
         );
         complains(
             "200 }",
             "-1 }",
             "5:54",
-            ["network.limits.broadcast: -1", "from 1"],
+            ["network.limits.broadcast: -1", "write 1 to"],
         );
         complains(
             "\"unlimited\"",
             "\"much\"",
             "11:13",
-            ["`much` is no limit", "unlimited"],
+            ["`much` is not a limit", "unlimited"],
         );
         complains(
             "multicast =",

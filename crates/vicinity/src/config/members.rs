@@ -27,7 +27,7 @@ pub(super) fn check(
     }
     if let Some(extra) = members.get(MAX_MEMBERS) {
         let message = format!("the message plane has at most {MAX_MEMBERS} members");
-        return Err(Mistake::new(extra.span(), message, "remove some"));
+        return Err(Mistake::new(extra.span(), message, "remove some members"));
     }
     let mut names = Unique::new(text, "member");
     let mut nics = Unique::new(text, "NIC id");
@@ -36,7 +36,7 @@ pub(super) fn check(
         let file::Member { name, group, .. } = member;
         check_name(name)?;
         if name.get_ref() == UPLINK && plane.get_ref().uplink.is_some() {
-            let message = format!("with an uplink, no other member can be called `{UPLINK}`");
+            let message = format!("the name `{UPLINK}` is reserved for the uplink");
             return Err(Mistake::new(name.span(), message, "give it another name"));
         }
         group.as_ref().map_or(Ok(()), check_name)?;
@@ -48,8 +48,8 @@ pub(super) fn check(
             cgroup: member.owner_cgroup.as_ref(),
         })?;
         if let Some(text) = member.owner.as_ref().filter(|_| name.get_ref() == HOST) {
-            let message = format!("`{HOST}` is the daemon's own");
-            return Err(Mistake::new(text.span(), message, "leave `owner` out"));
+            let message = format!("the member `{HOST}` belongs to the daemon");
+            return Err(Mistake::new(text.span(), message, "remove `owner`"));
         }
         let member = Member {
             name: name.get_ref().clone(),
@@ -78,8 +78,8 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
     seconds
         .map(|seconds| Duration::from_secs(seconds.into()))
         .ok_or_else(|| {
-            let message = format!("a host cannot be given up after {} s", text.get_ref());
-            let help = format!("1 or more; without it, {}", GIVE_UP.as_secs());
+            let message = format!("a host cannot time out after {} s", text.get_ref());
+            let help = format!("write 1 or more; the default is {}", GIVE_UP.as_secs());
             Mistake::new(text.span(), message, help)
         })
 }
@@ -91,7 +91,7 @@ pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), Mistake> {
     if !FOLDERS.contains(&name) {
         return Ok(());
     }
-    let message = format!("the folder `{name}` is not for a network");
+    let message = format!("the folder `{name}` is reserved");
     let help = "give the network another name";
     Err(Mistake::new(network.span(), message, help))
 }

@@ -18,8 +18,12 @@ pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
         return Ok(Vec::new());
     };
     if list.get_ref().is_empty() {
-        let help = "name the ports whose frames it shall get, or leave the key out";
-        return Err(Mistake::new(list.span(), "it mirrors nobody", help));
+        let help = "list the ports whose frames it receives, or remove the key";
+        return Err(Mistake::new(
+            list.span(),
+            "the mirror port mirrors no port",
+            help,
+        ));
     }
     let mirrored = |name: &Spanned<String>| {
         if name.get_ref() == ALL {
@@ -40,16 +44,17 @@ pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mista
             exists(name, network)?;
             let mirrors = |port: &&Port| port.vm == *name.get_ref() && !port.mirror.is_empty();
             if ports.iter().any(|port| mirrors(&port)) {
-                let message = format!("`{}` is a mirror port, or this one", name.get_ref());
-                let help = "copies are not copied again: mirror a port that has no `mirror`";
+                let message = format!("`{}` is a mirror port, or this port itself", name.get_ref());
+                let help = "the switch does not copy copies; mirror a port that has no `mirror`";
                 return Err(Mistake::new(name.span(), message, help));
             }
             let count = counts.entry(name.get_ref()).or_default();
             *count += 1;
             if *count > MAX_MIRRORS {
-                let message = format!("`{}` is mirrored too often", name.get_ref());
-                let help =
-                    format!("at most {MAX_MIRRORS} ports get its frames; capture it instead");
+                let message = format!("`{}` has too many mirror ports", name.get_ref());
+                let help = format!(
+                    "a port has at most {MAX_MIRRORS} mirror ports; use `vicinity capture` instead"
+                );
                 return Err(Mistake::new(name.span(), message, help));
             }
         }
@@ -71,6 +76,6 @@ fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), Mistake
     }
     let message = format!("the network has no port `{}`", name.get_ref());
     let hint = name::hint(name.get_ref(), known());
-    let help = format!("name its VMs, its uplink, or \"{ALL}\" for all{hint}");
+    let help = format!("list VMs of the network, its uplink, or \"{ALL}\" for all{hint}");
     Err(Mistake::new(name.span(), message, help))
 }

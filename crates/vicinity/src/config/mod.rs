@@ -3,6 +3,7 @@
 //! of the program uses [`Config`] only, which is always valid.
 
 mod check;
+pub(crate) mod deprecated;
 mod diagnostic;
 mod direct;
 mod edit;

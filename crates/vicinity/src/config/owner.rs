@@ -31,8 +31,9 @@ pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
     let text = |text: &Spanned<String>| text.get_ref().clone();
     for pattern in [written.label, written.cgroup].into_iter().flatten() {
         if pattern.get_ref().is_empty() {
-            let help = "`*` stands for any characters; leave the key out to allow all";
-            return Err(Mistake::new(pattern.span(), "an empty pattern", help));
+            let help = "write a pattern, in which `*` stands for any characters; or remove the key to allow all \
+                processes";
+            return Err(Mistake::new(pattern.span(), "the pattern is empty", help));
         }
     }
     Ok(Owner {
@@ -45,13 +46,13 @@ pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
 /// Returns the number of a user, given by name or number.
 fn user(written: &Spanned<file::User>) -> Result<u32, Mistake> {
     let refused = |message: String| {
-        let help = "the user that QEMU runs as, like \"libvirt-qemu\", or its number";
+        let help = "write the user that QEMU runs as, like \"libvirt-qemu\", or its number";
         Mistake::new(written.span(), message, help)
     };
     let name = match written.get_ref() {
         file::User::Number(number) => {
             return u32::try_from(*number)
-                .map_err(|_| refused(format!("{number} is no user's number")));
+                .map_err(|_| refused(format!("{number} is not a user's number")));
         }
         file::User::Name(name) => name,
     };
@@ -63,7 +64,7 @@ fn user(written: &Spanned<file::User>) -> Result<u32, Mistake> {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
         Ok(None) => Err(refused(format!("this host has no user `{shown}`"))),
         Err(error) => Err(refused(format!(
-            "the user `{shown}` cannot be looked up: {error}"
+            "this host cannot look up the user `{shown}`: {error}"
         ))),
     }
 }

@@ -34,9 +34,11 @@ pub(super) fn parse(
     text: &str,
     runtime_dir: Option<&Path>,
 ) -> Result<Config, ConfigError> {
-    file::read(text)
-        .and_then(|file| check::check(text, file, runtime_dir))
-        .map_err(|mistake| {
-            ConfigError::Invalid(Box::new(diagnostic::explain(origin, text, &mistake)))
-        })
+    let invalid =
+        |mistake| ConfigError::Invalid(Box::new(diagnostic::explain(origin, text, &mistake)));
+    let (file, deprecated) = file::read(text).map_err(invalid)?;
+    for key in deprecated {
+        tracing::warn!("{}", key.warning(origin, text));
+    }
+    check::check(text, file, runtime_dir).map_err(invalid)
 }

@@ -42,16 +42,21 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
         let lonely = files.into_iter().flatten().map(Spanned::span);
         let mut lonely = lonely.chain(space.push_region.as_ref().map(Spanned::span));
         return lonely.next().map_or(Ok(None), |lonely| {
-            let message = "a space that pushes nowhere";
-            Err(Mistake::new(lonely, message, "say where to in `push`"))
+            let message = "the space has no `push`";
+            Err(Mistake::new(
+                lonely,
+                message,
+                "set `push` to the store that gets the files, or remove this \
+            key",
+            ))
         });
     };
     let target: Target = to.get_ref().parse().map_err(|error| {
-        let message = format!("`{}` is no store", to.get_ref().escape_debug());
+        let message = format!("`{}` is not a store", to.get_ref().escape_debug());
         Mistake::new(to.span(), message, format!("{error}"))
     })?;
     if let Some(listen) = &space.listen {
-        let help = "what is pushed goes from the folder: take `push` or `listen` away";
+        let help = "a file leaves the folder once the store has it; remove `push` or `listen`";
         return Err(Mistake::new(
             listen.span(),
             "a space that pushes has no clients",
@@ -59,13 +64,21 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
         ));
     }
     if (target.protocol == Protocol::Https) != trust.is_some() {
-        let help = "`push-trust` names a PEM file of the authorities that an https store is trusted by, \
-                    like /etc/ssl/certs/ca-certificates.crt";
-        return Err(Mistake::new(to.span(), "TLS needs somebody to trust", help));
+        let help = "an https store needs `push-ca-file`, a PEM file of the certificate authorities that Vicinity \
+            trusts, like /etc/ssl/certs/ca-certificates.crt; other stores must not have it";
+        return Err(Mistake::new(
+            to.span(),
+            "the store's scheme and `push-ca-file` do not agree",
+            help,
+        ));
     }
     if let (Protocol::Tcp, Some(keys)) = (target.protocol, &space.push_keys_file) {
-        let help = "keys are for http and https: take `push-keys-file` away";
-        return Err(Mistake::new(keys.span(), "raw TCP is not signed", help));
+        let help = "only http and https requests are signed; remove `push-keys-file`";
+        return Err(Mistake::new(
+            keys.span(),
+            "raw TCP has no signed requests",
+            help,
+        ));
     }
     Ok(Some(Push {
         to: to.get_ref().clone(),
@@ -78,8 +91,8 @@ fn credential(space: &file::Space) -> Result<Option<Credential>, Mistake> {
     let region = &space.push_region;
     match (&space.push_token_file, &space.push_keys_file) {
         (Some(_), Some(keys)) => {
-            let help = "take `push-token-file` or `push-keys-file` away";
-            let message = "a store is shown a token or gets signed requests";
+            let help = "remove `push-token-file` or `push-keys-file`";
+            let message = "a store gets either a token or signed requests";
             Err(Mistake::new(keys.span(), message, help))
         }
         (_, Some(file)) => Ok(Some(Credential::Keys {
@@ -90,8 +103,12 @@ fn credential(space: &file::Space) -> Result<Option<Credential>, Mistake> {
         })),
         (token, None) => match region {
             Some(region) => {
-                let help = "give the file of the keys that are good there: `push-keys-file`";
-                Err(Mistake::new(region.span(), "a region without keys", help))
+                let help = "set `push-keys-file`, the file of the keys for this region";
+                Err(Mistake::new(
+                    region.span(),
+                    "`push-region` without `push-keys-file`",
+                    help,
+                ))
             }
             None => token
                 .as_ref()
@@ -108,8 +125,8 @@ fn region(written: &Spanned<String>) -> Result<String, Mistake> {
     if !text.is_empty() && text.bytes().all(good) {
         return Ok(text.clone());
     }
-    let message = format!("`{}` is no region", text.escape_debug());
-    let help = "it is a word like \"eu-central-1\"; stores that have none take \"us-east-1\"";
+    let message = format!("`{}` is not a region", text.escape_debug());
+    let help = "write a word like \"eu-central-1\"; stores without regions accept \"us-east-1\"";
     Err(Mistake::new(written.span(), message, help))
 }
 
@@ -123,7 +140,7 @@ mod tests {
     #[test]
     fn a_space_that_pushes_is_read() {
         let keys = "push = \"https://store:9000/films/\"\npush-token-file = \"/etc/token\"\n\
-                    push-trust = \"/etc/ca.pem\"\n";
+                    push-ca-file = \"/etc/ca.pem\"\n";
         let config = parse("test.toml", &format!("{SPACE}{keys}"), None).unwrap();
         let push = config.spaces[0].push.as_ref().unwrap();
         assert_eq!(push.to, "https://store:9000/films/");
@@ -158,7 +175,7 @@ mod tests {
         };
         complains(
             "push = \"ftp://store/\"",
-            ["`ftp://store/` is no store", "tcp://HOST:PORT"],
+            ["`ftp://store/` is not a store", "tcp://HOST:PORT"],
         );
         complains(
             "push = \"http://store/\"\nallow = [\"::/0\"]\nlisten = \"127.0.0.1:1\"",
@@ -166,35 +183,38 @@ mod tests {
         );
         for blind in [
             "push = \"https://store/\"",
-            "push = \"http://store/\"\npush-trust = \"/x\"",
+            "push = \"http://store/\"\npush-ca-file = \"/x\"",
         ] {
-            complains(blind, ["somebody to trust", "push-trust"]);
+            complains(
+                blind,
+                ["do not agree", "an https store needs `push-ca-file`"],
+            );
         }
         for lonely in [
             "push-token-file = \"/x\"",
             "push-keys-file = \"/x\"",
             "push-region = \"x\"",
         ] {
-            complains(lonely, ["pushes nowhere", "`push`"]);
+            complains(lonely, ["has no `push`", "set `push`"]);
         }
         let keys = "push-keys-file = \"/x\"\n";
         let http = "push = \"http://store/\"\n";
         for (more, parts) in [
             (
                 format!("push = \"tcp://store:1\"\n{keys}"),
-                ["not signed", "`push-keys-file`"],
+                ["no signed requests", "`push-keys-file`"],
             ),
             (
                 format!("{http}{keys}push-token-file = \"/y\""),
-                ["a token or", "`push-token-file`"],
+                ["either a token or", "`push-token-file`"],
             ),
             (
                 format!("{http}{keys}push-region = \"EU 1\""),
-                ["`EU 1` is no region", "us-east-1"],
+                ["`EU 1` is not a region", "us-east-1"],
             ),
             (
                 format!("{http}push-region = \"x\""),
-                ["without keys", "`push-keys-file`"],
+                ["`push-region` without", "`push-keys-file`"],
             ),
         ] {
             complains(&more, parts);

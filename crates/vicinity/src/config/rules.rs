@@ -61,7 +61,8 @@ pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, Mistake> {
 /// Returns the rules of a listed port.
 pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, Mistake> {
     if let (Some(vlan), Some(trunk)) = (&port.vlan, &port.trunk) {
-        let help = "an access port has `vlan`, a trunk has `trunk` and maybe `native-vlan`";
+        let help =
+            "an access port has `vlan`; a trunk port has `trunk`, and optionally `native-vlan`";
         let place =
             vlan.span().start.max(trunk.span().start)..vlan.span().end.max(trunk.span().end);
         return Err(Mistake::new(
@@ -138,8 +139,8 @@ fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
     let lists = [&port.allowed_macs, &port.allowed_ips];
     for list in lists.into_iter().flatten() {
         if list.get_ref().is_empty() || list.get_ref().len() > MAX_ALLOWED {
-            let message = format!("{} addresses", list.get_ref().len());
-            let help = format!("name 1 to {MAX_ALLOWED}, or leave the key out to allow any");
+            let message = format!("the list has {} addresses", list.get_ref().len());
+            let help = format!("list 1 to {MAX_ALLOWED}, or remove the key to allow any address");
             return Err(Mistake::new(list.span(), message, help));
         }
     }
@@ -185,7 +186,7 @@ fn prefix(text: &Spanned<String>) -> Result<Prefix, Mistake> {
         (bits <= most).then_some(Prefix { address, bits })
     };
     read().ok_or_else(|| {
-        let message = format!("`{}` is no IP address", text.get_ref().escape_debug());
+        let message = format!("`{}` is not an IP address", text.get_ref().escape_debug());
         Mistake::new(
             text.span(),
             message,
@@ -198,15 +199,15 @@ fn number(vlan: &Spanned<i64>) -> Result<u16, Mistake> {
     let number = u16::try_from(*vlan.get_ref()).ok();
     let number = number.filter(|number| (1..=MAX_VLAN).contains(number));
     number.ok_or_else(|| {
-        let message = format!("{} is no VLAN", vlan.get_ref());
+        let message = format!("{} is not a VLAN", vlan.get_ref());
         Mistake::new(vlan.span(), message, format!("VLANs are 1 to {MAX_VLAN}"))
     })
 }
 
 fn ranges(trunk: &Spanned<Vec<Spanned<file::Vlans>>>) -> Result<Vec<(u16, u16)>, Mistake> {
     if trunk.get_ref().is_empty() {
-        let help = "name the VLANs whose frames have tags, as in [10, \"20-29\"]";
-        return Err(Mistake::new(trunk.span(), "a trunk of no VLAN", help));
+        let help = "list the VLANs whose frames have tags, as in [10, \"20-29\"]";
+        return Err(Mistake::new(trunk.span(), "the trunk has no VLAN", help));
     }
     trunk.get_ref().iter().map(range).collect()
 }
@@ -223,7 +224,7 @@ fn range(vlans: &Spanned<file::Vlans>) -> Result<(u16, u16), Mistake> {
         Some((end(from)?, end(to)?))
     });
     let Some((from, to)) = ends.filter(|(from, to)| from <= to) else {
-        let message = format!("`{}` is no range of VLANs", text.escape_debug());
+        let message = format!("`{}` is not a range of VLANs", text.escape_debug());
         return Err(Mistake::new(place, message, "write it like \"20-29\""));
     };
     Ok((at(from)?, at(to)?))

@@ -26,7 +26,7 @@ pub(crate) struct Source {
 pub(crate) enum SaveError {
     /// Another program changed the file.
     #[error(
-        "{} is not what it was when it was loaded; load it with `vicinity reload`, then try again",
+        "another program has changed {} since the daemon loaded it; run `vicinity reload`, then try again",
         path.display()
     )]
     Changed {
@@ -34,7 +34,7 @@ pub(crate) enum SaveError {
         path: PathBuf,
     },
     /// The file system refused the write.
-    #[error("cannot write {}: {source}; nothing has changed", path.display())]
+    #[error("cannot write {}: {source}; the configuration is unchanged", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_changed_is_left_alone() {
+    fn a_file_that_another_program_changed_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let source = written(folder.path());
         let path = source.path().unwrap();

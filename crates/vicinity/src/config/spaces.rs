@@ -97,7 +97,10 @@ impl From<Objective> for space::demand::Objective {
 
 /// Checks `space-budget`.
 pub(super) fn budget(written: &Spanned<i64>) -> Result<u32, Mistake> {
-    let help = format!("it is 1 to {MAX_SLOTS} slots, of {} KiB", SLOT_BYTES >> 10);
+    let help = format!(
+        "write 1 to {MAX_SLOTS} slots, each of {} KiB",
+        SLOT_BYTES >> 10
+    );
     number(written, 1..=MAX_SLOTS, "a budget", &help)
 }
 
@@ -108,8 +111,8 @@ pub(super) fn check(
     budget: Option<u32>,
 ) -> Result<Vec<Space>, Mistake> {
     if let Some(extra) = spaces.get(MAX_SPACES) {
-        let message = format!("more than {MAX_SPACES} spaces");
-        return Err(Mistake::new(extra.span(), message, "remove some"));
+        let message = format!("the configuration has more than {MAX_SPACES} spaces");
+        return Err(Mistake::new(extra.span(), message, "remove some spaces"));
     }
     let mut vms = Unique::new(text, "space of VM");
     let mut places = Unique::new(text, "address to listen on");
@@ -132,9 +135,9 @@ pub(super) fn check(
 }
 
 fn too_little(place: std::ops::Range<usize>, budget: u32) -> Mistake {
-    let message = format!("the spaces' slots are more than the budget of {budget}");
+    let message = format!("the spaces need more slots than the budget of {budget}");
     let help = format!(
-        "raise `space-budget`, or give spaces fewer slots; those without `slots` have at least {MIN_SLOTS}"
+        "raise `space-budget`, or give spaces fewer slots; a space without `slots` gets at least {MIN_SLOTS}"
     );
     Mistake::new(place, message, help)
 }
@@ -152,22 +155,26 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
     let allow = space.allow.as_deref().unwrap_or_default();
     if let Some(extra) = allow.get(MAX_ALLOWED) {
         let message = format!("a space lists at most {MAX_ALLOWED} networks");
-        return Err(Mistake::new(extra.span(), message, "join some of them"));
+        return Err(Mistake::new(extra.span(), message, "merge some of them"));
     }
     let allow: Vec<_> = allow.iter().map(net).collect::<Result<_, _>>()?;
     let token_file = space.token_file.as_ref().map(absolute).transpose()?;
     if let (Some(listen), true) = (&space.listen, allow.is_empty() && token_file.is_none()) {
-        let help = "list networks in `allow`, or give a `token-file`; all may fetch with \
-                    `allow = [\"0.0.0.0/0\", \"::/0\"]`";
-        let message = "nobody may fetch from this space";
+        let help = "list networks in `allow`, or set `token-file`; with `allow = [\"0.0.0.0/0\", \"::/0\"]`, \
+            every client may fetch";
+        let message = "no client may fetch from this space";
         return Err(Mistake::new(listen.span(), message, help));
     }
     let tls = match (&space.certificate, &space.key) {
         (Some(certificate), Some(key)) => Some((absolute(certificate)?, absolute(key)?)),
         (None, None) => None,
         (Some(lonely), None) | (None, Some(lonely)) => {
-            let help = "TLS needs both `certificate` and `key`";
-            return Err(Mistake::new(lonely.span(), "half of what TLS needs", help));
+            let help = "add the other one, or remove this key to serve without TLS";
+            return Err(Mistake::new(
+                lonely.span(),
+                "TLS needs both `certificate` and `key`",
+                help,
+            ));
         }
     };
     Ok(Space {
@@ -186,7 +193,7 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
 
 fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
     let help = format!(
-        "it has {MIN_SLOTS} to {MAX_SLOTS}, of {} KiB",
+        "write {MIN_SLOTS} to {MAX_SLOTS} slots, each of {} KiB",
         SLOT_BYTES >> 10
     );
     number(written, MIN_SLOTS..=MAX_SLOTS, "a space", &help)
@@ -195,8 +202,8 @@ fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
 fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
     let usual = Objective::default();
     let one = "an objective";
-    let share = "it is 1 to 99 percent";
-    let class = "it is 0, which is served first, to 255";
+    let share = "write 1 to 99 percent";
+    let class = "write 0, which the controller serves first, to 255";
     let or = |value: &Option<Spanned<i64>>, usual, range, what, help| {
         let value = value.as_ref();
         value.map_or(Ok(usual), |value| number(value, range, what, help))
@@ -207,7 +214,7 @@ fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
             usual.within_ms,
             1..=3_600_000,
             one,
-            "it is 1 ms to an hour",
+            "write 1 to 3600000 ms",
         )?,
         percent: or(&written.percent, usual.percent, 1..=99, one, share)?,
         weight: or(
@@ -215,7 +222,7 @@ fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
             usual.weight,
             1..=1000,
             "a weight",
-            "it is 1 to 1000",
+            "write 1 to 1000",
         )?,
         class: or(&written.class, usual.class, 0..=255, "a class", class)?,
     })
@@ -232,7 +239,7 @@ fn number(
     number
         .filter(|number| range.contains(number))
         .ok_or_else(|| {
-            let message = format!("{what} of {}", written.get_ref());
+            let message = format!("{what} of {} is out of range", written.get_ref());
             Mistake::new(written.span(), message, help)
         })
 }
@@ -243,7 +250,7 @@ fn net(written: &Spanned<String>) -> Result<IpNet, Mistake> {
     let net = text.parse().ok();
     let net = net.or_else(|| Some(IpNet::from(text.parse::<std::net::IpAddr>().ok()?)));
     net.ok_or_else(|| {
-        let message = format!("`{}` is no address", text.escape_debug());
+        let message = format!("`{}` is not an address", text.escape_debug());
         let help = "write an IP address, or a network like \"10.0.0.0/8\"";
         Mistake::new(written.span(), message, help)
     })
@@ -311,7 +318,7 @@ vm = \"db\"
         for (key, value) in [("weight", 1001), ("class", 256)] {
             let objective = format!("objective = {{ {key} = {value} }}");
             let said = format!("a {key} of {value}");
-            complains("slots = 64", &objective, [&said, "it is"]);
+            complains("slots = 64", &objective, [&said, "write"]);
         }
         let small = "\nspace-budget = 71\n[[space]]\nvm = \"web\"";
         complains(
@@ -327,7 +334,7 @@ vm = \"db\"
         complains(
             "\"::1\"",
             "\"here\"",
-            ["space.allow", "`here` is no address"],
+            ["space.allow", "`here` is not an address"],
         );
         complains(
             "key = \"/etc/key.pem\"\n",
@@ -336,7 +343,7 @@ vm = \"db\"
         );
         complains("vm = \"db\"", "vm = \"d/b\"", ["space.vm", "d/b"]);
         let closed = "vm = \"db\"\nlisten = \"127.0.0.1:1\"";
-        complains("vm = \"db\"", closed, ["nobody may fetch", "`allow`"]);
+        complains("vm = \"db\"", closed, ["no client may fetch", "`allow`"]);
         let twice = "vm = \"db\"\nallow = [\"::/0\"]\nlisten = \"127.0.0.1:8080\"";
         complains("vm = \"db\"", twice, ["given twice", "space.listen"]);
     }

@@ -46,7 +46,7 @@ fn a_configuration_is_read() {
     );
     for uplink in ["{}", "{ tap = \"a\", interface = \"b\" }"] {
         let text = GOOD.replace("{ tap = \"vic0\" }", uplink);
-        assert!(error(&text).contains("either a `tap` or an `interface`"));
+        assert!(error(&text).contains("either a `tap` or an `interface`, and `xdp` needs"));
     }
     assert!(!lan.accept);
     assert_eq!(lan.workers, 1);
@@ -245,7 +245,7 @@ fn how_long_frames_gather_is_bounded() {
     let with = |micros: &str| {
         let text = GOOD.replace(
             "name = \"lan\"",
-            &format!("name = \"lan\"\ngather-us = {micros}"),
+            &format!("name = \"lan\"\nmoderation-us = {micros}"),
         );
         assert_ne!(text, GOOD);
         text
@@ -257,7 +257,7 @@ fn how_long_frames_gather_is_bounded() {
     for micros in ["-1", "10001", "9999999999"] {
         let error = error(&with(micros));
         assert!(
-            error.contains("network.gather-us: ") && error.contains("0 (never) to 10000"),
+            error.contains("network.moderation-us: ") && error.contains("0 (never) to 10000"),
             "{error}"
         );
     }
@@ -266,7 +266,7 @@ fn how_long_frames_gather_is_bounded() {
 #[test]
 fn how_often_a_frame_is_looked_up_is_bounded() {
     let with = |times: &str| {
-        let text = format!("name = \"lan\"\nlook-ups = {times}");
+        let text = format!("name = \"lan\"\nfdb-lookups = {times}");
         GOOD.replace("name = \"lan\"", &text)
     };
     let look_ups = |text: &str| parse("test.toml", text, None).unwrap().networks[0].look_ups;
@@ -277,7 +277,7 @@ fn how_often_a_frame_is_looked_up_is_bounded() {
     for times in ["-1", "0", "1001", "9999999999"] {
         let error = error(&with(times));
         assert!(
-            error.contains("network.look-ups: ") && error.contains("1 to 1000"),
+            error.contains("network.fdb-lookups: ") && error.contains("1 to 1000"),
             "{error}"
         );
     }
@@ -302,8 +302,8 @@ fn paths_are_checked_in_place() {
 }
 
 #[test]
-fn a_configuration_that_serves_nobody_is_refused() {
-    assert!(error("").contains("there is no network"));
+fn a_configuration_without_any_object_is_refused() {
+    assert!(error("").contains("has no network, member, trust group or space"));
     let empty = error("\n[[network]]\nname = \"lan\"\n");
     assert!(empty.starts_with("test.toml:2:1: network: "), "{empty}");
     assert!(empty.contains("accept = true"), "{empty}");
@@ -339,13 +339,13 @@ fn columns_count_characters_and_long_files_have_wide_margins() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_said() {
+fn a_missing_file_has_an_error_with_its_path() {
     let said = load(Some(Path::new("/nonexistent/v.toml")), None).unwrap_err();
     assert!(said.to_string().contains("/nonexistent/v.toml"), "{said}");
 }
 
 const PLANE: &str = "[message]
-uplink = { interface = \"eth1\", host-name = \"alpha\", give-up = 30 }
+uplink = { interface = \"eth1\", host-name = \"alpha\", peer-timeout = 30 }
 [[message.member]]
 name = \"web\"
 ";
@@ -357,7 +357,7 @@ fn the_message_planes_uplink_is_read_and_checked_in_place() {
     assert_eq!(uplink.interface, "eth1");
     assert_eq!(uplink.host_name.as_deref(), Some("alpha"));
     assert_eq!(uplink.give_up.as_secs(), 30);
-    let brief = PLANE.replace(", host-name = \"alpha\", give-up = 30", "");
+    let brief = PLANE.replace(", host-name = \"alpha\", peer-timeout = 30", "");
     let uplink = read(&brief).unwrap().unwrap();
     assert_eq!((uplink.host_name, uplink.give_up.as_secs()), (None, 500));
     for (from, to, parts) in [
@@ -374,7 +374,10 @@ fn the_message_planes_uplink_is_read_and_checked_in_place() {
         (
             "30",
             "0",
-            ["message.uplink.give-up: ", "1 or more; without it, 500"],
+            [
+                "message.uplink.peer-timeout: ",
+                "write 1 or more; the default is 500",
+            ],
         ),
         (
             "host-name",

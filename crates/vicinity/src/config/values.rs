@@ -39,7 +39,11 @@ pub(super) fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
         return Ok(path.get_ref().clone());
     }
     let message = format!("the path {} is not absolute", path.get_ref().display());
-    Err(Mistake::new(path.span(), message, "start it with a slash"))
+    Err(Mistake::new(
+        path.span(),
+        message,
+        "write a path that starts with a slash",
+    ))
 }
 
 pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
@@ -52,8 +56,8 @@ pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
         })?;
     if mac.is_group() || mac.bits() == 0 {
         let message = format!("{mac} cannot be a VM's address");
-        let help = "a multicast, broadcast or zero address belongs to nobody: the first octet \
-                    must be even, as in 52:54:00:00:00:01";
+        let help = "a multicast, broadcast or zero address does not identify a VM; the first octet must be even, \
+            as in 52:54:00:00:00:01";
         return Err(Mistake::new(text.span(), message, help));
     }
     Ok(mac)
@@ -83,7 +87,7 @@ impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
         let line = line_number(self.text, first.start);
         let message = format!("{} {shown} is given twice", self.what);
         let help = format!(
-            "it stands on line {line} already; each {} must be different",
+            "line {line} has it already; each {} must be different",
             self.what
         );
         Err(Mistake::new(place, message, help))

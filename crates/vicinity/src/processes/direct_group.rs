@@ -78,7 +78,10 @@ fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
         match control.receive::<Order>() {
             Ok(Some((Order::KeepOut { vm, out }, _))) => {
                 if !group.keep_out(&vm, out) {
-                    tracing::error!("our bug: the group has no VM {vm}");
+                    tracing::error!(
+                        "internal error, report it as a bug: the supervisor named a VM {vm} that is \
+                        not in the group"
+                    );
                 }
             }
             Ok(Some((Order::Report, _))) => {

@@ -30,29 +30,31 @@ pub(crate) const SPACE: &str = "space-process";
 pub(crate) enum ProcessError {
     /// A person started it.
     #[error(
-        "standard input is not a control socket ({0}); `vicinity serve` starts this command itself"
+        "standard input is not a control socket ({0}); do not run this command, `vicinity serve` starts it"
     )]
     Control(io::Error),
     /// The system refuses something that the process needs.
     #[error("the data plane cannot start: {0}")]
     System(io::Error),
     /// Serving.
-    #[error("the data plane cannot go on: {0}")]
+    #[error("the data plane failed: {0}")]
     Serving(io::Error),
     /// The message plane.
-    #[error("the message plane cannot go on: {0}")]
+    #[error("the message plane failed: {0}")]
     Messages(message::MessageError),
     /// A group of the direct channel.
-    #[error("the group cannot go on: {0}")]
+    #[error("the trust group failed: {0}")]
     Direct(direct::DirectError),
     /// A space's certificate or key.
     #[error(transparent)]
     Tls(memory_plane::tls::TlsError),
     /// Where a space pushes to.
-    #[error("our bug: a configuration that was checked: {0}")]
+    #[error(
+        "internal error, report it as a bug: the supervisor passed a store that is not valid: {0}"
+    )]
     Store(memory_plane::push::InvalidTarget),
     /// A space's keys for its store.
-    #[error("no keys in {file}: {error}")]
+    #[error("cannot read the keys in {file}: {error}")]
     Keys {
         /// The file.
         file: String,
@@ -60,7 +62,7 @@ pub(crate) enum ProcessError {
         error: memory_plane::push::KeysError,
     },
     /// A space's token.
-    #[error("no token in {file}: {why}")]
+    #[error("cannot read the token in {file}: {why}")]
     Token {
         /// The file.
         file: String,
@@ -104,13 +106,15 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
     }
     // For `ps` and `top`; the kernel keeps 15 bytes.
     rustix::thread::set_name(&CString::new(name)?)?;
-    std::panic::set_hook(Box::new(|panic| tracing::error!("our bug: {panic}")));
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!("internal error, report it as a bug: {panic}")
+    }));
     Ok(())
 }
 
 /// Logs what the sandbox could not take away from this process.
 pub(crate) fn log_missing_stages(missing: impl IntoIterator<Item = sandbox::MissingStage>) {
     for stage in missing {
-        tracing::warn!("the sandbox has a gap: {stage}; see `vicinity doctor`");
+        tracing::warn!("the sandbox is incomplete: {stage}; see `vicinity doctor`");
     }
 }

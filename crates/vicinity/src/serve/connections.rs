@@ -84,9 +84,11 @@ pub(super) async fn dial<M>(
 
 fn unreachable(path: &Path, error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "no QEMU has made the socket yet".to_owned(),
+        std::io::ErrorKind::NotFound => {
+            "the socket does not exist yet: its QEMU has not started".to_owned()
+        }
         std::io::ErrorKind::ConnectionRefused => {
-            "no QEMU listens on the socket (left by one that died?)".to_owned()
+            "no QEMU listens on the socket, which may remain from a QEMU that died".to_owned()
         }
         _ => format!("cannot connect to {}: {error}", path.display()),
     }
@@ -104,7 +106,7 @@ async fn deliver<M>(
     let (stream, peer) = match (stream.into_std(), peer) {
         (Ok(stream), Ok(peer)) => (ForeignFd::from(OwnedFd::from(stream)), peer),
         (Err(error), _) | (_, Err(error)) => {
-            tracing::error!(%error, "cannot take a connection");
+            tracing::error!(%error, "cannot read the credentials of a connection");
             return true;
         }
     };

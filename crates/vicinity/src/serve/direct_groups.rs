@@ -42,7 +42,7 @@ pub(crate) enum GroupError {
     #[error(transparent)]
     Resources(#[from] DirectError),
     /// Its process.
-    #[error("its process cannot be started: {0}")]
+    #[error("cannot start its process: {0}")]
     Start(#[from] std::io::Error),
 }
 
@@ -118,7 +118,8 @@ impl Group {
             Ok(fd) => self.process.plane.orders.push(order, Some(fd)),
             // The process ends when it receives the order without its descriptor, and is started again.
             Err(error) => {
-                tracing::error!(%error, "group {}", self.config.name);
+                tracing::error!(%error, "cannot pass a descriptor to the process of group {}", 
+                self.config.name);
                 self.process.plane.orders.push(order, None);
             }
         };
@@ -221,7 +222,10 @@ impl Group {
                 }
                 self.incoming.push(member);
             }
-            Event::Member(_) => tracing::error!("our bug: a group has unknown members"),
+            Event::Member(_) => tracing::error!(
+                "internal error, report it as a bug: a group reported unknown \
+                members"
+            ),
             Event::End => {
                 self.members = std::mem::take(&mut self.incoming);
                 self.answer();

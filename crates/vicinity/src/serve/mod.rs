@@ -69,7 +69,7 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Handed(#[from] HandedError),
     /// The system is short of something.
-    #[error("cannot start: {0}")]
+    #[error("the daemon cannot start: {0}")]
     System(#[from] io::Error),
 }
 
@@ -166,7 +166,8 @@ fn raise_descriptor_limit() {
     let raised = rustix::process::setrlimit(Resource::Nofile, more)
         .or_else(|_| rustix::process::setrlimit(Resource::Nofile, most));
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit on open files");
+        tracing::warn!(%error, "cannot raise the limit on open files; raise it with LimitNOFILE= or ulimit -n if \
+        ports cannot be added");
     }
 }
 

@@ -74,9 +74,7 @@ fn demand(what: &str, pattern: Option<&str>, found: Option<&str>) -> Result<(), 
             "its {what} is `{}`, not `{pattern}`",
             found.escape_debug()
         )),
-        (Some(pattern), None) => Err(format!(
-            "it has no {what} that is known, and needs `{pattern}`"
-        )),
+        (Some(pattern), None) => Err(format!("its {what} is unknown, but must match `{pattern}`")),
     }
 }
 

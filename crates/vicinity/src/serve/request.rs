@@ -36,7 +36,7 @@ pub(crate) enum ChangeError {
     #[error(transparent)]
     Edit(#[from] EditError),
     /// The key can change only when the daemon starts.
-    #[error("`{key}` cannot change while vicinity serves: restart it")]
+    #[error("`{key}` cannot change while the daemon runs; restart the daemon")]
     Fixed {
         /// The key of the configuration.
         key: &'static str,
@@ -69,7 +69,7 @@ pub(crate) enum ChangeError {
         source: NetworkResourcesError,
     },
     /// A data plane cannot be started.
-    #[error("{whose}: its data plane cannot be started: {source}")]
+    #[error("{whose}: the supervisor cannot start its data plane: {source}")]
     Start {
         /// A network, or the message plane.
         whose: String,

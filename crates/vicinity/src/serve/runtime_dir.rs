@@ -27,8 +27,7 @@ const BACKLOG: i32 = 64;
 pub(crate) enum RuntimeDirError {
     /// A folder cannot be used.
     #[error(
-        "cannot use the folder {}: {source}; run as root, or choose another one with \
-         --runtime-dir", path.display()
+        "cannot use the folder {}: {source}; run as root, or choose another folder with --runtime-dir", path.display()
     )]
     Folder {
         /// The folder.
@@ -38,9 +37,9 @@ pub(crate) enum RuntimeDirError {
     },
     /// In this folder, other users can replace the daemon's sockets.
     #[error(
-        "the folder {} belongs to another user, or everybody may write in it: others could put their sockets in \
-         the place of ours; give it to the user that vicinity runs as (chown, chmod o-w), or choose another one \
-         with --runtime-dir", path.display()
+        "the folder {} belongs to another user, or all users may write to it, so another user could replace the \
+            daemon's sockets; make the daemon's user its owner and remove the write permission of others (chown, \
+            chmod o-w), or choose another folder with --runtime-dir", path.display()
     )]
     Foreign {
         /// The folder.
@@ -48,7 +47,7 @@ pub(crate) enum RuntimeDirError {
     },
     /// Another daemon uses the runtime folder.
     #[error(
-        "another vicinity serves {}; stop it, or choose another folder with --runtime-dir",
+        "another Vicinity daemon serves {}; stop it, or choose another folder with --runtime-dir",
         path.display()
     )]
     Served {
@@ -71,7 +70,7 @@ pub(crate) enum RuntimeDirError {
         path: PathBuf,
     },
     /// Another error of a socket.
-    #[error("cannot listen on {}: {source}", path.display())]
+    #[error("cannot listen on {}: {source}; check the folder's permissions", path.display())]
     Socket {
         /// The socket.
         path: PathBuf,
@@ -222,7 +221,7 @@ fn remove_stale(path: &Path) -> Result<(), RuntimeDirError> {
     }
     match UnixStream::connect(&path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            tracing::info!(socket = %path.display(), "replacing a socket left by a dead process");
+            tracing::info!(socket = %path.display(), "replaced a stale socket, on which no process listens");
             std::fs::remove_file(&path).map_err(|source| RuntimeDirError::Socket { path, source })
         }
         // The connection succeeded, or failed for another reason, such as permissions: a process
@@ -262,7 +261,7 @@ mod tests {
         Folder::make(folder.path()).unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         let error = Folder::make(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("everybody may write"), "{error}");
+        assert!(error.contains("all users may write"), "{error}");
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         Folder::make(folder.path()).unwrap();
         // Only root can change the owner of a folder.

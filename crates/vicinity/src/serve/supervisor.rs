@@ -149,7 +149,7 @@ impl Supervisor {
         while let Some((request, answer)) = self.inbox.recv().await {
             let result = self.handle(request).await;
             if let Err(refusal) = &result {
-                tracing::warn!("a change was refused: {refusal}");
+                tracing::warn!("refused a change of the configuration: {refusal}");
             }
             // The client may be gone.
             drop(answer.send(result));
@@ -256,7 +256,7 @@ impl Supervisor {
         let gone: Vec<_>;
         (self.networks, gone) = networks.into_iter().partition(|(name, _)| keep(name));
         for (name, address) in gone {
-            tracing::info!(network = %name, "the network is removed");
+            tracing::info!(network = %name, "removed the network");
             drop(address.send(Message::Stop).await);
             // The task drops its inbox when it has ended.
             let _late = timeout(IN_FORCE, address.closed()).await;

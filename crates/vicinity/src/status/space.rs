@@ -7,6 +7,8 @@ use space::demand::Bottleneck;
 use space::estimator::Window;
 use space::resize_policy::Reason;
 
+use super::renamed;
+
 /// A VM's space, as `GET /v1/spaces` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SpaceStatus {
@@ -27,7 +29,7 @@ pub(crate) struct SpaceStatus {
     /// Where files are pushed to.
     pub(crate) push: Option<String>,
     /// What there is; all 0 while it does not run.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "renamed::figures")]
     pub(crate) figures: Figures,
 }
 
@@ -63,7 +65,8 @@ pub(crate) struct ControlledStatus {
     pub(crate) bottleneck: Option<Bottleneck>,
     /// Expected seconds to a slot, in the mean.
     pub(crate) predicted: Option<f64>,
-    /// What happened in its last window of time.
+    /// Measurements of its last window of time.
+    #[serde(serialize_with = "renamed::window")]
     pub(crate) window: Window,
 }
 

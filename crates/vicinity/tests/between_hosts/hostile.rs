@@ -54,7 +54,7 @@ fn resident(process: u32) -> u64 {
 
 /// `VICINITY_SOAK_SECONDS` sets the duration.
 #[test]
-fn hosts_that_send_what_is_almost_right_take_nothing_from_two_others_for_long() {
+fn hosts_that_send_almost_valid_frames_do_not_affect_two_others_for_long() {
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");
     let seconds = seconds.map_or(3, |seconds| seconds.parse().unwrap());
     let mut hosts = Hosts::new(true);

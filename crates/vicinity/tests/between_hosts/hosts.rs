@@ -114,7 +114,7 @@ impl Hosts {
         let members: String = members.iter().chain(&["host"]).map(member).collect();
         let config = self.folder.path().join(format!("{name}.toml"));
         let text = format!(
-            "[message]\nuplink = {{ interface = \"mx\", host-name = \"{name}\", give-up = 5 }}\n\
+            "[message]\nuplink = {{ interface = \"mx\", host-name = \"{name}\", peer-timeout = 5 }}\n\
              {members}"
         );
         std::fs::write(&config, text).unwrap();
@@ -144,7 +144,7 @@ impl Hosts {
             "--host-name",
             name,
         ]);
-        command.args(["--give-up", "5"]);
+        command.args(["--peer-timeout", "5"]);
         self.start(&mut command, |line| line == "serving 2 members")
     }
 

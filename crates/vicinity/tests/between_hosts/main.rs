@@ -80,7 +80,7 @@ fn endpoints_of_two_hosts_through_loss_doubling_and_reordering() {
             ["sent", "received"]
                 .iter()
                 .all(|key| counted(place, key) > 500)
-                && counted(place, "asked_again") > 0
+                && counted(place, "repeated_pulls") > 0
         });
     }
 }

@@ -49,7 +49,10 @@ fn hosts_are_pinged_and_measured_by_name() {
     }
     let output = run(0, &["ping", "gamma:7"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("no such member or host is known"), "{text}");
+    assert!(
+        text.contains("no known member or host has this address"),
+        "{text}"
+    );
 }
 
 #[test]

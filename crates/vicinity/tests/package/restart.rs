@@ -54,7 +54,7 @@ readonly gap=$!
 until test -e /going; do sleep 0.1; done
 
 # Its processes are as confined as without systemd, and it could make its tap.
-! grep 'the sandbox has a gap' /log
+! grep 'the sandbox is incomplete' /log
 test -e /sys/class/net/vic0
 main=$(of MainPID)
 for name in net-lan space-red; do
@@ -100,7 +100,7 @@ for kill in 2 3 4 5 6 7 8; do
     until test "$(of NRestarts)" = "$kill" && systemctl is-active vicinity.service; do sleep 0.1; done
 done
 act check
-! grep -E 'is given up|is of no use|this process only' /log
+! grep -E 'removed .* from the service manager|is not usable|when this process ends' /log
 # Stopped is stopped: the memory goes.
 systemctl stop vicinity.service
 test "$(of NFileDescriptorStore)" = 0

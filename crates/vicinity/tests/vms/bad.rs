@@ -53,7 +53,7 @@ fn memory_that_cannot_be_shared() {
     assert!(reason.contains("neither a memfd, nor on tmpfs"), "{reason}");
     drop(qemu);
 
-    step("memory that is no file");
+    step("memory that is not a file");
     let qemu = start(&rig, "anonymous", &words("-m 128M"));
     let reason = refused(&rig, "anonymous");
     assert!(reason.contains("not in guest memory"), "{reason}");

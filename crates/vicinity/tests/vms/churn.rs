@@ -94,7 +94,7 @@ fn vm_comes_and_goes() {
     before.again(rig.daemon(), NETWORK, "after a reset");
     pinging.goes_on();
 
-    step("switched off from inside");
+    step("powered off from the guest");
     drop(vm.start("echo o >/proc/sysrq-trigger").unwrap());
     rig.until_state("guest", "waiting");
     until("QEMU's end", || !vm.is_running().unwrap());
@@ -118,7 +118,7 @@ fn vm_comes_and_goes() {
     assert!(port["reason"].is_string(), "{port}");
     assert_eq!(port["quarantines"], 0, "{port}");
 
-    step("the others did not notice");
+    step("the other VMs are unaffected");
     let [sent, received] = pinging.stop();
     assert!(sent - received <= 1, "{received} of {sent} echoes");
 }
@@ -176,7 +176,7 @@ fn a_thousand_resets_under_load() {
     }
     before.again(rig.daemon(), NETWORK, "after so many kills");
 
-    step("the others did not notice");
+    step("the other VMs are unaffected");
     pinging.goes_on();
     let [sent, received] = pinging.stop();
     assert!(sent - received <= 1, "{received} of {sent} echoes");

@@ -269,14 +269,14 @@ fn a_group_of_eight() {
         spec
     }));
     let all: Members<'_> = (1..).zip(&vms).collect();
-    step("all join at once");
+    step("all VMs join at once");
     for (number, vm) in &all {
         until_devices(vm, 8);
         load(vm, *number);
     }
     all_reach_each_other(&all);
 
-    step("one of each kind leaves");
+    step("one VM of each kind leaves");
     let leaves = |(number, _): &(u8, &Vm)| number % 4 == 0;
     let (out, stay): (Members<'_>, Members<'_>) = all.iter().copied().partition(leaves);
     for (_, vm) in &out {
@@ -285,7 +285,7 @@ fn a_group_of_eight() {
     }
     all_reach_each_other(&stay);
 
-    step("both join at once");
+    step("both VMs join at once");
     std::thread::scope(|scope| {
         for (_, vm) in &out {
             let rig = &rig;

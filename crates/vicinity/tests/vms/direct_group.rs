@@ -290,7 +290,7 @@ fn vms_of_a_group_see_each_others_memory() {
     guest::ping(&a, &ip(3));
     guest::ping(&c, &ip(2));
 
-    step("TCP both ways, and a file whose bytes are compared");
+    step("TCP in both directions, and a file whose bytes are compared");
     guest::serve_iperf(&b);
     guest::tcp_both_ways(&a, &ip(2), 64);
     guest::copy_file(&a, &b, &ip(2), 16);
@@ -306,39 +306,39 @@ fn vms_of_a_group_see_each_others_memory() {
         assert!(features.contains(&format!("{feature}: on")), "{features}");
     }
 
-    step("UDP that is sent without pacing holds its sender back");
+    step("backpressure stops a sender of unpaced UDP");
     udp_holds_its_sender_back(&a);
 
-    step("short packets are to go another way while CPUs are short");
+    step("short packets use the switch while the host is short of CPUs");
     short_packets_while_cpus_are_short(&a, &c);
 
-    step("what a member does not take in time is sent again");
+    step("packets that a member does not take in time are retransmitted");
     let window = window(&rig);
     what_is_not_taken_is_sent_again(&window, &a, &b);
 
-    step("CPUs are free again, and so is the way");
+    step("CPUs are free again, and short packets use the direct channel");
     let back = format!("until test $({PEERS} | wc -l) = 2; do sleep 0.1; done");
     sh(&a, &back);
 
-    step("members come and go");
+    step("members join and leave");
     let mut churn = Churn::begin(&rig, [&a, &b], c);
     for _ in 0..4 {
         churn.go_on();
     }
     let c = churn.end();
 
-    step("packets that are partly beyond the sender's memory are refused");
+    step("the receiver refuses packets that are partly outside the sender's memory");
     packets_at_the_edge(&window, &b, &c);
     until_peers(&c, 2);
 
-    step("one is switched off");
+    step("one VM powers off");
     drop(c);
     for vm in [&a, &b] {
         until_devices(vm, 2);
         until_peers(vm, 1);
     }
 
-    step("a ring full of nonsense harms nobody");
+    step("a ring with malformed entries does not affect other members");
     nonsense(&window, &a, &b);
     for vm in [&a, &b] {
         until_peers(vm, 1);
@@ -346,7 +346,7 @@ fn vms_of_a_group_see_each_others_memory() {
     }
     until_reached(&a, &ip(2));
 
-    step("the process that serves the group is killed under load, which nobody notices");
+    step("the group's process is killed under load, without an effect on traffic");
     let sending = flood(&a, &b);
     let before = sessions(&window);
     kill_process_of(&rig, "g");
@@ -356,7 +356,7 @@ fn vms_of_a_group_see_each_others_memory() {
     assert_eq!(sessions(&window), before);
     assert_eq!([devices(&a), devices(&b)], ["2", "2"]);
 
-    step("at the end everything is taken away, under load");
+    step("at the end the group unplugs all devices, under load");
     rig.end(Signal::TERM);
     for vm in [&a, &b] {
         assert_eq!(devices(vm), "0");
@@ -365,7 +365,7 @@ fn vms_of_a_group_see_each_others_memory() {
     }
     sending.kill().unwrap();
 
-    step("QEMUs live on, and another daemon joins them");
+    step("the QEMUs continue, and another daemon connects to them");
     rig.serve();
     for (number, vm) in (1..).zip([&a, &b]) {
         until_devices(vm, 2);

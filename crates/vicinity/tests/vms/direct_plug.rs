@@ -82,7 +82,7 @@ fn reason(rig: &Rig, vm: &str) -> String {
 fn eight_qemus_are_given_each_others_memory_for_reading_only() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let rig = Rig::new(Some(&(config(&names) + PAIR)));
-    step("all join at once, half of them on each kind of machine");
+    step("all VMs join at once, half of them on each kind of machine");
     let qemus = names.map(|name| match name < "e" {
         true => power_on(&rig, name, &[]),
         false => power_on_q35(&rig, name, 7),
@@ -95,7 +95,7 @@ fn eight_qemus_are_given_each_others_memory_for_reading_only() {
         assert_eq!(dumped(qemu), 0, "{name}");
     }
 
-    step("one is switched off, and only its memory goes");
+    step("one VM powers off, and only its memory is unmapped");
     let [first, .., last] = qemus;
     drop(last);
     until("it to be gone", || standing(&rig, "h") == "absent");
@@ -103,22 +103,26 @@ fn eight_qemus_are_given_each_others_memory_for_reading_only() {
 }
 
 #[test]
-fn a_machine_without_room_is_told_what_it_lacks() {
+fn the_reason_of_a_machine_without_root_ports_names_them() {
     let rig = Rig::new(Some(&config(&["a", "b", "c", "d"])));
     let _a = power_on(&rig, "a", &[]);
     let _b = power_on(&rig, "b", &[]);
     let without = power_on(&rig, "c", &["-machine", "q35"]);
     let narrow = power_on_q35(&rig, "d", 1);
 
-    step("a machine that takes nothing while it runs, without root ports");
-    until("to be told", || reason(&rig, "c").contains("--ports"));
+    step("a machine without root ports accepts no device while it runs");
+    until("the reason to be reported", || {
+        reason(&rig, "c").contains("--ports")
+    });
     assert!(reason(&rig, "c").contains("q35"));
     assert_eq!(standing(&rig, "c"), "out");
     assert_eq!(mapped(&without), [1, 0]);
 
-    step("one with a root port for one view, and two to see");
-    until("to be told", || reason(&rig, "d").contains("--ports"));
-    assert!(reason(&rig, "d").starts_with("does not see the memory of "));
+    step("a machine with root ports for one view, in a group with two other members");
+    until("the reason to be reported", || {
+        reason(&rig, "d").contains("--ports")
+    });
+    assert!(reason(&rig, "d").starts_with("the VM cannot map the memory of "));
     assert_eq!(standing(&rig, "d"), "joined");
     assert_eq!(mapped(&narrow), [1, 1]);
 }

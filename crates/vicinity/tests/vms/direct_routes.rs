@@ -127,7 +127,7 @@ fn connections_survive_every_change_of_channel() {
     sh(&blue, "iperf3 --server --daemon --port 5202");
     wait_for_port(&blue, 5202);
 
-    step("before, by the switch");
+    step("before: frames pass through the switch");
     let client = format!("iperf3 --client {} --time 600 --interval 0.1 --json", ip(2));
     let load = red.start(&format!("exec {client}")).unwrap();
     let stream = Stream::start(&red, &blue, &ip(2));
@@ -135,7 +135,7 @@ fn connections_survive_every_change_of_channel() {
     until_by(&red, &ip(2), "eth0");
 
     session.next("module and agent come");
-    step("the module and the agent are there: by the direct device");
+    step("with module and agent: frames pass through the direct device");
     for vm in [&red, &blue] {
         insert(vm);
         start_agent(vm);
@@ -150,7 +150,7 @@ fn connections_survive_every_change_of_channel() {
     until_young_goes_on(&red);
 
     session.next("the module goes and comes");
-    step("the module is unloaded in one, and loaded again");
+    step("one VM unloads the module, and loads it again");
     sh(&blue, "rmmod vicinity_direct");
     until_by(&red, &ip(2), "eth0");
     until_young_goes_on(&red);
@@ -158,14 +158,14 @@ fn connections_survive_every_change_of_channel() {
     until_by(&red, &ip(2), "direct0");
 
     session.next("an agent ends, and another starts");
-    step("an agent is told to end, and starts again");
+    step("an agent ends, and starts again");
     sh(&red, "kill $(</tmp/agent.pid)");
     until_by(&red, &ip(2), "eth0");
     start_agent(&red);
     until_by(&red, &ip(2), "direct0");
 
     session.next("the peer leaves, and moves");
-    step("one leaves, and moves to the other host");
+    step("one VM leaves, and migrates to the other host");
     leave(one, "blue");
     until_by(&red, &ip(2), "eth0");
     until_young_goes_on(&red);
@@ -177,7 +177,7 @@ fn connections_survive_every_change_of_channel() {
     until("to join there", || standing(two, "blue") == "joined");
 
     session.next("it moves back, and joins");
-    step("and back again");
+    step("it migrates back");
     leave(two, "blue");
     let back = arriving(one, member(one, "blue"), 2);
     check(&away.migrate(&back, &soon()).unwrap().wait(GUARD).unwrap());
@@ -189,7 +189,7 @@ fn connections_survive_every_change_of_channel() {
     until_by(&back, &ip(1), "direct0");
     until_young_goes_on(&red);
 
-    step("nothing was lost, and nothing is wrong");
+    step("no data was lost, and all checks pass");
     stream.stop(&back);
     session.stop();
     for load in [&load, &young] {

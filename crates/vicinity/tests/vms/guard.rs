@@ -92,15 +92,15 @@ fn guarded_vms() {
         port["counters"]["drops"][reason].as_u64().unwrap()
     };
 
-    step("as who it is, a VM is heard");
+    step("frames with the VM's own addresses pass");
     ping(&red, &ip(2));
 
-    step("a trunk sees its tag, and another VLAN nothing");
+    step("a trunk receives the frame with its tag, and ports of another VLAN do not receive it");
     let tagged = |frame: &Vec<u8>| frame[6..16] == [0x52, 0x54, 0, 0, 0, 1, 0x81, 0, 0, 10];
     assert!(come(&mut trunk).iter().any(tagged));
     assert_eq!(come(&mut other), [[0_u8; 0]; 0]);
 
-    step("private ports do not talk to each other");
+    step("private ports do not reach each other");
     let address = mac(9);
     let from_red = |frame: &Vec<u8>| frame[6..12] == [0x52, 0x54, 0, 0, 0, 1];
     for (target, answered) in [(2, true), (1, false)] {
@@ -115,14 +115,14 @@ fn guarded_vms() {
     let answers = come(&mut hidden);
     assert!(!answers.iter().any(from_red), "{answers:02x?}");
 
-    step("with another's IP address it is not heard");
+    step("frames with the IP address of another VM are dropped");
     sh(&red, "ip addr add 10.98.0.77/24 dev eth0");
     let before = lost("ip_spoofed") + lost("arp_spoofed");
     no_ping(&red, "-I 10.98.0.77");
     assert!(lost("ip_spoofed") + lost("arp_spoofed") >= before + 3);
     ping(&red, &ip(2));
 
-    step("with another's MAC address it is not heard");
+    step("frames with the MAC address of another VM are dropped");
     let set = |mac: &str| {
         let set = format!("ip link set eth0 down && ip link set eth0 address {mac}");
         sh(&red, &format!("{set} && ip link set eth0 up"));
@@ -134,7 +134,7 @@ fn guarded_vms() {
     set("52:54:00:00:00:01");
     sh(&red, &format!("until ping -c 1 -W 1 {}; do :; done", ip(2)));
 
-    step("a limited VM sends as much as it may, and loses nothing of it");
+    step("a rate-limited VM sends at its rate without loss");
     serve_iperf(&red);
     let names = ["red", "blue"];
     let before = Counters::of(rig.daemon(), names);

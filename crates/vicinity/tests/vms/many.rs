@@ -35,12 +35,12 @@ fn sixty_four_ports() {
         .collect();
     let [red, blue] = rig.boot_named(["red", "blue"]);
 
-    step("all are running");
+    step("all ports run");
     for (number, _) in &nics {
         rig.until_state(&format!("light{number}"), "running");
     }
 
-    step("each of them asks a VM for its address");
+    step("each front-end sends an ARP request for a VM's address");
     let target = [10, 98, 0, 1];
     for (number, nic) in &mut nics {
         let number = *number;
@@ -50,7 +50,7 @@ fn sixty_four_ports() {
         while !arp::is_answer(&nic.wait_to_receive().frame, address, target) {}
     }
 
-    step("the VMs talk, unseen by the others");
+    step("the VMs exchange frames that other ports do not receive");
     ping(&red, &ip(2));
     for (_, nic) in &mut nics {
         while nic.receive().is_some() {}

@@ -78,7 +78,7 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
     let vms = rig.boot([specs.next().unwrap(), specs.next().unwrap()]);
 
     for vm in &vms {
-        step("without the module: what sysfs maps is uncached, and a look comes now and then");
+        step("without the module: sysfs maps the region uncached, and the gateway polls rarely");
         let joined = join(vm, LIMIT);
         assert_eq!(mapped(vm).1, ["uncached-minus"], "{}", vm.name());
         let count = wakeups(vm);
@@ -86,7 +86,7 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
         assert!((1..=1000).contains(&count), "{count}");
         joined.kill().unwrap();
 
-        step("with the module: above 4 GiB, write-back, and nothing but a beat a second");
+        step("with the module: above 4 GiB, write-back, and one wake-up a second");
         sh(vm, &format!("insmod {MODULE}"));
         let joined = open(
             vm,
@@ -107,7 +107,8 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
         );
 
         step(
-            "the driver goes under a gateway, which loses its mappings; without the driver, others work",
+            "the driver is unbound while a gateway runs, which loses its mappings; without the driver, other \
+                gateways work",
         );
         let unbind =
             "cd /sys/bus/pci/drivers/vicinity_wake; for it in 0000:*; do echo $it >unbind; done";

@@ -184,7 +184,7 @@ fn vms_and_hosts_exchange_messages() {
     }
     let [_in_a, _in_b, in_c, _in_d] = vms.each_ref().map(join_and_answer);
 
-    step("it hears who is there, on other hosts too");
+    step("each member lists the members, also those of other hosts");
     let all = "for name in alpha beta a b c; do \
                until grep --silent \" $name$\" /run/vicinity/message/hosts; do sleep 0.1; done; \
                done";
@@ -192,7 +192,7 @@ fn vms_and_hosts_exchange_messages() {
         vm.check(all, LIMIT).unwrap();
     }
 
-    step("direct, mediated and between hosts: every protocol, each message checked");
+    step("direct, mediated and between hosts: every protocol, and every message is checked");
     for peer in ["b:7", "alpha:7", "c:7"] {
         for length in [0, 8, 5000, 100_000, 1 << 20] {
             let said = ping(a, peer, length, 20);
@@ -228,7 +228,7 @@ fn vms_and_hosts_exchange_messages() {
     let output = from_beta("a:7");
     assert!(output.status.success(), "{output:?}");
 
-    step("a program that sleeps in a VM is woken by an interrupt");
+    step("an interrupt wakes a sleeping program in a VM");
     let interrupts = || {
         let line = b
             .check("grep vicinity_wake /proc/interrupts", LIMIT)
@@ -243,7 +243,7 @@ fn vms_and_hosts_exchange_messages() {
     ping(a, "b:7", 8, 20);
     assert!(interrupts() > before, "{before}");
 
-    step("the data plane is killed: VMs that run find the next one");
+    step("the data plane is killed: running VMs connect to the next one");
     let killed = alpha.daemon().signal_process("messages", Signal::KILL);
     until("another process", || {
         let now = alpha.daemon().process("messages");
@@ -259,7 +259,9 @@ fn vms_and_hosts_exchange_messages() {
         assert_eq!(said.contains("copied once"), peer == "b:7", "{said}");
     }
 
-    step("a killed process is missed, on the other host too; the others are not");
+    step(
+        "the peers of a killed process get errors, also on the other host; other links are unaffected",
+    );
     let endless = |peer| format!("vicinity message ping {peer} --count 5000000");
     let pinging = a.start(&endless("c:7")).unwrap();
     let [_gateway_of_c, answerer_in_c] = in_c;
@@ -268,7 +270,7 @@ fn vms_and_hosts_exchange_messages() {
     assert!(ended.stderr.contains("not open"), "{ended:?}");
     ping(a, "b:7", 8, 20);
 
-    step("so is a VM");
+    step("the peers of a killed VM get errors");
     until("the end of the last link", || links(&alpha, "b") == 0);
     let pinging = a.start(&endless("b:7")).unwrap();
     until("a link", || links(&alpha, "b") == 1);

@@ -106,7 +106,7 @@ fn exchange(grouped: usize, alone: usize) {
         vm.wait_ready(LIMIT).unwrap();
         let _goes_on = join(vm, LIMIT);
     }
-    step("everybody sends everybody a message of each protocol");
+    step("every member sends every other member a message of each protocol");
     let peers: Vec<String> = names
         .iter()
         .map(|name| format!("{name}:{ENDPOINT}"))

@@ -149,7 +149,7 @@ fn many_passes(mut migration: Migration<'_>) -> Migration<'_> {
 /// Waits until the switch has the VM's address at its port here, or elsewhere.
 fn until_lives(host: &Rig, vm: &str, here: bool) {
     until("the address to move", || {
-        (host.daemon().port(vm)["residents"] != 0) == here
+        (host.daemon().port(vm)["fdb_entries"] != 0) == here
     });
 }
 
@@ -255,7 +255,7 @@ fn a_vm_moves_under_load_and_back_again() {
     serve_iperf(&blue);
     let pinging = Pinging::start(&red, &ip(2));
 
-    step("to the other host, under iperf3");
+    step("migrate to the other host, under iperf3");
     let client = format!("iperf3 --client {} --time 45 --interval 0.1 --json", ip(2));
     let load = red.start(&client).unwrap();
     traffic_goes_on(one, "blue");
@@ -284,7 +284,7 @@ fn a_vm_moves_under_load_and_back_again() {
     );
     assert_eq!(report["error"], Value::Null);
 
-    step("back, but given up half-way");
+    step("migrate back, cancelled half-way");
     let stream = Stream::start(&red, &away, &ip(2));
     until_full(&away);
     let back = arriving(one, one.spec("blue"), 2);
@@ -297,7 +297,7 @@ fn a_vm_moves_under_load_and_back_again() {
     until_state(two, "blue", "running");
     traffic_goes_on(two, "blue");
 
-    step("back, the second time");
+    step("migrate back, the second time");
     let back = arriving_stopped(one, one.spec("blue"), 3);
     let mut migration = away.migrate(&back, &slow()).unwrap();
     migration.wait_for("active", GUARD).unwrap();
@@ -329,7 +329,7 @@ fn a_vm_moves_under_load_and_back_again() {
 /// QEMU announces a guest that cannot announce itself by `SEND_RARP`, on this network and by the
 /// uplink.
 #[test]
-fn a_silent_vm_is_announced() {
+fn a_vm_that_sends_nothing_after_migration_is_announced() {
     let hosts = Hosts::joined();
     let (one, two) = (&hosts.one, &hosts.two);
     let spec = |host: &Rig| {
@@ -345,7 +345,7 @@ fn a_silent_vm_is_announced() {
         host.bare("red").nic(nic)
     };
     let [red] = one.boot([spec(one)]);
-    step("it says something once, to nobody");
+    step("the VM sends one frame, to an address that no port has");
     let ask = format!("ping -c 1 -W 1 {} || true", ip(9));
     let address = ip(1);
     sh(
@@ -356,7 +356,7 @@ fn a_silent_vm_is_announced() {
         ),
     );
     until_lives(one, "red", true);
-    step("it moves, and says nothing");
+    step("the VM migrates, and sends nothing");
     let away = arriving(two, spec(two), 1);
     let migration = red.migrate(&away, &fast()).unwrap();
     check(&migration.wait(GUARD).unwrap());

@@ -126,7 +126,7 @@ fn frames_of_9000_and_of_65535_bytes_pass() {
             ("0".to_owned(), "0".to_owned())
         );
         tcp_both_ways(red, &ip(2), 32);
-        step("without any offload: every frame as large as the MTU");
+        step("without offloads: every frame is at most as large as the MTU");
         for vm in &vms {
             sh(vm, "ethtool -K eth0 tso off gso off tx off");
         }

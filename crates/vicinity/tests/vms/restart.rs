@@ -192,12 +192,12 @@ fn a_daemon_that_ends_keeps_no_chain() {
     let mut sender = nic("sender", true);
     let mut full = nic("full", false);
     let mut free = nic("free", true);
-    step("the receivers make themselves known");
+    step("the receivers send a frame, so that the switch learns their addresses");
     for (number, nic) in [(2, &mut full), (3, &mut free)] {
         nic.wait_to_send(&numbered(mac(1), mac(number), 0, 64), Layout::One);
         sender.wait_to_receive();
     }
-    step("one frame is set aside, the next overtakes it");
+    step("the switch defers one frame, and the next overtakes it");
     for number in [2, 3] {
         sender.wait_to_send(&numbered(mac(number), mac(1), 0, 64), Layout::One);
     }

@@ -127,7 +127,7 @@ fn guest_sum(vm: &Vm, file: &str) -> String {
 #[test]
 fn programs_write_clients_fetch_and_a_full_space_waits() {
     let rig = Rig::new(Some(CONFIG));
-    step("spaces come, are sized, and go, while the daemon serves");
+    step("spaces are created, resized and removed while the daemon runs");
     assert_eq!(slots(&rig, "red"), 24);
     space(&rig, &["create", "green"]);
     assert_eq!((slots(&rig, "red"), slots(&rig, "green")), (12, 12));
@@ -140,7 +140,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     assert!(space(&rig, &["top", "--once"]).contains("green"));
     let [red] = rig.boot([with_space(&rig)]);
     let put = |line: &str| guest(&red, line);
-    step("mount, and what programs do with folders");
+    step("mount, and operations on folders");
     let keeper = keeper().replace("/mnt", "/s").replace('\'', "'\\''");
     let keeper = format!("mkdir /s; exec bash -c '{keeper}' > /dev/null 2>&1");
     let keeper = red.start(&keeper).unwrap();
@@ -156,7 +156,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     ] {
         put(&format!("! {refused} 2>&1"));
     }
-    step("fetch");
+    step("clients fetch files");
     put("head -c 700000 /dev/urandom > /tmp/r && cp /tmp/r /s/r.bin");
     let whole = guest_sum(&red, "/tmp/r");
     assert_eq!(
@@ -189,7 +189,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
         assert_eq!(nginx.fetch(path, &[]).0, "404", "{path}");
     }
     drop(nginx);
-    step("a file that is being written is nobody's yet");
+    step("an unfinished file is not published");
     let writer = red
         .start("exec 3> /s/half; echo x >&3; until test -e /tmp/go; do sleep 0.1; done")
         .unwrap();
@@ -198,7 +198,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     put("touch /tmp/go");
     writer.wait(LIMIT).unwrap();
     assert_eq!(fetch(&rig, "/half", &[]).0, "200");
-    step("full: it waits, and goes on when slots return");
+    step("full: the write waits, and continues when slots become free");
     put("rm -r /s/*");
     put("head -c 1500000 /dev/zero > /s/one");
     let writer = red
@@ -210,11 +210,11 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     space(&rig, &["set", "red", "slots=16"]);
     writer.wait(LIMIT).unwrap();
     assert_eq!(fetch(&rig, "/two", &[]).1, guest_sum(&red, "/tmp/r"));
-    step("what is in use stays, however small the space becomes");
+    step("files in use stay, however small the space becomes");
     space(&rig, &["set", "red", "slots=8"]);
     assert_eq!(slots(&rig, "red"), 9);
     put("rm /s/one");
-    step("the controller gives a space what it waits for, and says why");
+    step("the controller gives a waiting space more slots, and explains why");
     space(&rig, &["set", "red", "slots="]);
     // The space returns slots all the time, so the controller does not give its slots to another
     // space.
@@ -231,7 +231,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     assert_eq!(slots(&rig, "red") + slots(&rig, "green"), 24);
     space(&rig, &["remove", "green"]);
     space(&rig, &["set", "red", "slots=8"]);
-    step("a process that is killed is started again, with what was published");
+    step("the supervisor restarts a killed process, and published files remain");
     let sum = guest_sum(&red, "/s/two");
     let device = "$(stat -c %i /sys/bus/virtio/drivers/virtiofs/virtio*)";
     let before = put(&format!("echo {device}"));
@@ -253,9 +253,9 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     }
     assert_eq!(guest_sum(&red, "/s/two"), sum);
     assert_eq!(status(&rig)["reason"], serde_json::Value::Null);
-    step("too much for ever is said at once");
+    step("a write that can never fit fails at once");
     put("! dd if=/dev/zero of=/s/three bs=1k count=1 seek=3000 && rm /s/three");
-    step("a VM that dies loses what it had not finished, and nothing else");
+    step("a VM that dies loses only its unfinished files");
     put(
         "bash -c 'exec 3> /s/half; echo x >&3; sleep 1000' > /dev/null 2>&1 & until test -s /s/half; do sleep 0.1; done",
     );

@@ -31,7 +31,7 @@ fn epolls(process: u32) -> usize {
 }
 
 #[test]
-fn a_confined_space_lends_and_lives() {
+fn a_confined_space_sends_without_copies() {
     let rig = Rig::isolated(CONFIG);
     // For the space, this is a client on another host.
     for words in [
@@ -54,7 +54,7 @@ fn a_confined_space_lends_and_lives() {
     let process = rig.daemon().process("space-red").unwrap();
     let before = epolls(process);
 
-    step("a connection that has sent much lends");
+    step("a connection that has sent much data has zero-copy sends in flight");
     let curl = ["curl", "--silent", "--interface", "10.78.0.2", &url, &url];
     let mut client = inside(rig.pid(), &curl);
     client.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -75,8 +75,10 @@ fn a_confined_space_lends_and_lives() {
     let read = run(inside(rig.pid(), &["md5sum", body])).unwrap();
     assert_eq!(read[..32], sum[..32]);
 
-    step("and lets go of what it lent");
-    until("nobody lends", || epolls(process) == before);
+    step("the zero-copy sends complete");
+    until("no zero-copy send to be in flight", || {
+        epolls(process) == before
+    });
     guest(&red, "rm /s/r");
     crate::space::until(&rig, "slots return", |status| status["used"] == 0);
     assert_eq!(status(&rig)["restarts"], 0);

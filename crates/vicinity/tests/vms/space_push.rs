@@ -61,12 +61,12 @@ fn a_vm_writes_a_store_has_it_and_slots_return() {
     let to = format!("https://127.0.0.1:{port}/in/");
     let place = folder.path().display();
     let config = format!(
-        "[[space]]\nvm = \"red\"\nslots = 8\npush = \"{to}\"\npush-trust = \"{place}/ca.pem\"\n\
+        "[[space]]\nvm = \"red\"\nslots = 8\npush = \"{to}\"\npush-ca-file = \"{place}/ca.pem\"\n\
          push-keys-file = \"{place}/keys\"\npush-region = \"eu-north-1\"\n"
     );
     let mut rig = Rig::new(Some(&config));
     let [red] = rig.boot([with_space(&rig)]);
-    step("no store is there: the guest and the host are told");
+    step("without a store, the guest and the host get the error");
     guest(&red, "mkdir -p /s && mount -t virtiofs space /s");
     guest(
         &red,
@@ -74,14 +74,14 @@ fn a_vm_writes_a_store_has_it_and_slots_return() {
     );
     guest(
         &red,
-        "until grep -q 'failed.*cannot be reached' /s/.vicinity-push; do sleep 0.1; done",
+        "until grep -q 'failed.*cannot reach the store' /s/.vicinity-push; do sleep 0.1; done",
     );
-    until(&rig, "it is told", |status| {
-        let trouble = status["push_trouble"].as_str();
-        trouble.is_some_and(|why| why.contains("cannot be reached"))
+    until(&rig, "the error to be reported", |status| {
+        let trouble = status["push_error"].as_str();
+        trouble.is_some_and(|why| why.contains("cannot reach the store"))
     });
     assert!(space(&rig, &["list"]).contains(&format!("to {to}")));
-    step("it comes: the file goes");
+    step("the store starts: it receives the file, and the space removes it");
     let nginx = store(folder.path(), port);
     guest(&red, "while test -e '/s/r 1.bin'; do sleep 0.1; done");
     let told = guest(&red, "cat /s/.vicinity-push");
@@ -91,7 +91,7 @@ fn a_vm_writes_a_store_has_it_and_slots_return() {
     cksum.args(["-c", "cksum < 'r 1.bin'"]).current_dir(&files);
     let sum = host::run(cksum).unwrap();
     assert_eq!(sum.trim(), guest(&red, "cksum < /tmp/r"));
-    step("three times as much as the space has");
+    step("three times as many bytes as the space has");
     guest(
         &red,
         "for i in 1 2 3 4 5 6; do cat /tmp/r /tmp/r > /s/f$i || exit 1; done",
@@ -103,7 +103,7 @@ fn a_vm_writes_a_store_has_it_and_slots_return() {
         (&status["pushed"], &status["slots"]),
         (&7.into(), &8.into())
     );
-    assert_eq!(status["push_trouble"], serde_json::Value::Null);
+    assert_eq!(status["push_error"], serde_json::Value::Null);
     let length = |file| {
         std::fs::metadata(files.join(format!("f{file}")))
             .unwrap()

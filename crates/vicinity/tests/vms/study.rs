@@ -120,7 +120,7 @@ fn a_run_that_is_killed_leaves_settings_that_resume_undoes_before_it_completes()
         assert!(run.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(5));
     }
-    step("the run dies in the middle of its setting");
+    step("the run is killed after it changed a setting");
     kill(run.id());
     run.wait().unwrap();
     assert_ne!(of_owner(run.id(), &GROUPS), Vec::<String>::new());
@@ -133,7 +133,7 @@ fn a_run_that_is_killed_leaves_settings_that_resume_undoes_before_it_completes()
     };
     assert_eq!(of_weights(), 1);
 
-    step("resume undoes it, and measures the rest");
+    step("resume restores the setting, and measures the rest");
     assert!(study(&["resume"], &output).status().unwrap().success());
     assert_eq!(leftovers(run.id()), Vec::<String>::new());
     assert_eq!(of_weights(), 3);
@@ -191,7 +191,7 @@ fn a_vm_that_dies_in_the_middle_costs_its_cell_and_resume_completes_the_run() {
     assert!(reason.contains("vm1"), "{reason}");
     assert_eq!(leftovers(run.id()), Vec::<String>::new());
 
-    step("the rest");
+    step("resume measures the rest");
     let mut command = study(&["resume"], &output);
     assert!(command.status().unwrap().success());
     let all = samples(&output);

@@ -11,16 +11,16 @@ fn two_vms_talk() {
     let [red, blue] = rig.boot_named(["red", "blue"]);
     let names = ["red", "blue"];
 
-    step("a frame in each direction, so that both addresses are resident");
+    step("a frame in each direction, so that both addresses are in the FDB");
     ping(&red, &ip(2));
     ping(&blue, &ip(1));
     let before = Counters::of(rig.daemon(), names);
 
-    step("TCP both ways");
+    step("TCP in both directions");
     serve_iperf(&blue);
     tcp_both_ways(&red, &ip(2), 32);
 
-    step("UDP both ways");
+    step("UDP in both directions");
     for direction in ["", "--reverse"] {
         let end = iperf(
             &red,
@@ -31,7 +31,7 @@ fn two_vms_talk() {
         assert!(lost < 50.0, "{end}");
     }
 
-    step("a file each way");
+    step("a file in each direction");
     copy_file(&red, &blue, &ip(2), 16);
     copy_file(&blue, &red, &ip(1), 16);
 
@@ -48,7 +48,7 @@ fn two_vms_talk() {
         }
     }
 
-    step("what people see");
+    step("the tables of the commands");
     let table = vicinity()
         .args(["port", "list", "--runtime-dir"])
         .arg(rig.daemon().path(""))

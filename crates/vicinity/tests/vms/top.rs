@@ -65,7 +65,7 @@ fn top_agrees_with_proc_and_with_the_daemon() {
     };
     let vcpus = ["red", "blue"].map(|name| threads_named(&pid(name), "CPU "));
 
-    step("their figures are the kernel's");
+    step("their figures agree with those of the kernel");
     let all = || {
         vcpus
             .each_ref()
@@ -93,7 +93,7 @@ fn top_agrees_with_proc_and_with_the_daemon() {
         assert_eq!(vm["notes"], Value::Array(Vec::new()));
     }
 
-    step("their backend is QEMU and the switch");
+    step("their back-end is QEMU and the switch");
     let charged: f64 = ["red", "blue"]
         .map(|name| number(&vm(name)["backend_in_vicinity"]))
         .into_iter()
@@ -120,7 +120,7 @@ fn top_agrees_with_proc_and_with_the_daemon() {
         );
     }
 
-    step("who sends to whom");
+    step("which VM sends to which");
     let pairs = report["pairs"].as_array().unwrap();
     let bytes = |from: &str, to: &str| {
         let pair = |pair: &&Value| pair["from"] == from && pair["to"] == to;

@@ -52,7 +52,7 @@ fn uplink() {
     run(inside(rig.pid(), &client)).unwrap();
     let (after, got_now) = (counters(), received(&red, "eth0"));
 
-    step("large frames pass whole, both ways");
+    step("large frames pass without segmentation, in both directions");
     for (what, port, frames, bytes) in [
         ("from the host", 0, "tx_frames", "tx_bytes"),
         ("to the host", 0, "rx_frames", "rx_bytes"),
@@ -74,7 +74,7 @@ fn uplink() {
     let flooded = after[0].grown(&before[0], "rx_bytes");
     assert!(flooded < 1 << 20, "{flooded} bytes between VMs went out");
 
-    step("an uplink that goes down and up again");
+    step("the uplink's link goes down and up again");
     run(inside(rig.pid(), &["ip", "link", "set", "vic0", "down"])).unwrap();
     ping(&red, &ip(2));
     run(inside(rig.pid(), &["ip", "link", "set", "vic0", "up"])).unwrap();

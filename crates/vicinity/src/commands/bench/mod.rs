@@ -8,74 +8,83 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::failure::Failure;
+use crate::config::deprecated;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// The switch against OVS-DPDK, with DPDK's testpmd as both guests; needs root, two CPUs
-    /// and some minutes
+    /// Compare the switch with OVS-DPDK, with DPDK's testpmd as both guests; needs root, two CPUs and some
+    /// minutes
     Switch {
-        /// How often each measurement is repeated
+        /// Number of rounds, in each of which every measurement runs once
         #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
-        /// Frame lengths in bytes, Ethernet header included, check sequence not
+        /// Frame lengths in bytes, with the Ethernet header, without the frame check sequence
         #[arg(long, value_delimiter = ',', default_values_t = ::bench::switch::SIZES)]
         sizes: Vec<u16>,
-        /// What to measure
-        #[arg(long, value_delimiter = ',', default_values_t = ::bench::switch::Part::ALL)]
+        /// Parts of the benchmark to run
+        #[arg(long, value_delimiter = ',', default_values_t = ::bench::switch::Part::ALL, value_parser = part)]
         parts: Vec<::bench::switch::Part>,
-        /// Where the report is written, as JSON
+        /// File for the report, as JSON
         #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
         output: PathBuf,
     },
-    /// The message plane against UCX and TCP on loopback; needs root, two CPUs and some minutes
+    /// Compare the message plane with UCX and with TCP on loopback; needs root, two CPUs and some minutes
     Message {
-        /// How often each measurement is repeated
+        /// Number of rounds, in each of which every measurement runs once
         #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
         /// Message lengths in bytes
         #[arg(long, value_delimiter = ',', default_values_t = ::bench::message::LENGTHS)]
         lengths: Vec<u32>,
-        /// Where the report is written, as JSON
+        /// File for the report, as JSON
         #[arg(long, default_value = "target/bench/message.json", value_name = "FILE")]
         output: PathBuf,
     },
-    /// What it costs to change, read and watch a switch with 64 ports under load; needs root, two CPUs
-    /// and a minute
+    /// Measure the cost of changes, status requests and captures of a switch with 64 ports under load; needs
+    /// root, two CPUs and a minute
     Operate {
-        /// How often each measurement is repeated
+        /// Number of rounds, in each of which every measurement runs once
         #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
-        /// Where the report is written, as JSON
+        /// File for the report, as JSON
         #[arg(long, default_value = "target/bench/operate.json", value_name = "FILE")]
         output: PathBuf,
     },
-    /// Messages between two hosts, which are network namespaces, against TCP; needs root and a minute
+    /// Compare messages between two hosts, which are network namespaces, with TCP; needs root and a minute
     Uplink {
-        /// How often each measurement is repeated
+        /// Number of rounds, in each of which every measurement runs once
         #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
-        /// Rates of the link between them, in Mbit/s
+        /// Rates of the link between the hosts, in Mbit/s
         #[arg(long, value_delimiter = ',', default_values_t = ::bench::uplink::RATES)]
         rates: Vec<u32>,
-        /// Where the report is written, as JSON
+        /// File for the report, as JSON
         #[arg(long, default_value = "target/bench/uplink.json", value_name = "FILE")]
         output: PathBuf,
     },
-    /// A space's server against nginx on the same files; needs root, two CPUs and some minutes
+    /// Compare a space's server with nginx on the same files; needs root, two CPUs and some minutes
     Space {
-        /// How often each measurement is repeated
+        /// Number of rounds, in each of which every measurement runs once
         #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
-        /// Lengths of files in bytes
+        /// File lengths in bytes
         #[arg(long, value_delimiter = ',', default_values_t = ::bench::space::LENGTHS)]
         lengths: Vec<u32>,
-        /// Where the report is written, as JSON
+        /// File for the report, as JSON
         #[arg(long, default_value = "target/bench/space.json", value_name = "FILE")]
         output: PathBuf,
     },
     /// A space with the files of a folder in it; the benchmark runs it
     #[command(hide = true)]
     SpaceServer { folder: PathBuf },
+}
+
+/// Parses a part of the switch's benchmark. The log does not run yet, so the warning goes to standard error.
+fn part(text: &str) -> Result<::bench::switch::Part, String> {
+    if text == ::bench::switch::Part::OLD_FDB {
+        eprintln!("warning: {}", deprecated::warning(text, "fdb"));
+    }
+    text.parse()
 }
 
 impl Bench {

@@ -16,19 +16,19 @@ use crate::{client, priority};
 /// What is captured, and where to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Ports, as VM or NETWORK/VM; an uplink by the name of its tap
+    /// Ports, as VM or NETWORK/VM; an uplink has the name of its tap or interface
     #[arg(required = true, value_name = "PORT")]
     ports: Vec<String>,
-    /// The file; `-`, or nothing, for standard output, as in `vicinity capture web | tshark -r -`
+    /// File to write; without it, or with `-`, standard output, as in `vicinity capture web | tshark -r -`
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Bytes of each frame that are kept [default: all]
+    /// Bytes to capture of each frame [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(14..))]
     bytes: Option<u32>,
-    /// End after so many frames
+    /// Number of frames after which the capture ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so many seconds
+    /// Seconds after which the capture ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
 }
@@ -37,8 +37,8 @@ pub(crate) struct Options {
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
     let output = options.write.clone().filter(|path| path.as_os_str() != "-");
     if output.is_none() && io::stdout().is_terminal() {
-        let help = "a capture is nothing for a terminal: name a file with `-w FILE`, or pipe \
-                    it on, as in `vicinity capture web | tshark -r -`";
+        let help = "standard output is a terminal, and a capture is binary; name a file with `-w FILE`, or use a \
+            pipe, as in `vicinity capture web | tshark -r -`";
         return Err(Failure::Usage(help.to_owned()));
     }
     let mut sink = Sink::new(output, options.count.unwrap_or(u64::MAX));

@@ -17,17 +17,23 @@ const LONGEST: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
     /// The file cannot be written.
-    #[error("cannot write {}: {source}; it holds {frames} frames", path.display())]
+    #[error("cannot write {}: {source}; the capture ended after {frames} frames; check the disk's free \
+        space", path.display())]
     Write {
         path: PathBuf,
         source: io::Error,
         frames: u64,
     },
     /// The daemon sends data that is not a pcapng file.
-    #[error("vicinity sends what is no pcapng; is it of another version?")]
+    #[error(
+        "the daemon sent data that is not pcapng; use a command and a daemon of the same version"
+    )]
     Format,
     /// The daemon ended the capture.
-    #[error("the capture ended after {frames} frames: its ports, or the daemon, are gone")]
+    #[error(
+        "the daemon ended the capture after {frames} frames, because its ports were removed or the daemon \
+        ended; start the capture again"
+    )]
     Ended { frames: u64 },
 }
 
@@ -115,7 +121,7 @@ impl Sink {
             (Some(trouble), _) => Err(trouble),
             (None, StreamEnd::Daemon) => Err(CaptureError::Ended { frames }),
             (None, StreamEnd::Interrupted | StreamEnd::Receiver) => {
-                tracing::info!("{frames} frames captured");
+                tracing::info!("captured {frames} frames");
                 Ok(())
             }
         }

@@ -12,42 +12,42 @@ use crate::commands::output::print;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Direct {
-    /// Join VMs until SIGINT or SIGTERM, without a daemon; each can read all memory of the others
+    /// Connect VMs without a daemon until SIGINT or SIGTERM; each can read all memory of the others
     Serve {
         /// Names of the VMs
         #[arg(required = true, value_parser = trust_groups::vm, value_name = "NAME")]
         vms: Vec<String>,
     },
-    /// List the daemon's trust groups, and how their VMs are
+    /// List the daemon's trust groups, and the state of their VMs
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Have a VM leave its group, for as long as it runs, so that it can migrate
+    /// Make a VM leave its group until it ends or `join`, so that it can migrate
     Leave {
         /// Name of the VM
         #[arg(value_parser = trust_groups::vm)]
         vm: String,
     },
-    /// Let a VM that left join again
+    /// Make a VM that left join its group again
     Join {
         /// Name of the VM
         #[arg(value_parser = trust_groups::vm)]
         vm: String,
     },
-    /// Print QEMU's options for a VM that is to be joined, beside those of its port
+    /// Print QEMU's options for a member of a trust group, in addition to those of its port
     QemuArgs {
         /// Name of the VM
         #[arg(value_parser = trust_groups::vm)]
         vm: String,
-        /// Root ports for so many other members, which a `q35` machine needs
+        /// Number of other members, for which a `q35` machine needs root ports
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..i64::from(::direct::layout::MEMBERS)), value_name = "MEMBERS")]
         ports: u16,
-        /// Memory of the largest of them
+        /// Memory of the largest of these members
         #[arg(long, default_value = "512M", value_parser = qemu_args::bytes, value_name = "SIZE", requires = "ports")]
         memory: u64,
-        /// As JSON: an array of words
+        /// Print a JSON array of the words
         #[arg(long)]
         json: bool,
     },

@@ -87,8 +87,9 @@ pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
             _ if Instant::now() >= end => {
                 let seconds = LEAVING.as_secs();
                 return Err(Failure::Usage(format!(
-                    "the guest of {vm} did not let go of its devices within {seconds} s; it still \
-                     may: see `vicinity direct list`"
+                    "the guest of {vm} has not released its devices within {seconds} s; a program in the guest \
+                        may be using them. The guest may still release them: see `vicinity direct list`. Restart \
+                        the VM if this persists"
                 )));
             }
             _ => std::thread::sleep(Duration::from_millis(100)),

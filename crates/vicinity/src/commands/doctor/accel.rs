@@ -13,8 +13,8 @@ const NAME: &str = "accelerator";
 
 const SLOW: &str = "guests are emulated (TCG), 10 to 20 times slower";
 
-const REMEDY: &str = "use a machine with hardware virtualisation switched on in its firmware; in \
-                      a VM, have nested virtualisation switched on for it";
+const REMEDY: &str = "enable hardware virtualisation in the machine's firmware; in a VM, enable nested \
+    virtualisation on its host";
 
 /// Boots a kernel under KVM, if `/dev/kvm` exists.
 pub(super) fn probe() -> Check {
@@ -25,18 +25,22 @@ pub(super) fn probe() -> Check {
     let Some(kernel) = kernel() else {
         return Check::warn(
             NAME,
-            "not tried: no kernel to boot was found in /boot",
-            "run `vicinity demo`, which fetches one and tries, or as root: \
-             `apt-get install linux-image-cloud-amd64`",
+            "not tested: there is no readable kernel in /boot to boot",
+            "run `vicinity demo`, which downloads a kernel and tests KVM, or as root: `apt-get install \
+                linux-image-cloud-amd64`",
         );
     };
     match accel::detect(&kernel) {
         Ok(Accel::Kvm) => Check::ok(NAME, "KVM boots a kernel"),
         Ok(Accel::Tcg) => {
-            let found = format!("/dev/kvm exists, but no kernel boots under it: {SLOW}");
+            let found = format!("/dev/kvm exists, but a kernel does not boot under KVM: {SLOW}");
             Check::warn(NAME, found, REMEDY)
         }
-        Err(error) => Check::warn(NAME, format!("not tried: {error}"), "see the message"),
+        Err(error) => Check::warn(
+            NAME,
+            format!("not tested: {error}"),
+            "correct the cause in the message",
+        ),
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn as_text(checks: &[Check]) -> String {
     let mut text = String::new();
     for (purpose, title) in [
         (Purpose::Serve, "To serve VMs:"),
-        (Purpose::Running, "What is served now:"),
+        (Purpose::Running, "Networks and VMs served now:"),
         (Purpose::Demo, "For `vicinity demo`:"),
         (Purpose::Bench, "For `vicinity bench`:"),
     ] {
@@ -112,8 +112,8 @@ pub(crate) fn as_text(checks: &[Check]) -> String {
         }
     }
     text += match can_serve(checks) {
-        true => "VMs can be served on this machine.\n",
-        false => "VMs cannot be served on this machine until what is MISSING above is there.\n",
+        true => "This machine can serve VMs.\n",
+        false => "This machine cannot serve VMs until you install what is MISSING above.\n",
     };
     text
 }
@@ -141,6 +141,6 @@ mod tests {
         let expected =
             format!("  MISSING  qemu               not found\n{column}-> apt-get install qemu\n");
         assert!(text.contains(&expected), "{text}");
-        assert!(text.contains("cannot be served"), "{text}");
+        assert!(text.contains("cannot serve VMs until"), "{text}");
     }
 }

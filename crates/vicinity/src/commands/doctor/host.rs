@@ -36,9 +36,13 @@ fn user() -> Check {
     if geteuid().is_root() {
         return Check::ok("user", "root");
     }
-    let remedy = "run as root if a network has an uplink; without one an ordinary user is enough \
-                  when the runtime folder can be written";
-    Check::warn("user", "not root: a tap needs CAP_NET_ADMIN", remedy)
+    let remedy = "run as root if a network has an uplink; without an uplink, an ordinary user who can write to \
+        the runtime folder is enough";
+    Check::warn(
+        "user",
+        "not root: an uplink with a tap needs CAP_NET_ADMIN",
+        remedy,
+    )
 }
 
 fn runtime_folder(path: &Path) -> Check {
@@ -49,10 +53,10 @@ fn runtime_folder(path: &Path) -> Check {
     };
     let shown = path.display();
     match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
-        Ok(()) => Check::ok(name, format!("{shown} can be written")),
+        Ok(()) => Check::ok(name, format!("this user can write to {shown}")),
         Err(error) => Check::missing(
             name,
-            format!("{shown} cannot be written: {error}"),
+            format!("this user cannot write to {shown}: {error}"),
             "run as root, or choose another folder with --runtime-dir",
         ),
     }
@@ -60,10 +64,10 @@ fn runtime_folder(path: &Path) -> Check {
 
 fn memfd() -> Check {
     match rustix::fs::memfd_create("vicinity-doctor", MemfdFlags::CLOEXEC) {
-        Ok(_) => Check::ok("memfd", "guests' memory can be shared"),
+        Ok(_) => Check::ok("memfd", "the kernel can share guests' memory"),
         Err(error) => Check::missing(
             "memfd",
-            format!("the kernel makes none: {error}"),
+            format!("the kernel does not create memfds: {error}"),
             "use a kernel with CONFIG_MEMFD_CREATE, Linux 5.4 or newer",
         ),
     }
@@ -72,7 +76,7 @@ fn memfd() -> Check {
 fn tun() -> Check {
     let path = "/dev/net/tun";
     if Path::new(path).exists() {
-        return Check::ok("tun", format!("{path} is there for uplinks"));
+        return Check::ok("tun", format!("{path} exists, for uplinks"));
     }
     let found = format!("no {path}: networks cannot have an uplink");
     Check::warn("tun", found, "as root: `modprobe tun`")
@@ -94,12 +98,12 @@ fn descriptors() -> Check {
 fn memory() -> Check {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let Some(available) = figure(&text, "MemAvailable:") else {
-        return Check::warn("memory", "/proc/meminfo cannot be read", "mount /proc");
+        return Check::warn("memory", "cannot read /proc/meminfo", "mount /proc");
     };
     let bytes = available * 1024;
     let found = format!("{} free", table::bytes(bytes));
     if bytes < ENOUGH_MEMORY {
-        let remedy = "stop something: two small guests need 1 GB";
+        let remedy = "stop other programs: two small guests need 1 GB";
         return Check::warn("memory", found, remedy);
     }
     Check::ok("memory", found)
@@ -149,15 +153,15 @@ fn cgroups() -> Check {
         text.lines().any(|line| !line.starts_with("0::")),
         text.is_empty(),
     ) {
-        (_, true) => "none; not needed to serve",
-        (true, _) => "version 1 controllers; not needed to serve",
-        (false, _) => "version 2; not needed to serve",
+        (_, true) => "none; serving does not need them",
+        (true, _) => "version 1 controllers; serving does not need them",
+        (false, _) => "version 2; serving does not need them",
     };
     Check::ok("cgroups", found)
 }
 
 /// The consequence if a stage of the data planes' sandbox does not work.
-const SANDBOX: &str = "data planes are confined by the other stages of their sandbox alone";
+const SANDBOX: &str = "only the other stages of the sandbox confine data planes";
 
 /// Tries to create namespaces in a child process, because `unshare` cannot be undone.
 fn namespaces() -> Check {
@@ -168,17 +172,19 @@ fn namespaces() -> Check {
         .stderr(Stdio::null())
         .status();
     match tried {
-        Ok(status) if status.success() => Check::ok(name, "data planes get their own"),
+        Ok(status) if status.success() => {
+            Check::ok(name, "data planes run in their own namespaces")
+        }
         Ok(_) => Check::warn(
             name,
-            format!("refused: {SANDBOX}"),
+            format!("the kernel refuses them: {SANDBOX}"),
             "run as root; or, as root: `sysctl user.max_user_namespaces=10000`, \
              `sysctl kernel.unprivileged_userns_clone=1` (Debian), \
              `sysctl kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu)",
         ),
         Err(error) => Check::warn(
             name,
-            format!("not tried, there is no `unshare`: {error}"),
+            format!("not tested, because `unshare` does not start: {error}"),
             "as root: `apt-get install util-linux`",
         ),
     }
@@ -188,7 +194,7 @@ fn landlock() -> Check {
     match sandbox::landlock_version() {
         0 => Check::warn(
             "landlock",
-            format!("not there: {SANDBOX}"),
+            format!("not available: {SANDBOX}"),
             "use Linux 5.13 or newer with `landlock` in its `lsm=` list",
         ),
         version => Check::ok("landlock", format!("version {version}")),
@@ -197,10 +203,10 @@ fn landlock() -> Check {
 
 fn seccomp() -> Check {
     match sandbox::has_seccomp() {
-        true => Check::ok("seccomp", "system calls can be filtered"),
+        true => Check::ok("seccomp", "the kernel can filter system calls"),
         false => Check::warn(
             "seccomp",
-            format!("not there: {SANDBOX}"),
+            format!("not available: {SANDBOX}"),
             "use a kernel with CONFIG_SECCOMP_FILTER",
         ),
     }
@@ -212,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memory_without_huge_pages_is_told() {
+    fn shared_memory_without_huge_pages_has_a_warning() {
         let never = huge_pages(0, "always within_size advise [never] deny force\n");
         assert_eq!(never.verdict, Verdict::Warn);
         assert!(never.found.contains("4 KiB"), "{}", never.found);

@@ -51,16 +51,19 @@ fn find(name: &str, passwd: &str, group: &str) -> Option<User> {
 fn check<'a>(user: &User, mut sockets: impl Iterator<Item = &'a Path>) -> Check {
     let name = "permissions";
     match sockets.find_map(|socket| user.stopped_at(socket)) {
-        None => Check::ok(name, format!("{} reaches every port's socket", user.name)),
+        None => Check::ok(
+            name,
+            format!("{} can connect to every port's socket", user.name),
+        ),
         Some(place) => Check::warn(
             name,
             format!(
-                "libvirt's QEMU runs as {}, which cannot use {}",
+                "libvirt's QEMU runs as {}, which may not use {}",
                 user.name,
                 place.display()
             ),
-            "serve with the group kvm, as the package's unit does (`setpriv --regid kvm --clear-groups \
-             vicinity serve`), and have that user in it: `usermod -aG kvm USER`",
+            "run the daemon with the group kvm, as the package's unit does (`setpriv --regid kvm --clear-groups \
+                vicinity serve`), and add that user to the group: `usermod -aG kvm USER`",
         ),
     }
 }
@@ -124,10 +127,14 @@ mod tests {
         open(&network, 0o750);
         open(&socket, 0o660);
         let said = |user: &User| format!("{:?}", check(user, [socket.as_path()].into_iter()));
-        assert!(said(&user).contains("cannot use") && said(&user).contains("lan\""));
+        assert!(said(&user).contains("may not use") && said(&user).contains("lan\""));
         chown(&network, None, Some(70001)).unwrap();
         assert_eq!(user.stopped_at(&socket), Some(socket.clone()));
         chown(&socket, None, Some(994)).unwrap();
-        assert!(said(&user).contains("reaches every"), "{}", said(&user));
+        assert!(
+            said(&user).contains("can connect to every"),
+            "{}",
+            said(&user)
+        );
     }
 }

@@ -72,15 +72,17 @@ fn no_daemon(runtime_dir: &Path, error: &ClientError) -> Check {
     match error {
         ClientError::NoDaemon { .. } if socket.exists() => Check::warn(
             name,
-            format!("{} is left from a daemon that died", socket.display()),
-            "start it again, which replaces the socket: `systemctl restart vicinity`, or \
-             `vicinity serve`",
+            format!("{} remains from a daemon that died", socket.display()),
+            "restart the daemon, which replaces the socket: `systemctl restart vicinity`, or `vicinity serve`",
         ),
         ClientError::NoDaemon { .. } => Check::ok(
             name,
-            format!("none serves {}: no VM is looked at", runtime_dir.display()),
+            format!(
+                "no daemon serves {}, so no VM is checked",
+                runtime_dir.display()
+            ),
         ),
-        other => Check::warn(name, format!("{other}"), "see the message"),
+        other => Check::warn(name, format!("{other}"), "correct the cause in the message"),
     }
 }
 
@@ -105,20 +107,24 @@ impl Snapshot {
             ),
         )];
         let uplinks = match self.networks.iter().any(|it| it.uplink.is_some()) {
-            true => "each leads somewhere",
-            false => "no network has one: VMs reach each other alone",
+            true => "each leads to a bridge, a network or this host",
+            false => "no network has an uplink: VMs reach only each other",
         };
         for (name, well, troubles) in [
-            ("ports", "none is kept out", self.kept_out()),
+            ("ports", "no port is in quarantine or down", self.kept_out()),
             (
                 "shared memory",
-                "every VM's can be reached",
+                "Vicinity can map every VM's memory",
                 self.private_memory(),
             ),
             ("encrypted memory", "no VM has it", self.encrypted_memory()),
-            ("addresses", "no two VMs have the same", self.same_address()),
-            ("offloads", "every VM takes large frames", self.offloads()),
-            ("MTU", "nobody's frames are too long", self.mtu()),
+            (
+                "addresses",
+                "no two VMs have the same address",
+                self.same_address(),
+            ),
+            ("offloads", "every VM accepts large frames", self.offloads()),
+            ("MTU", "no VM's frames are too long", self.mtu()),
             ("uplinks", uplinks, self.uplinks()),
         ] {
             match troubles.is_empty() {
@@ -164,11 +170,11 @@ impl Snapshot {
         let out = self.ports.iter();
         let out = out.filter(|port| matches!(port.state, State::Quarantined | State::Down));
         out.map(|port| {
-            let reason = port.reason.as_deref().unwrap_or("for no reason it knows");
+            let reason = port.reason.as_deref().unwrap_or("the daemon gives no reason");
             let word = port.state.word();
             let found = format!("{} on {} is {word}: {reason}", port.vm, port.network);
-            let remedy = "it gets in again by itself once that is mended; `vicinity port show` has \
-                          its figures";
+            let remedy = "correct the cause; the daemon then serves the port again by itself. `vicinity port \
+                show` has the port's counters";
             (found, remedy.to_owned())
         })
         .collect()
@@ -179,12 +185,13 @@ impl Snapshot {
         private
             .map(|(port, pid, _, _)| {
                 let found = format!(
-                    "{}'s is private to its QEMU (process {pid}): no frame can flow",
+                    "the memory of {} is private to its QEMU (process {pid}), so the switch cannot forward its \
+                        frames",
                     port.vm
                 );
                 let remedy = format!(
-                    "start it with memory that has share=on, as `vicinity qemu-args {vm}` prints; \
-                     with libvirt as `vicinity libvirt-xml {vm}` prints",
+                    "start the VM with memory that has share=on, as `vicinity qemu-args {vm}` prints; with \
+                        libvirt, as `vicinity libvirt-xml {vm}` prints",
                     vm = port.vm
                 );
                 (found, remedy)
@@ -228,9 +235,9 @@ impl Snapshot {
         several
             .map(|((network, mac), vms)| {
                 let vms: Vec<_> = vms.into_iter().collect();
-                let found = format!("{mac} on {network} is that of {}", vms.join(" and "));
-                let remedy = "give each VM an address of its own; `vicinity qemu-args` and \
-                              `libvirt-xml` do";
+                let found = format!("{mac} on {network} is the address of {}", vms.join(" and "));
+                let remedy =
+                    "give each VM its own address, as `vicinity qemu-args` and `libvirt-xml` do";
                 (found, remedy.to_owned())
             })
             .collect()
@@ -243,11 +250,12 @@ impl Snapshot {
         without
             .map(|port| {
                 let found = format!(
-                    "{} takes no large frames: what others send it is cut up and summed in software",
+                    "{} does not accept large frames, so the switch segments frames to it and computes their \
+                        checksums in software",
                     port.vm
                 );
-                let remedy = "take csum=off, guest_csum=off and guest_tso4=off from its NIC (libvirt: \
-                              <driver><guest/>), and switch them on in its driver";
+                let remedy = "remove csum=off, guest_csum=off and guest_tso4=off from its NIC (libvirt: \
+                    <driver><guest/>), and enable these offloads in the guest's driver";
                 (found, remedy.to_owned())
             })
             .collect()
@@ -263,12 +271,12 @@ impl Snapshot {
                 let long = vms.iter().filter(|port| u32::from(port.mtu) > link.mtu);
                 troubles.extend(long.map(|port| {
                     let found = format!(
-                        "{} sends up to {} bytes, its uplink {tap} takes {}",
+                        "{} sends up to {} bytes, but its uplink {tap} accepts only {}",
                         port.vm, port.mtu, link.mtu
                     );
                     let remedy = format!(
-                        "`ip link set {tap} mtu {}`, and its bridge's other members; or take \
-                         host_mtu={} from the VM's NIC",
+                        "run `ip link set {tap} mtu {}`, also for the bridge's other members; or remove \
+                            host_mtu={} from the VM's NIC",
                         port.mtu, port.mtu
                     );
                     (found, remedy)
@@ -278,9 +286,11 @@ impl Snapshot {
             sizes.sort();
             if let (Some((low, small)), Some((high, large))) = (sizes.first(), sizes.last()) {
                 if low < high {
-                    let found = format!("{small} has {low}, {large} on the same network {high}");
-                    let remedy =
-                        "give all VMs of a network the same host_mtu, or set it in the guests";
+                    let found = format!(
+                        "{small} has the MTU {low}, and {large} on the same network has \
+                        {high}"
+                    );
+                    let remedy = "give all VMs of a network the same host_mtu, or set the same MTU in the guests";
                     troubles.push((found, remedy.to_owned()));
                 }
             }
@@ -297,14 +307,14 @@ impl Snapshot {
             match self.links.get(name) {
                 Some(link) if !link.leads_somewhere() => troubles.push((
                     format!(
-                        "{name} of {} is on no bridge and has no address: nobody is behind it",
+                        "{name} of {} is not on a bridge and has no address, so no host is behind it",
                         network.name
                     ),
-                    format!("`ip link set {name} master BRIDGE`, a bridge with this host's NIC"),
+                    format!("run `ip link set {name} master BRIDGE`, with a bridge that has this host's NIC"),
                 )),
                 Some(link) if !link.up => troubles.push((
                     format!("{name} of {} is down", network.name),
-                    format!("`ip link set {name} up`"),
+                    format!("run `ip link set {name} up`"),
                 )),
                 _ => {}
             }

@@ -16,7 +16,7 @@ fn port(vm: &str, state: State) -> PortStatus {
     serde_json::from_value(json!({
         "network": "lan", "vm": vm, "kind": Kind::Vm, "state": state, "mode": "server",
         "socket": format!("/run/lan/{vm}.sock"), "mac": null, "rules": Rules::default(),
-        "residents": 1, "features": ALL, "mtu": 0, "connections": 1, "quarantines": 0,
+        "residents": 1, "fdb_entries": 1, "features": ALL, "mtu": 0, "connections": 1, "quarantines": 0,
         "quarantine_left_ms": null, "reason": null, "counters": Counters::default(),
     }))
     .unwrap()
@@ -94,7 +94,7 @@ fn all_is_well() {
     snapshot.networks = vec![network(None)];
     assert_eq!(wrong(&snapshot), "");
     let last = snapshot.checks().pop().unwrap();
-    assert!(last.found.contains("no network has one"), "{last:?}");
+    assert!(last.found.contains("no network has an uplink"), "{last:?}");
 }
 
 #[test]
@@ -103,7 +103,11 @@ fn memory_that_is_not_shared() {
     snapshot.machines[0].1.shared = false;
     is_named(
         &snapshot,
-        &["shared memory: web's", "process 42", "libvirt-xml web"],
+        &[
+            "shared memory: the memory of web is private",
+            "process 42",
+            "libvirt-xml web",
+        ],
     );
 }
 
@@ -146,7 +150,10 @@ fn a_vm_whose_frames_are_too_long_for_the_uplink() {
         port.mtu = 9000;
     }
     snapshot.ports[1].mtu = 0;
-    is_named(&snapshot, &["MTU: web sends up to 9000", "vic0 takes 1500"]);
+    is_named(
+        &snapshot,
+        &["MTU: web sends up to 9000", "vic0 accepts only 1500"],
+    );
 }
 
 #[test]
@@ -154,7 +161,10 @@ fn vms_of_one_network_with_different_mtus() {
     let mut snapshot = snapshot();
     snapshot.ports[0].mtu = 1400;
     snapshot.ports[1].mtu = 1500;
-    is_named(&snapshot, &["MTU: web has 1400, db", "host_mtu"]);
+    is_named(
+        &snapshot,
+        &["MTU: web has the MTU 1400, and db", "host_mtu"],
+    );
 }
 
 #[test]
@@ -163,7 +173,7 @@ fn a_vm_without_offloads() {
     snapshot.ports[1].features = GUEST_CSUM;
     is_named(
         &snapshot,
-        &["offloads: db takes no large frames", "guest_tso4"],
+        &["offloads: db does not accept large frames", "guest_tso4"],
     );
 }
 
@@ -185,7 +195,7 @@ fn an_uplink_that_leads_nowhere_and_one_that_is_down() {
     snapshot.links.insert("vic0".to_owned(), nowhere);
     is_named(
         &snapshot,
-        &["uplinks: vic0 of lan is on no bridge", "master BRIDGE"],
+        &["uplinks: vic0 of lan is not on a bridge", "master BRIDGE"],
     );
     let down = Link { up: false, ..tap() };
     snapshot.links.insert("vic0".to_owned(), down);
@@ -196,6 +206,9 @@ fn an_uplink_that_leads_nowhere_and_one_that_is_down() {
 fn a_port_in_quarantine_comes_with_the_reason() {
     let mut snapshot = snapshot();
     snapshot.ports[0] = port("web", State::Quarantined);
-    snapshot.ports[0].reason = Some("it talks nonsense".to_owned());
-    is_named(&snapshot, &["web on lan is quarantined: it talks nonsense"]);
+    snapshot.ports[0].reason = Some("it broke the protocol".to_owned());
+    is_named(
+        &snapshot,
+        &["web on lan is quarantined: it broke the protocol"],
+    );
 }

@@ -55,13 +55,13 @@ impl Listening {
             .map(|path| {
                 Check::warn(
                     "sockets",
-                    format!("nobody listens on {}: its QEMU died", path.display()),
+                    format!("no process listens on {}: its QEMU died", path.display()),
                     format!("start the VM again, or `rm {}`", path.display()),
                 )
             })
             .collect();
         match checks.is_empty() {
-            true => vec![Check::ok("sockets", "none is left over")],
+            true => vec![Check::ok("sockets", "no stale sockets")],
             false => checks,
         }
     }

@@ -32,8 +32,8 @@ pub(super) fn qemu() -> Check {
         Some(version) if version >= OLDEST => Check::ok("qemu", format!("{program} {version}")),
         Some(version) => {
             let found = format!(
-                "{program} {version} is too old, {OLDEST} is needed: older ones crash when a \
-                 guest drives a vhost-user NIC under emulation"
+                "{program} {version} is too old; Vicinity needs {OLDEST}, because older versions crash when an \
+                    emulated guest uses a vhost-user NIC"
             );
             Check::missing("qemu", found, qemu_remedy())
         }
@@ -54,7 +54,9 @@ fn qemu_remedy() -> String {
              `apt-get install -t bookworm-backports {package}`"
         );
     }
-    format!("as root: `apt-get install {package}`; other systems: QEMU {OLDEST} or newer")
+    format!(
+        "as root: `apt-get install {package}`; on other systems, install QEMU {OLDEST} or newer"
+    )
 }
 
 pub(super) fn demo() -> Vec<Check> {
@@ -92,9 +94,9 @@ fn installed(program: &'static str, package: &str) -> Check {
 fn vhost_net() -> Check {
     let name = "/dev/vhost-net";
     if Path::new(name).exists() {
-        return Check::ok(name, "there: the bridge is measured with it");
+        return Check::ok(name, "exists: the benchmark measures the bridge with it");
     }
-    let found = "not there: the bridge is measured with QEMU's own virtio-net";
+    let found = "does not exist: the benchmark measures the bridge with QEMU's own virtio-net";
     Check::warn(
         name,
         found,

@@ -1,4 +1,4 @@
-//! Measures on this machine the time of a look-up in the switch's own residency table.
+//! Measures on this machine the time of a look-up in the switch's own FDB.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use switch::mac::Mac;
 /// Look-ups that are timed.
 const COUNT: u32 = 1 << 20;
 
-/// Returns the CPU time in nanoseconds of a look-up in a table of this many residents. The next address
-/// depends on the last result, so the processor cannot start a look-up ahead. Each next address may be that
-/// of any resident. So this is the worst case for the frames of guests.
+/// Returns the CPU time in nanoseconds of a look-up in an FDB with this many entries. The next address
+/// depends on the last result, so the processor cannot start a look-up ahead. Each next address may be that of
+/// any entry. So this is the worst case for the frames of guests.
 pub(crate) fn time(residents: u32) -> f64 {
     let table = Fdb::new();
     let residents = residents.max(1);

@@ -16,7 +16,7 @@ use crate::commands::output::print;
 pub(crate) enum Lab {
     /// List every experiment, and whether this machine can run it
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -26,38 +26,38 @@ pub(crate) enum Lab {
         /// Experiments, as `list` names them
         #[arg(group = "which", value_name = "ID")]
         ids: Vec<String>,
-        /// All that this machine can run
+        /// Run all experiments that this machine can run
         #[arg(long, group = "which")]
         all: bool,
-        /// Only these levels of a factor; may be given several times
+        /// Measure only these levels of a factor; you can repeat this option
         #[arg(long, value_name = "FACTOR=LEVEL[,LEVEL]")]
         only: Vec<String>,
-        /// How much is measured: a quarter of an hour, about two hours, a night
+        /// Amount of measuring: a quarter of an hour, about two hours, or a night
         #[arg(long, value_enum, default_value = "default")]
         scale: Scale,
-        /// Minutes for measuring, in place of the scale's; more blocks are measured in more time
+        /// Minutes of measuring, instead of the scale's; more time allows more blocks
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         minutes: Option<u32>,
-        /// Seed of the order in which cells are measured [default: drawn, and noted]
+        /// Seed of the random order of cells [default: a random number, which the report has]
         #[arg(long)]
         seed: Option<u64>,
-        /// The accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the run fails where KVM does not work. Without this
-        /// option KVM is used where it works
+        /// Accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the run fails if KVM does not work. Without this
+        /// option, the run uses KVM if it works
         #[arg(long, env = "VICINITY_ACCEL", value_name = "NAME")]
         accel: Option<Accel>,
-        /// Folder of the results
+        /// Folder for the results
         #[arg(long, default_value = study::FOLDER, value_name = "DIR")]
         output: PathBuf,
     },
-    /// Complete a run that was cut short
+    /// Complete an interrupted run
     Resume {
-        /// Folder of the results
+        /// Folder for the results
         #[arg(default_value = study::FOLDER)]
         output: PathBuf,
     },
     /// Write a run's report again from its samples
     Report {
-        /// Folder of the results
+        /// Folder for the results
         #[arg(default_value = study::FOLDER)]
         output: PathBuf,
     },
@@ -65,9 +65,9 @@ pub(crate) enum Lab {
     Compare {
         /// Folder of a run
         a: PathBuf,
-        /// Folder of another
+        /// Folder of another run
         b: PathBuf,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -87,13 +87,13 @@ pub(crate) enum Lab {
         #[arg(long)]
         workers: usize,
     },
-    /// Fill a switch's residency table; the lab runs it beside the uplink
+    /// Fill a switch's FDB; the lab runs it beside the uplink
     #[command(hide = true)]
     Residents {
         #[arg(long)]
         count: u32,
     },
-    /// Time look-ups among so many residents, in nanoseconds; the lab runs it
+    /// Measure a look-up in an FDB with this many entries, in nanoseconds; the lab runs it
     #[command(hide = true)]
     Lookups {
         #[arg(long)]

@@ -1,4 +1,4 @@
-//! Fills a switch's residency table by sending frames from many addresses into the bridge of its
+//! Fills a switch's FDB by sending frames from many addresses into the bridge of its
 //! uplink.
 
 use std::fs::File;

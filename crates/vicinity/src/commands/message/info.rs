@@ -25,7 +25,7 @@ struct Info {
     endpoints: Vec<u32>,
     /// Whether there is a way to other members.
     gateway: bool,
-    /// Bytes of a message that fit into a record.
+    /// Largest eager message, in bytes.
     eager: usize,
     /// Bytes up to which a send is buffered.
     buffered: u64,
@@ -94,14 +94,14 @@ fn ask(runtime_dir: &Path) -> Result<Option<MessageStatus>, ClientError> {
 fn text(info: &Info) -> String {
     let endpoints: Vec<_> = info.endpoints.iter().map(u32::to_string).collect();
     let endpoints = match endpoints.is_empty() {
-        true => "none open".to_owned(),
+        true => "none".to_owned(),
         false => endpoints.join(", "),
     };
-    let nic = info.nic.as_deref().unwrap_or("none yet");
+    let nic = info.nic.as_deref().unwrap_or("none");
     let gateway = if info.gateway { "yes" } else { "no" };
     let mut text = format!(
         "board      {}\nNIC id     {nic}\nendpoints  {endpoints}\ngateway    {gateway}\nmessages   \
-         up to {} B in a record, up to {} B buffered, larger ones fetched\n\
+         eager up to {} B, sends buffered up to {} B, rendezvous above\n\
          polling    {} us before a sleep, {} us with remote peers\n",
         info.board,
         info.eager,
@@ -113,7 +113,7 @@ fn text(info: &Info) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "plane      {}", state(plane));
         if let Some(reason) = &plane.gateway_reason {
-            let _ = writeln!(text, "           this host's gateway: {reason}");
+            let _ = writeln!(text, "           the gateway of this host: {reason}");
         }
         if let Some(reason) = &plane.uplink_reason {
             let _ = writeln!(text, "           the uplink: {reason}");
@@ -128,7 +128,7 @@ fn state(plane: &MessageStatus) -> String {
     match (&plane.reason, plane.restarts) {
         (Some(reason), _) => format!("down: {reason}"),
         (None, 0) => "up".to_owned(),
-        (None, restarts) => format!("up, started again {restarts} times"),
+        (None, restarts) => format!("up, restarted {restarts} times"),
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn counters(runtime_dir: &Path, json: bool) -> Result<String, Failure
     }
     Ok(match plane {
         None => {
-            "no message plane is served here: add [[message.member]] to the configuration\n".into()
+            "the daemon has no message plane; add [[message.member]] to the configuration\n".into()
         }
         Some(plane) if !plane.up => format!("the message plane is {}\n", state(&plane)),
         Some(plane) => members(&plane) + &plane.uplink.map(on_the_wire).unwrap_or_default(),
@@ -155,10 +155,10 @@ fn members(plane: &MessageStatus) -> String {
         ("STATE", Align::Left),
         ("LINKS", Align::Right),
         ("JOINS", Align::Right),
-        ("LINKS EVER", Align::Right),
+        ("LINKS TOTAL", Align::Right),
         ("MEDIATED", Align::Right),
         ("", Align::Right),
-        ("FAULTS", Align::Right),
+        ("ERRORS", Align::Right),
     ];
     let rows: Vec<_> = plane.members.iter().map(row).collect();
     table::format(&head, &rows)
@@ -172,19 +172,20 @@ fn on_the_wire(uplink: UplinkStatus) -> String {
         ignored,
         lost,
         resent,
-        asked_again,
+        repeated_pulls,
         refused,
+        ..
     } = uplink;
     format!(
-        "\nuplink: {sent} frames sent, {received} received, {ignored} of them ignored, {lost} lost for \
-         want of room\n        {resent} messages sent again, {asked_again} blocks asked for again, \
-         {refused} refusals\n"
+        "\nuplink: {sent} frames sent, {received} received, {ignored} of them ignored, {lost} lost because \
+         the receive buffer was full\n        {resent} messages sent again, {repeated_pulls} blocks requested again, \
+         {refused} refusals sent\n"
     )
 }
 
 fn row(member: &MemberStatus) -> Vec<String> {
     let state = match (member.connected, member.joined, member.silent) {
-        (false, _, _) => "away",
+        (false, _, _) => "disconnected",
         (true, false, _) => "connected",
         (true, true, false) => "joined",
         (true, true, true) => "silent",
@@ -196,9 +197,9 @@ fn row(member: &MemberStatus) -> Vec<String> {
         state.to_owned(),
         member.links.to_string(),
         member.joins.to_string(),
-        member.linked.to_string(),
+        member.links_total.to_string(),
         member.messages.to_string(),
         table::bytes(member.bytes),
-        member.faults.to_string(),
+        member.protocol_errors.to_string(),
     ]
 }

@@ -13,6 +13,7 @@ use window::cached::LoadTime;
 
 use crate::commands::failure::Failure;
 use crate::commands::signals::keep_running;
+use crate::config::deprecated;
 use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
@@ -23,15 +24,18 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Where other hosts are, and how this one appears to them, on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UplinkArgs {
-    /// Reach other hosts by this interface, with MX over Ethernet; its MTU must be 4130 or more
+    /// Interface to other hosts, for MX over Ethernet; its MTU must be 4130 or more
     #[arg(long, value_name = "INTERFACE")]
     uplink: Option<String>,
-    /// Name of this host for others [default: the host name]
+    /// Name of this host for other hosts [default: the host name]
     #[arg(long, requires = "uplink", value_parser = host_name, value_name = "NAME")]
     host_name: Option<String>,
-    /// After how many seconds a host that does not answer is given up
+    /// Seconds after which the connections to a host that does not answer end with an error
     #[arg(long, default_value_t = GIVE_UP.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
-    give_up: u64,
+    peer_timeout: u64,
+    /// The old name of `--peer-timeout`
+    #[arg(long, hide = true, conflicts_with = "peer_timeout", value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    give_up: Option<u64>,
 }
 
 fn host_name(text: &str) -> Result<String, name::NameError> {
@@ -40,10 +44,13 @@ fn host_name(text: &str) -> Result<String, name::NameError> {
 
 impl UplinkArgs {
     pub(crate) fn uplink(&self) -> Option<Uplink> {
+        if self.give_up.is_some() {
+            tracing::warn!("{}", deprecated::warning("--give-up", "--peer-timeout"));
+        }
         Some(Uplink {
             interface: self.uplink.clone()?,
             host_name: self.host_name.clone(),
-            give_up: Duration::from_secs(self.give_up),
+            give_up: Duration::from_secs(self.give_up.unwrap_or(self.peer_timeout)),
         })
     }
 }
@@ -78,7 +85,10 @@ pub(crate) fn serve(
         let open = plan.and_then(|plan| plan.open().map(|port| (plan, port)));
         open.map_err(|error| {
             let interface = &uplink.interface;
-            Failure::Usage(format!("the uplink {interface} cannot be used: {error}"))
+            Failure::Usage(format!(
+                "cannot use the uplink {interface}: {error}; check its name and MTU, and run \
+                as root"
+            ))
         })
     });
     let uplink = uplink.transpose()?;
@@ -141,7 +151,7 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
         match gateway.run(keep_running) {
             // In a VM the device outlives the host's process. The process that replaces it uses the
             // same device.
-            Err(error) if socket.is_none() => eprintln!("{error}: joining again"),
+            Err(error) if socket.is_none() => eprintln!("{error}; the gateway joins again"),
             ended => return Ok(ended?),
         }
         drop(gateway);
@@ -159,8 +169,8 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
 fn uncached(time: LoadTime) -> String {
     format!(
         "warning: this VM's kernel maps the region uncached: a load takes {} ns, and {} ns from other memory. \
-         Messages of this VM are many times slower than they could be, and its atomic operations hold up all \
-         processors of the host. Load the module vicinity_wake in this VM (package vicinity-guest), then join again.",
+            Messages of this VM are many times slower than from cached memory, and its atomic operations stall \
+            all processors of the host. Load the module vicinity_wake in this VM (package vicinity-guest), then join again.",
         time.region.as_nanos(),
         time.private.as_nanos()
     )
@@ -180,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_uncached_region_is_told_with_its_remedy() {
+    fn the_warning_of_an_uncached_region_has_a_remedy() {
         let [region, private] = [180, 1].map(Duration::from_nanos);
         let text = uncached(LoadTime { region, private });
         assert!(text.contains("180 ns, and 1 ns") && text.contains("vicinity_wake"));

@@ -48,7 +48,7 @@ pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure>
     };
     let mut endpoint = open(board, &options)?;
     let Address { nic, endpoint: id } = endpoint.address();
-    eprintln!("endpoint {id} on NIC {nic:012x} answers");
+    eprintln!("answering at endpoint {id} on NIC {nic:012x}");
     while interrupt::check().is_ok() {
         perf::answer(&mut endpoint, &keep_running)?;
     }
@@ -247,20 +247,21 @@ fn unreached(to: &EndpointName, error: MessageError) -> Failure {
 fn advice(error: &MessageError) -> &'static str {
     match error {
         MessageError::UnknownNic(_) => {
-            "; in a VM run `vicinity message join`, on a host add the member `host` to the configuration"
+            "; in a VM, run `vicinity message join`; on a host, add the member `host` to the configuration"
         }
         MessageError::Connection(Code::Closed) => {
-            "; start `vicinity message answer` there, with this number"
+            "; start `vicinity message answer --endpoint` with this number there"
         }
         MessageError::Connection(Code::Unknown) => {
-            "; `vicinity message info` on the host lists the members, and the file `hosts` on the board \
-             other hosts"
+            "; `vicinity message info` on the host lists the members, and the file `hosts` on the board lists \
+                other hosts"
         }
         MessageError::Connection(Code::BadKey) => {
-            "; it is not of `vicinity message answer`, which has none"
+            "; the endpoint has a key, so `vicinity message answer` does not run there; give the endpoint of \
+                one"
         }
         MessageError::Timeout => {
-            "; its process is stopped or busy, or is not `vicinity message answer`"
+            "; its process is stopped or busy, or is not `vicinity message answer`; check it there"
         }
         _ => "",
     }
@@ -292,8 +293,7 @@ impl FromStr for EndpointName {
             None => (None, text),
         };
         let endpoint = number.parse().map_err(|_| {
-            "an endpoint is a number, or a member of the message plane and a number: 7, web:7"
-                .to_owned()
+            "write a number, or a member of the message plane and a number: 7, web:7".to_owned()
         })?;
         Ok(Self { member, endpoint })
     }

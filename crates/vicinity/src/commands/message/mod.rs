@@ -18,68 +18,68 @@ use crate::runtime_paths::BOARD;
 pub(crate) enum Message {
     /// Answer `ping` and `perf` of other processes until SIGINT or SIGTERM
     Answer {
-        /// Number of the endpoint; without it, the first that is free
+        /// Number of the endpoint; without it, the first free one
         #[arg(long, value_name = "NUMBER")]
         endpoint: Option<u32>,
     },
-    /// Tell what is on this board, and which members the daemon joins
+    /// Show this host's or VM's board, and the daemon's members
     Info {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tell what the members that the daemon joins have done
+    /// Show the counters of the daemon's members
     Counters {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Join VMs, and this host, until SIGINT or SIGTERM
+    /// Run a message plane without a daemon, for VMs and this host, until SIGINT or SIGTERM
     Serve {
-        /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
+        /// Members: VMs, or `host`; NAME=GROUP for a member of a trust group, whose members share memory
         #[arg(required = true, value_parser = join::member, value_name = "NAME")]
         members: Vec<message::remote::Member>,
         #[command(flatten)]
         way: join::UplinkArgs,
     },
-    /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
+    /// Run the gateway of this VM until SIGINT or SIGTERM; needs root
     Join {
-        /// Join processes of the host in a VM's place, by that member's socket on the host
+        /// Run the gateway for processes of the host instead, as the member with this socket
         #[arg(long, value_name = "FILE")]
         socket: Option<PathBuf>,
     },
-    /// Print QEMU's options for a VM that is to be joined
+    /// Print QEMU's options for a VM that is a member
     QemuArgs {
         /// Name of the VM
         vm: String,
-        /// As JSON: an array of words
+        /// Print a JSON array of the words
         #[arg(long)]
         json: bool,
     },
-    /// Time round trips to an endpoint that answers
+    /// Measure round trips to an endpoint that runs `answer`
     Ping {
-        /// The endpoint: 7, or of a VM or a host, web:7
+        /// Endpoint: 7; of another VM or host, web:7
         #[arg(value_name = "ENDPOINT")]
         peer: measure::EndpointName,
-        /// Bytes of a message
+        /// Length of a message in bytes
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         length: u32,
-        /// How many
+        /// Number of round trips
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=measure::MOST_TRIPS))]
         count: u32,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Measure latency, message rate and bandwidth to an endpoint that answers
+    /// Measure latency, message rate and bandwidth to an endpoint that runs `answer`
     Perf {
-        /// The endpoint: 7, or of a VM or a host, web:7
+        /// Endpoint: 7; of another VM or host, web:7
         #[arg(value_name = "ENDPOINT")]
         peer: measure::EndpointName,
-        /// Bytes of a message
+        /// Lengths of messages in bytes
         #[arg(long, value_delimiter = ',', default_values_t = measure::LENGTHS, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         lengths: Vec<u32>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },

@@ -18,7 +18,10 @@ pub(crate) fn ports(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
         return Ok(as_json(&ports));
     }
     if ports.is_empty() {
-        return Ok("no ports yet: `vicinity qemu-args VM` prints QEMU's options for one\n".into());
+        return Ok(
+            "the daemon has no ports; `vicinity qemu-args VM` prints QEMU's options for one\n"
+                .into(),
+        );
     }
     let head = [
         ("VM", Align::Left),
@@ -26,7 +29,7 @@ pub(crate) fn ports(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
         ("STATE", Align::Left),
         ("MAC", Align::Left),
         ("VLAN", Align::Left),
-        ("RESIDENTS", Align::Right),
+        ("FDB", Align::Right),
         ("SENT", Align::Right),
         ("", Align::Right),
         ("RECEIVED", Align::Right),
@@ -54,7 +57,7 @@ fn port_row(port: &PortStatus) -> Vec<String> {
         port.mac
             .map_or_else(|| "-".to_owned(), |mac| mac.to_string()),
         vlans(&port.rules),
-        port.residents.to_string(),
+        port.fdb_entries.to_string(),
         counters.tx_frames.to_string(),
         table::bytes(counters.tx_bytes),
         counters.rx_frames.to_string(),
@@ -69,7 +72,7 @@ fn port_row(port: &PortStatus) -> Vec<String> {
 fn reason(port: &PortStatus) -> String {
     let duplicate = |duplicate: &Duplicate| {
         let Duplicate { mac, vm, .. } = duplicate;
-        format!("{vm} uses {mac} too: give each VM an address of its own")
+        format!("{vm} uses {mac}, too; give each VM its own address")
     };
     let duplicates = port.duplicates.iter().map(duplicate);
     let reasons: Vec<_> = port.reason.clone().into_iter().chain(duplicates).collect();
@@ -117,7 +120,7 @@ pub(crate) fn networks(runtime_dir: &Path, json: bool) -> Result<String, Failure
         ("STATE", Align::Left),
         ("PORTS", Align::Right),
         ("ATTACHED", Align::Right),
-        ("RESIDENTS", Align::Right),
+        ("FDB", Align::Right),
         ("UPLINK", Align::Left),
         ("RESTARTS", Align::Right),
         ("WAKE-UPS", Align::Right),

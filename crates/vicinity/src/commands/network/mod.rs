@@ -12,40 +12,40 @@ use super::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Port {
-    /// List them, with their state and figures
+    /// List all, with their state and counters
     List {
-        /// As JSON, with every figure
+        /// Print JSON, with every counter
         #[arg(long)]
         json: bool,
     },
-    /// Show one, with every figure
+    /// Show one, with every counter
     Show {
         /// The network's name
         network: String,
         /// The VM's name
         vm: String,
     },
-    /// Add one to a network, as a `[[network.port]]` in the file would
+    /// Add a port to a network, like a `[[network.port]]` in the configuration file
     Add {
         /// The network's name
         network: String,
         /// The VM's name
         vm: String,
-        /// What it has: the configuration's keys and values, like vlan=10
+        /// Keys of the configuration, like vlan=10
         #[arg(value_name = "KEY=VALUE")]
         pairs: Vec<KeyValue>,
     },
-    /// Change one; its VM stays connected unless `socket` or `mode` change
+    /// Change keys of a port; its VM stays connected unless `socket` or `mode` change
     Set {
         /// The network's name
         network: String,
         /// The VM's name
         vm: String,
-        /// What is new; KEY= takes a key away
+        /// Keys to set; KEY= removes a key
         #[arg(value_name = "KEY=VALUE", required = true)]
         pairs: Vec<KeyValue>,
     },
-    /// Remove one; its VM is disconnected
+    /// Remove a port and disconnect its VM
     Remove {
         /// The network's name
         network: String,
@@ -56,36 +56,36 @@ pub(crate) enum Port {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Network {
-    /// List them, with their state and figures
+    /// List all, with their state and counters
     List {
-        /// As JSON, with every figure
+        /// Print JSON, with every counter
         #[arg(long)]
         json: bool,
     },
-    /// Show one, with every figure
+    /// Show one, with every counter
     Show {
-        /// Its name
+        /// The network's name
         network: String,
     },
-    /// Add one, as a `[[network]]` in the file would
+    /// Add a network, like a `[[network]]` in the configuration file
     Add {
-        /// Its name
+        /// The network's name
         network: String,
-        /// What it has: the configuration's keys and values, like accept=true
+        /// Keys of the configuration, like accept=true
         #[arg(value_name = "KEY=VALUE")]
         pairs: Vec<KeyValue>,
     },
-    /// Change one
+    /// Change keys of a network
     Set {
-        /// Its name
+        /// The network's name
         network: String,
-        /// What is new; KEY= takes a key away
+        /// Keys to set; KEY= removes a key
         #[arg(value_name = "KEY=VALUE", required = true)]
         pairs: Vec<KeyValue>,
     },
-    /// Remove one, with its ports
+    /// Remove a network with its ports
     Remove {
-        /// Its name
+        /// The network's name
         network: String,
     },
 }

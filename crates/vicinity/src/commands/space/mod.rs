@@ -26,74 +26,74 @@ const BASELINES: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool]
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Space {
-    /// List the daemon's spaces, and how they are
+    /// List the daemon's spaces, with their state
     List {
-        /// As JSON, with every figure
+        /// Print JSON, with every counter
         #[arg(long)]
         json: bool,
     },
-    /// Show one, with every figure
+    /// Show one, with every counter
     Show {
         /// Name of the VM
         vm: String,
     },
-    /// Give a VM a space, as a `[[space]]` in the file would
+    /// Create a VM's space, like a `[[space]]` in the configuration file
     Create {
         /// Name of the VM
         #[arg(value_parser = vm)]
         vm: String,
-        /// What it has: the configuration's keys and values, like slots=64
+        /// Keys of the configuration, like slots=64
         #[arg(value_name = "KEY=VALUE")]
         pairs: Vec<KeyValue>,
     },
-    /// Change the slots, the objective or the rate of one; no program is disturbed
+    /// Change the slots, the objective or the rate of a space, without a disturbance of programs
     Set {
         /// Name of the VM
         vm: String,
-        /// What is new; KEY= takes a key away
+        /// Keys to set; KEY= removes a key
         #[arg(value_name = "KEY=VALUE", required = true)]
         pairs: Vec<KeyValue>,
     },
-    /// Remove one, with all that is in it
+    /// Remove a space with all its files
     Remove {
         /// Name of the VM
         vm: String,
     },
-    /// Watch the spaces, every second
+    /// Show the spaces every second
     Top {
-        /// Once, and not again
+        /// Print once and end
         #[arg(long)]
         once: bool,
-        /// Print each look as a line of JSON
+        /// Print a line of JSON each second
         #[arg(long)]
         json: bool,
     },
-    /// Say why spaces have the sizes that they have
+    /// Show why the controller chose the sizes of spaces
     Explain {
-        /// Name of a VM; all, unless given
+        /// Name of a VM; without it, all VMs
         vm: Option<String>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print QEMU's options for a VM with a space, beside those of its port
+    /// Print QEMU's options for a VM with a space, in addition to those of its port
     QemuArgs {
         /// Name of the VM
         #[arg(value_parser = vm)]
         vm: String,
-        /// As JSON: an array of words
+        /// Print a JSON array of the words
         #[arg(long)]
         json: bool,
     },
-    /// Try the controller on simulated VMs, beside simpler ones, on loads of ten minutes each
+    /// Compare the controller with simpler ones on simulated VMs, with loads of ten minutes each
     Simulate {
-        /// Runs of each load, each with other jobs
+        /// Number of runs of each load, each with other random jobs
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=1000))]
         seeds: u64,
-        /// Slots for the four VMs together
+        /// Budgets: slots for the four VMs together
         #[arg(long, value_delimiter = ',', default_values_t = [16, 32], value_parser = clap::value_parser!(u32).range(8..=100_000))]
         budgets: Vec<u32>,
-        /// As JSON, with every run
+        /// Print JSON, with every run
         #[arg(long)]
         json: bool,
     },
@@ -174,7 +174,7 @@ fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
         ("WAITING", right),
         ("CLIENTS", right),
         ("SENT", right),
-        ("AT", left),
+        ("ADDRESS", left),
         ("REASON", left),
     ];
     let rows: Vec<_> = spaces.iter().map(space_row).collect();
@@ -249,9 +249,9 @@ fn as_text(runs: &[Runs], seeds: u64) -> String {
     head.extend(against.iter().map(|title| (title.as_str(), Align::Right)));
     let rows: Vec<_> = runs.chunks(Policy::ALL.len()).map(row).collect();
     format!(
-        "Jobs that got their slot later than {} s, in percent, and changes of a space a minute \
-         (four VMs, 600 s, {seeds} seeds).\nLast columns: the controller's late jobs less the \
-         other's, with the 95 % interval over pairs of equal seeds.\n\n{}",
+        "Percent of jobs that waited longer than {} s for their slot, and resizes of a space per minute (four \
+            VMs, 600 s, {seeds} seeds).\nLast columns: late jobs of the controller minus those of the other \
+            policy, as a 95 % interval over pairs of equal seeds.\n\n{}",
         simulate::DEADLINE,
         table::format(&head, &rows)
     )

@@ -27,8 +27,8 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 const MAX_STRETCH: f64 = 1e3;
 
 /// The message if the controller does not size any space.
-const FIXED: &str = "no space is sized by the controller: set `space-budget`, and leave `slots` away \
-                     (see docs/space.md)\n";
+const FIXED: &str = "the controller does not size any space; set `space-budget`, and remove `slots` from the \
+    spaces (see docs/space.md)\n";
 
 /// Prints the state of each space, once or until a signal interrupts the command.
 pub(crate) fn top(runtime_dir: &Path, once: bool, json: bool) -> Result<String, ClientError> {
@@ -80,7 +80,7 @@ impl fmt::Display for Sample {
             ("VM", left),
             ("SLOTS", right),
             ("USED", right),
-            ("HELD", right),
+            ("RETAINED", right),
             ("IN/s", right),
             ("OUT/s", right),
             ("BLOCKED %", right),
@@ -129,16 +129,17 @@ fn row(space: &SpaceStatus, control: Option<&ControlStatus>) -> Vec<String> {
 
 fn summary(control: &ControlStatus) -> String {
     let stretch = match control.stretch < MAX_STRETCH {
-        true => format!("objectives stretched {:.2} times", control.stretch),
-        false => "objectives out of reach, or not known what they take".to_owned(),
+        true => format!("the times of objectives are {:.2} times as long", control.stretch),
+        false => "the budget cannot meet the objectives, or the controller does not know yet how many slots they \
+            need".to_owned(),
     };
     format!(
-        "\nbudget {} slots, {} free; {stretch}; one more slot would bring {:.3} slots/s{}\n",
+        "\nbudget {} slots, {} free; {stretch}; one more slot would avoid waiting for {:.3} slots/s{}\n",
         control.budget,
         control.free,
         control.price,
         match control.pressure {
-            true => "; the host is short of memory, nothing grows",
+            true => "; the host is short of memory, so no space grows",
             false => "",
         }
     )
@@ -200,25 +201,28 @@ fn word(reason: Reason) -> String {
 
 fn meaning(reason: Reason, bottleneck: Option<Bottleneck>) -> String {
     let text = match reason {
-        Reason::GrowSlo => "more are needed for its objective",
+        Reason::GrowSlo => "its objective needs more slots",
         Reason::GrowBlocked => "its writes wait for slots",
-        Reason::ShrinkSlack => "it needs fewer",
-        Reason::ShrinkLent => "lent to one that needs them now",
-        Reason::HoldDeadband => "the change would be too small to be worth it",
-        Reason::HoldChurn => "it has changed enough in the last minute",
-        Reason::HoldAgree => "it is to shrink, if that is still so in a while",
-        Reason::HoldNoLeverage => "more slots would not make it faster",
-        Reason::HoldBudget => "there are no more slots",
+        Reason::ShrinkSlack => "it needs fewer slots",
+        Reason::ShrinkLent => "another space needs the slots now",
+        Reason::HoldDeadband => "the change would be too small (dead band)",
+        Reason::HoldChurn => "it was resized too often in the last minute",
+        Reason::HoldAgree => "it will shrink if the next measurements agree",
+        Reason::HoldNoLeverage => "the model predicts no gain from more slots",
+        Reason::HoldBudget => "the budget has no free slots",
         Reason::HoldPressure => "the host is short of memory",
-        Reason::HoldUnknown => "too little has happened to know what it needs",
-        Reason::NotAMemoryProblem => "no number of slots reaches its objective",
-        Reason::Degraded => "what it does cannot be predicted: only who waits is helped",
+        Reason::HoldUnknown => "there are too few measurements for a prediction",
+        Reason::NotAMemoryProblem => "no number of slots meets its objective",
+        Reason::Degraded => "the model was wrong too often: only a space whose writes wait grows",
     };
     match bottleneck {
         None => text.to_owned(),
         Some(Bottleneck::Compute) => format!("{text}; the guest computes too slowly"),
         Some(Bottleneck::Link) => {
-            format!("{text}; slots come back too slowly: clients, or what removes files")
+            format!(
+                "{text}; slots become free too slowly: clients fetch, or the guest removes files, too \
+                slowly"
+            )
         }
     }
 }

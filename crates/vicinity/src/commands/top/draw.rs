@@ -26,7 +26,7 @@ const HELP: [(&str, &str); 6] = [
     ("r", "reverse"),
     ("↑↓", "select"),
     ("Enter", "threads"),
-    ("m", "who to whom"),
+    ("m", "traffic, switches"),
     ("q", "quit"),
 ];
 
@@ -77,7 +77,8 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
             Line::from(plain::host(&report.host)).bold(),
             Line::from(match &report.vicinity {
                 Some(vicinity) => plain::daemon(vicinity),
-                None => "no vicinity serves here: NICs on taps are counted, others not".to_owned(),
+                None => "no Vicinity daemon runs here: only NICs on taps have traffic counters"
+                    .to_owned(),
             }),
         ],
     };
@@ -194,7 +195,7 @@ fn history(state: &State, vm: &Vm, width: usize) -> Text<'static> {
 }
 
 fn draw_details(frame: &mut Frame<'_>, area: Rect, vm: &Vm, state: &State) {
-    let accelerator = vm.accelerator.as_deref().unwrap_or("accelerator not known");
+    let accelerator = vm.accelerator.as_deref().unwrap_or("accelerator unknown");
     let title = format!(" {} · process {} · {accelerator} ", vm.name, vm.pid);
     let [threads, notes] =
         Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(area);
@@ -202,7 +203,7 @@ fn draw_details(frame: &mut Frame<'_>, area: Rect, vm: &Vm, state: &State) {
     frame.render_widget(thread_table(vm).block(block), threads);
     let block = Block::new()
         .borders(Borders::TOP | Borders::LEFT)
-        .title(" Of note ");
+        .title(" Notes ");
     let notes_text = Paragraph::new(notes_of(vm, state))
         .wrap(Wrap { trim: true })
         .block(block);
@@ -244,14 +245,14 @@ fn notes_of(vm: &Vm, state: &State) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if vm.backend_in_vicinity > 0.0 {
         lines.push(format!(
-            "{} % of a CPU in Vicinity's workers, by frames and bytes moved",
+            "{} % of a CPU in Vicinity's workers, divided among VMs by frames and bytes",
             percent(vm.backend_in_vicinity)
         ));
     }
     if let Some(polled) = vm.halt_poll {
         let polled = percent(polled);
         lines.push(format!(
-            "{polled} % of a CPU in halt polling: taken off use"
+            "{polled} % of a CPU in halt polling, which USE excludes"
         ));
     }
     if let Some(group) = &vm.cgroup {
@@ -260,13 +261,13 @@ fn notes_of(vm: &Vm, state: &State) -> Vec<Line<'static>> {
             .map_or("-".to_owned(), |weight| weight.to_string());
         let throttled = group.throttled.map_or("-".to_owned(), percent);
         lines.push(format!(
-            "control group {} (v{}), weight {weight}, held back {throttled} %",
+            "control group {} (v{}), weight {weight}, throttled {throttled} %",
             group.path, group.version
         ));
     }
     lines.extend(vm.notes.iter().map(|note| format!("* {note}")));
     let unknown = state.report.iter().flat_map(|report| &report.cannot_read);
-    let unknown = unknown.map(|reason| Line::from(format!("not known: {reason}")).dim());
+    let unknown = unknown.map(|reason| Line::from(format!("not measured: {reason}")).dim());
     lines.into_iter().map(Line::from).chain(unknown).collect()
 }
 
@@ -329,7 +330,7 @@ mod tests {
         state.update(report);
         state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
         let shown = screen(120, 40, &state);
-        for text in ["FROM", "2.5 MB", "700 B", "vic0", "who to whom"] {
+        for text in ["FROM", "2.5 MB", "700 B", "vic0", "traffic, switches"] {
             assert!(shown.contains(text), "{text}\n{shown}");
         }
         assert!(!shown.contains("THREAD"), "{shown}");
@@ -346,7 +347,7 @@ mod tests {
         state.update(report);
         state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
         let shown = screen(120, 40, &state);
-        for text in ["straight after", "└ db", "1234", "50.0 %"] {
+        for text in ["directly after", "└ db", "1234", "50.0 %"] {
             assert!(shown.contains(text), "{text}\n{shown}");
         }
         assert!(!shown.contains("2.5 MB"), "{shown}");

@@ -29,8 +29,8 @@ impl Matrix {
     /// Returns the matrix of traffic, in bytes a second.
     pub(super) fn of_traffic(pairs: &[Pair]) -> Self {
         let title = match pairs.is_empty() {
-            true => " Nobody sends to anybody over Vicinity's networks ",
-            false => " Bytes a second from each VM to each other, over Vicinity's networks ",
+            true => " No VM sends to another VM over Vicinity's networks ",
+            false => " Bytes per second from each VM to each other VM, over Vicinity's networks ",
         };
         let field = |pair: &Pair| (pair.from.clone(), pair.to.clone(), pair.bytes);
         Self {
@@ -45,10 +45,12 @@ impl Matrix {
         let pairs = switches.map_or(&[][..], |switches| &switches.pairs);
         let title = match switches {
             None => {
-                " Who runs after whom is not known here: press m, the reason is of note ".to_owned()
+                " This host does not record context switches: press m; the notes have the reason "
+                    .to_owned()
             }
             Some(switches) => format!(
-                " Times a second that each ran straight after each other (└ backends, net- workers; {} % of the time seen) ",
+                " Times per second that the threads of one ran directly after those of another (└ back-ends, \
+                    net- workers; recorded for {} % of the time) ",
                 percent(switches.watched)
             ),
         };

@@ -25,7 +25,7 @@ use super::output;
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Print one interval as a table, or with --json as an object, and end
+    /// Print one interval as a table, or as an object with --json, and end
     #[arg(long)]
     once: bool,
     /// Print each interval as a line of JSON
@@ -34,11 +34,11 @@ pub(crate) struct Options {
     /// Print counters in Prometheus' text format and end; for node_exporter's textfile collector
     #[arg(long, conflicts_with_all = ["once", "json"])]
     prometheus: bool,
-    /// Length of an interval
+    /// Length of an interval in seconds
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600),
           value_name = "SECONDS")]
     interval: u64,
-    /// Power of a busy CPU, for hosts that do not measure energy
+    /// Power of a busy CPU in watts, for hosts that do not measure energy
     #[arg(long, default_value_t = rates::WATTS_PER_CPU, value_parser = watts,
           value_name = "WATTS")]
     watts_per_cpu: f64,
@@ -47,7 +47,7 @@ pub(crate) struct Options {
 fn watts(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(watts) if (0.0..=10_000.0).contains(&watts) => Ok(watts),
-        _ => Err("watts are a number from 0 to 10000".to_owned()),
+        _ => Err("write a number of watts from 0 to 10000".to_owned()),
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
         Options { json: true, .. } => stream(&mut source, interval),
         _ if std::io::stdout().is_terminal() => screen::run(&mut source, interval),
         _ => Err(Failure::Usage(
-            "standard output is no terminal: use --once, --json or --prometheus".to_owned(),
+            "standard output is not a terminal; use --once, --json or --prometheus".to_owned(),
         )),
     };
     match ended {

@@ -6,7 +6,7 @@ use super::column::{COLUMNS, percent};
 use super::matrix;
 use crate::table::{self, Align};
 
-/// Returns the table, with a line about the host above it, and below it what cannot be measured.
+/// Returns the table, with a line about the host above it, and below it what the command cannot measure.
 pub(super) fn table(report: &Report) -> String {
     let mut text = format!("{}\n", host(&report.host));
     if let Some(vicinity) = &report.vicinity {
@@ -34,7 +34,7 @@ pub(super) fn table(report: &Report) -> String {
         }
     }
     match rows.as_slice() {
-        [] => text.push_str("no VMs: no process of QEMU was there for the whole interval\n"),
+        [] => text.push_str("no VMs: no QEMU process ran for the whole interval\n"),
         rows => text.push_str(&table::format(&head, rows)),
     }
     text.push('\n');
@@ -46,7 +46,7 @@ pub(super) fn table(report: &Report) -> String {
         }
     }
     for reason in &report.cannot_read {
-        text.push_str(&format!("not known: {reason}\n"));
+        text.push_str(&format!("not measured: {reason}\n"));
     }
     text
 }
@@ -86,7 +86,7 @@ pub(super) fn daemon(vicinity: &Vicinity) -> String {
     )];
     for network in &vicinity.networks {
         parts.push(format!(
-            "{} {} %, charged to no VM {} %",
+            "{} {} %, not charged to a VM {} %",
             network.name,
             percent(network.workers.r#use),
             percent(network.uncharged)

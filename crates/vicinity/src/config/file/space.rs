@@ -23,6 +23,7 @@ pub(in crate::config) struct Space {
     pub(in crate::config) push_token_file: Option<Spanned<PathBuf>>,
     pub(in crate::config) push_keys_file: Option<Spanned<PathBuf>>,
     pub(in crate::config) push_region: Option<Spanned<String>>,
+    #[serde(rename = "push-ca-file", alias = "push-trust")]
     pub(in crate::config) push_trust: Option<Spanned<PathBuf>>,
     pub(in crate::config) cgroup: Option<Spanned<PathBuf>>,
 }

@@ -74,24 +74,24 @@ fn vlans_are_checked_in_place() {
         "vlan = 10",
         "vlan = 0",
         "8:8",
-        &["network.port.vlan: 0 is no VLAN", number],
+        &["network.port.vlan: 0 is not a VLAN", number],
     );
     complains("vlan = 10", "vlan = 4095", "8:8", &["4095", number]);
     complains(
         "[10,",
         "[-1,",
         "11:10",
-        &["network.port.trunk: -1 is no VLAN", number],
+        &["network.port.trunk: -1 is not a VLAN", number],
     );
     complains(
         "20-29",
         "29-20",
         "11:14",
-        &["`29-20` is no range", "\"20-29\""],
+        &["`29-20` is not a range", "\"20-29\""],
     );
     complains("20-29", "20-5000", "11:14", &["5000", number]);
-    complains("20-29", "many", "11:14", &["`many` is no range"]);
-    complains("[10, \"20-29\"]", "[]", "11:9", &["a trunk of no VLAN"]);
+    complains("20-29", "many", "11:14", &["`many` is not a range"]);
+    complains("[10, \"20-29\"]", "[]", "11:9", &["the trunk has no VLAN"]);
     complains("[10, \"20-29\"]", "[true]", "11:9", &["a VLAN like 10"]);
     complains(
         "native-vlan = 5",
@@ -181,8 +181,13 @@ fn allowed_addresses_are_checked_in_place() {
         );
         assert!(said.contains(part), "{part:?} not in {said}");
     };
-    complains("10.0.0.5", "10.0.0", "8:16", "`10.0.0` is no IP address");
-    complains("10.0.0.5", "10.0.0.0/33", "8:16", "no IP address");
+    complains(
+        "10.0.0.5",
+        "10.0.0",
+        "8:16",
+        "`10.0.0` is not an IP address",
+    );
+    complains("10.0.0.5", "10.0.0.0/33", "8:16", "not an IP address");
     complains(
         "mac = \"52:54:00:00:00:01\"",
         "",
@@ -207,10 +212,13 @@ fn mirror_ports_are_read_and_checked() {
     let mirror = &config.networks[0].ports[0].mirror;
     assert_eq!(*mirror, [port("db"), port("vic0"), Mirrored::All]);
     for (more, said) in [
-        ("mirror = []", "it mirrors nobody"),
+        ("mirror = []", "the mirror port mirrors no port"),
         ("mirror = [\"bd\"]", "did you mean db?"),
         ("mirror = [\"a b\"]", "cannot be a name"),
-        ("mirror = [\"web\"]", "`web` is a mirror port, or this one"),
+        (
+            "mirror = [\"web\"]",
+            "`web` is a mirror port, or this port itself",
+        ),
     ] {
         let error = error(&with(more));
         assert!(error.contains(said), "{error}");
@@ -221,7 +229,7 @@ fn mirror_ports_are_read_and_checked() {
     for number in 0..5 {
         many += &format!("[[network.port]]\nvm = \"m{number}\"\nmirror = [\"web\"]\n");
     }
-    assert!(error(&many).contains("mirrored too often"));
+    assert!(error(&many).contains("too many mirror ports"));
     // An unlisted port may be mirrored.
     let open = with("mirror = [\"bd\"]").replace("name = \"lan\"", "name = \"lan\"\naccept = true");
     assert!(parse("test.toml", &open, None).is_ok());

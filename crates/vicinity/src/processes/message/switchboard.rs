@@ -133,7 +133,7 @@ fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
             if told && !board.admit(member, socket) {
                 tracing::debug!(
                     member,
-                    "rejected a connection: the member is connected already, or the kernel refuses"
+                    "rejected a connection: the member already has one, or the kernel refused it"
                 );
             }
             told

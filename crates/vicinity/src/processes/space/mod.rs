@@ -100,7 +100,8 @@ fn raise_locked_memory_limit() {
     };
     let raised = setrlimit(Resource::Memlock, none).or_else(|_| setrlimit(Resource::Memlock, most));
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit on locked memory");
+        tracing::warn!(%error, "cannot raise the limit on locked memory; beyond it, the kernel copies instead of \
+            sending without a copy");
     }
 }
 
@@ -135,7 +136,7 @@ fn serve(vm: &str, vm_socket: UnixListener, state: &Arc<SpaceState>) -> io::Resu
         let _span = tracing::error_span!("space", vm).entered();
         loop {
             if let Err(error) = serve_vm(&state, &vm_socket) {
-                tracing::warn!("the VM: {error}");
+                tracing::warn!("the connection to the VM failed: {error}");
                 std::thread::sleep(PAUSE);
             }
         }
@@ -160,7 +161,7 @@ where
     let run = move || {
         let _span = tracing::error_span!("space", vm).entered();
         let Err(error) = runtime.block_on(work);
-        tracing::error!("{name}: it cannot go on: {error}");
+        tracing::error!("{name} failed: {error}; the process ends");
         std::process::abort();
     };
     let thread = std::thread::Builder::new().name(name.to_owned());

@@ -37,7 +37,9 @@ impl Connections {
         let (asker, answer) = oneshot::channel();
         *self.asker() = Some(asker);
         if let Err(error) = self.control.send(&Event::Connect, None) {
-            self.answer(Err(format!("the supervisor cannot be asked: {error}")));
+            self.answer(Err(format!(
+                "cannot request a connection from the supervisor: {error}"
+            )));
         }
         answer
     }
@@ -78,7 +80,7 @@ fn credential(written: &config::Credential) -> Result<push::Credential, ProcessE
             let header = HeaderValue::try_from(format!("Bearer {}", token::read(file)?));
             let header = header.map_err(|_| ProcessError::Token {
                 file: file.display().to_string(),
-                why: "it has what cannot stand in a header".to_owned(),
+                why: "it has characters that an HTTP header cannot contain".to_owned(),
             });
             Ok(push::Credential::Token(header?))
         }

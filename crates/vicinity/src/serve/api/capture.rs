@@ -58,21 +58,21 @@ pub(in crate::serve) struct Wanted {
 /// Why a capture was refused.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("name a port, as VM or NETWORK/VM")]
+    #[error("the request names no port; name one as VM or NETWORK/VM")]
     Nothing,
-    #[error("no network {network}{hint}")]
+    #[error("there is no network {network}{hint}")]
     NoNetwork { network: String, hint: String },
     #[error("no network has a port {vm}{hint}")]
     NoPort { vm: String, hint: String },
-    #[error("{vm} is a port of several networks; say which: {}", choices.join(", "))]
+    #[error("{vm} is a port of several networks; choose one of: {}", choices.join(", "))]
     Several { vm: String, choices: Vec<String> },
     #[error(transparent)]
     Watch(#[from] WatchError),
-    #[error("the network ends")]
+    #[error("the network was removed, or the daemon ends")]
     Gone,
-    #[error("our bug: {0}")]
+    #[error("internal error, report it as a bug: {0}")]
     Format(#[from] PcapError),
-    #[error("no thread for the capture: {0}")]
+    #[error("cannot start a thread for the capture: {0}")]
     Thread(#[from] std::io::Error),
 }
 
@@ -144,7 +144,7 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
         priority::lower();
         match Builder::new_current_thread().enable_io().build() {
             Ok(runtime) => runtime.block_on(write(file, ports, sockets, sender)),
-            Err(error) => tracing::error!(%error, "a capture cannot begin"),
+            Err(error) => tracing::error!(%error, "cannot start a capture"),
         }
     };
     // The thread ends when the client no longer reads.

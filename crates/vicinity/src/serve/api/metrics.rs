@@ -15,7 +15,7 @@ const ROOM: usize = 6 << 10;
 /// Name, kind, help text, and the function that reads the value.
 type Series<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
 
-const NETWORKS: [Series<NetworkStatus>; 6] = [
+const NETWORKS: [Series<NetworkStatus>; 7] = [
     (
         "vicinity_network_up",
         "gauge",
@@ -25,111 +25,129 @@ const NETWORKS: [Series<NetworkStatus>; 6] = [
     (
         "vicinity_network_restarts_total",
         "counter",
-        "Times the network's data plane was started again",
+        "Times the supervisor restarted the network's data plane",
         |network| network.restarts,
+    ),
+    (
+        "vicinity_network_fdb_entries",
+        "gauge",
+        "Entries of the network's FDB",
+        |network| u64::from(network.worker.residents),
     ),
     (
         "vicinity_network_residents",
         "gauge",
-        "Addresses that are known",
+        "Deprecated, use vicinity_network_fdb_entries",
         |network| u64::from(network.worker.residents),
     ),
     (
         "vicinity_network_wakeups_total",
         "counter",
-        "Times a worker came back from sleep",
+        "Times a worker woke up from sleep",
         |network| network.worker.wakeups,
     ),
     (
         "vicinity_network_frames_total",
         "counter",
-        "Frames taken from senders",
+        "Frames that the workers forwarded, counted once at their sender",
         |network| network.worker.busy_frames,
     ),
     (
         "vicinity_network_busy_ticks_total",
         "counter",
-        "Ticks of the time-stamp counter spent on them",
+        "Time-stamp counter ticks that the workers spent on forwarding",
         |network| network.worker.busy_ticks,
     ),
 ];
 
-const PORTS: [Series<PortStatus>; 12] = [
+const PORTS: [Series<PortStatus>; 14] = [
     (
         "vicinity_port_running",
         "gauge",
-        "1 while frames flow",
+        "1 while the port forwards frames",
         |port| u64::from(matches!(port.state, State::Running | State::Migrating)),
     ),
     (
         "vicinity_port_quarantined",
         "gauge",
-        "1 while the port is kept out",
+        "1 while the port is in quarantine",
         |port| u64::from(port.state == State::Quarantined),
     ),
     (
         "vicinity_port_quarantines_total",
         "counter",
-        "Times the port was put into quarantine",
+        "Times the supervisor put the port into quarantine",
         |port| port.quarantines,
     ),
     (
         "vicinity_port_connections_total",
         "counter",
-        "Front-ends served",
+        "Connections of front-ends, the present one included",
         |port| port.connections,
+    ),
+    (
+        "vicinity_port_fdb_entries",
+        "gauge",
+        "FDB entries that lead to the port",
+        |port| u64::from(port.residents),
     ),
     (
         "vicinity_port_residents",
         "gauge",
-        "Addresses that live on the port",
+        "Deprecated, use vicinity_port_fdb_entries",
         |port| u64::from(port.residents),
     ),
     (
         "vicinity_port_duplicate_addresses",
         "gauge",
-        "MAC addresses that another port uses too",
+        "MAC addresses that both this port and another one use",
         |port| port.duplicates.len() as u64,
     ),
     (
         "vicinity_port_kicks_total",
         "counter",
-        "Notifications from the guest",
+        "Notifications from the guest (kicks)",
         |port| port.counters.kicks,
     ),
     (
         "vicinity_port_calls_total",
         "counter",
-        "Notifications to the guest",
+        "Notifications to the guest (calls)",
         |port| port.counters.calls,
     ),
     (
-        "vicinity_port_held_total",
+        "vicinity_port_backpressured_total",
         "counter",
         "Frames that waited because a receiver had no room",
         |port| port.counters.held,
     ),
     (
+        "vicinity_port_held_total",
+        "counter",
+        "Deprecated, use vicinity_port_backpressured_total",
+        |port| port.counters.held,
+    ),
+    (
         "vicinity_port_limited_total",
         "counter",
-        "Times frames waited because the port had sent what it may",
+        "Times frames stayed in the port's rings because the port had reached its send rate",
         |port| port.counters.limited,
     ),
     (
         "vicinity_port_segmented_total",
         "counter",
-        "Frames split for a receiver that takes no long ones",
+        "Frames segmented because a receiver had not negotiated their kind of GSO",
         |port| port.counters.segmented,
     ),
     (
         "vicinity_port_checksummed_total",
         "counter",
-        "Frames whose checksum was filled in for a receiver",
+        "Frames whose checksum was filled in because a receiver had not negotiated checksum offload",
         |port| port.counters.checksummed,
     ),
 ];
 
-const SPACES: [Series<SpaceStatus>; 15] = [
+const SPACES: [Series<SpaceStatus>; 16] = [
     (
         "vicinity_space_up",
         "gauge",
@@ -139,7 +157,7 @@ const SPACES: [Series<SpaceStatus>; 15] = [
     (
         "vicinity_space_restarts_total",
         "counter",
-        "Times the space's process was started again",
+        "Times the supervisor restarted the space's process",
         |space| space.restarts,
     ),
     (
@@ -157,19 +175,19 @@ const SPACES: [Series<SpaceStatus>; 15] = [
     (
         "vicinity_space_memory_bytes",
         "gauge",
-        "Bytes of the host's memory that slots have",
+        "Bytes of host memory that the slots occupy",
         |space| space.figures.memory,
     ),
     (
         "vicinity_space_published_files",
         "gauge",
-        "Files that clients can get",
+        "Published files, which clients can fetch",
         |space| space.figures.published as u64,
     ),
     (
         "vicinity_space_waiting_writes",
         "gauge",
-        "Writes of the VM that wait for slots",
+        "Writes of the VM that wait for slots now",
         |space| space.figures.waiting,
     ),
     (
@@ -179,9 +197,15 @@ const SPACES: [Series<SpaceStatus>; 15] = [
         |space| space.figures.waited,
     ),
     (
+        "vicinity_space_invalid_requests_total",
+        "counter",
+        "Malformed requests of the VM",
+        |space| space.figures.nonsense,
+    ),
+    (
         "vicinity_space_nonsense_requests_total",
         "counter",
-        "Requests of the VM that made no sense",
+        "Deprecated, use vicinity_space_invalid_requests_total",
         |space| space.figures.nonsense,
     ),
     (
@@ -199,13 +223,13 @@ const SPACES: [Series<SpaceStatus>; 15] = [
     (
         "vicinity_space_refused_requests_total",
         "counter",
-        "Requests of clients that may not fetch",
+        "Requests refused because the client is not allowed to fetch",
         |space| space.figures.refused,
     ),
     (
         "vicinity_space_sent_bytes_total",
         "counter",
-        "Bytes of files sent to clients",
+        "Bytes of files sent to clients or to the store",
         |space| space.figures.sent,
     ),
     (
@@ -217,7 +241,7 @@ const SPACES: [Series<SpaceStatus>; 15] = [
     (
         "vicinity_space_failed_pushes_total",
         "counter",
-        "Attempts to push a file that failed",
+        "Failed attempts to push a file",
         |space| space.figures.push_failures,
     ),
 ];
@@ -256,7 +280,7 @@ pub(in crate::serve) fn text(
         &mut text,
         (
             "vicinity_port_burst_frames",
-            "Frames taken from a port at a time",
+            "Frames in each burst that a worker took from a port",
         ),
         &ports,
         (|port| &port.counters.bursts, 1.0),
@@ -265,8 +289,7 @@ pub(in crate::serve) fn text(
         &mut text,
         (
             "vicinity_port_latency_seconds",
-            "Time from when the switch turned to a port's frames to when they were handed on, of one \
-             burst in 8",
+            "Time from the beginning of a port's burst to the delivery of its frames, of one burst in 8",
         ),
         &ports,
         (|port| &port.counters.latency, 1e-9),
@@ -286,7 +309,11 @@ fn series<T>(text: &mut Text, all: &[Series<T>], items: &[(Labels, &T)]) {
 /// Adds the counters of clients that spaces did not serve to the end.
 fn cut_off(text: &mut Text, spaces: &[(Labels, &SpaceStatus)]) {
     let name = "vicinity_space_lost_clients_total";
-    text.head(name, "counter", "Clients cut off or not taken, by reason");
+    text.head(
+        name,
+        "counter",
+        "Clients that the space disconnected or refused, by reason",
+    );
     for (labels, space) in spaces {
         let figures = &space.figures;
         for (reason, count) in [
@@ -306,22 +333,22 @@ fn sizing(text: &mut Text, control: &[ControlStatus]) {
     let all: [Gauge; 4] = [
         (
             "vicinity_space_budget_slots",
-            "Slots that the controller shares out",
+            "Slots that the controller distributes",
             |control| f64::from(control.budget),
         ),
         (
             "vicinity_space_free_slots",
-            "Of these, nobody's",
+            "Slots of the budget that no space has",
             |control| f64::from(control.free),
         ),
         (
             "vicinity_space_stretch_ratio",
-            "How many times as long objectives take, for want of budget",
+            "Factor by which the budget lengthens the times of the objectives",
             |control| control.stretch,
         ),
         (
             "vicinity_space_slot_price",
-            "What one more slot would bring: weighted slots a second that nobody would wait for",
+            "Shadow price of a slot: weighted slots a second for which no job would wait if the budget had one slot more",
             |control| control.price,
         ),
     ];
@@ -335,7 +362,7 @@ fn sizing(text: &mut Text, control: &[ControlStatus]) {
     text.head(
         name,
         "gauge",
-        "Share of the last second in which writes waited",
+        "Part of the last second in which writes waited for slots",
     );
     for space in control.iter().flat_map(|control| &control.spaces) {
         let window = &space.window;
@@ -381,7 +408,7 @@ fn histograms<const FIRST: u32, const N: usize>(
 /// Adds the drop counters. Omits reasons that never occurred, because there are many reasons.
 fn drops(text: &mut Text, ports: &[(Labels, &PortStatus)]) {
     let name = "vicinity_port_drops_total";
-    text.head(name, "counter", "Frames lost, by reason");
+    text.head(name, "counter", "Dropped frames, by reason");
     for (labels, port) in ports {
         for (reason, count) in port.counters.drops.each() {
             if count > 0 {

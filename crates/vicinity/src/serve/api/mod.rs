@@ -59,7 +59,7 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(daemon);
     if let Err(error) = axum::serve(socket, router).await {
-        tracing::error!(%error, "the control API ended");
+        tracing::error!(%error, "the control API ended; restart the daemon");
     }
 }
 

@@ -124,7 +124,8 @@ impl Daemon {
                 return Json(self.direct().await).into_response();
             }
         }
-        let error = json!({ "error": format!("there is no VM `{vm}` in a trust group") });
+        let error = json!({ "error": format!("no trust group has a VM `{vm}`; `vicinity direct list` lists \
+            them") });
         (StatusCode::NOT_FOUND, Json(error)).into_response()
     }
 

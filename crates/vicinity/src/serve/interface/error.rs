@@ -12,8 +12,8 @@ pub(crate) enum UplinkError {
     Tap(#[from] TapError),
     /// The interface does not exist.
     #[error(
-        "there is no interface {name} for the uplink; `ip link` lists those there are. A tap, which \
-         would be made, is named by `tap`"
+        "there is no interface {name} for the uplink; `ip link` lists the interfaces. To let Vicinity create a \
+            tap, use `tap` instead of `interface`"
     )]
     Missing {
         /// The interface.
@@ -21,8 +21,8 @@ pub(crate) enum UplinkError {
     },
     /// The daemon lacks the permission.
     #[error(
-        "not allowed to use interface {name}; run as root, or with CAP_NET_RAW, and for `xdp` with \
-         CAP_NET_ADMIN and CAP_BPF"
+        "the daemon may not use interface {name}; run it as root, or with CAP_NET_RAW, and for `xdp` also with \
+            CAP_NET_ADMIN and CAP_BPF"
     )]
     Forbidden {
         /// The interface.

@@ -50,7 +50,7 @@ pub(crate) fn uplink_kind(out: &UplinkInterface) -> Result<UplinkKind, UplinkErr
         UplinkInterface::Tap(_) => UplinkKind::Tap,
         UplinkInterface::Interface(_) => UplinkKind::Packet,
         UplinkInterface::Xdp(name) => {
-            let layout = xdp::layout().map_err(refused(name, "tell how its rings are"))?;
+            let layout = xdp::layout().map_err(refused(name, "report the layout of its rings"))?;
             UplinkKind::Xdp(layout)
         }
     })

@@ -23,20 +23,23 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
     let (socket, index) = new(name)?;
     let on = 1_i32;
     for (option, step) in [
-        (libc::PACKET_VNET_HDR, "add network headers"),
-        (libc::PACKET_AUXDATA, "tell VLAN tags"),
+        (
+            libc::PACKET_VNET_HDR,
+            "add virtio-net headers to its frames",
+        ),
+        (libc::PACKET_AUXDATA, "report VLAN tags"),
         (
             libc::PACKET_IGNORE_OUTGOING,
-            "leave the host's own frames out",
+            "exclude the host's own frames",
         ),
     ] {
         set(&socket, option, &on).map_err(because(step))?;
     }
-    join(&socket, index).map_err(because("hear frames for VMs"))?;
+    join(&socket, index).map_err(because("receive frames for VMs (promiscuous mode)"))?;
     // A smaller buffer is slower, but correct.
     let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
     let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, WAITING);
-    bind(&socket, index).map_err(because("bind to it"))?;
+    bind(&socket, index).map_err(because("bind a socket to it"))?;
     Ok(socket)
 }
 
@@ -44,7 +47,7 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
 /// Also returns the interface's number.
 pub(super) fn set_promiscuous(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
     let (socket, index) = new(name)?;
-    join(&socket, index).map_err(refused(name, "hear frames for VMs"))?;
+    join(&socket, index).map_err(refused(name, "receive frames for VMs (promiscuous mode)"))?;
     Ok((socket, index.unsigned_abs()))
 }
 

@@ -46,24 +46,24 @@ struct InterfaceFlags {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TapError {
     /// The tun driver is not loaded.
-    #[error("/dev/net/tun cannot be opened: {0}; load the driver with `modprobe tun`, as root")]
+    #[error("cannot open /dev/net/tun: {0}; load the driver with `modprobe tun`, as root")]
     Driver(Errno),
     /// The daemon lacks the permission.
-    #[error("not allowed to use tap {name}; run as root, or with CAP_NET_ADMIN")]
+    #[error("the daemon may not use tap {name}; run it as root, or with CAP_NET_ADMIN")]
     Forbidden {
         /// The tap.
         name: String,
     },
     /// Another process uses the tap.
-    #[error("tap {name} is in use by another process; stop that one, or name another tap")]
+    #[error("tap {name} is in use by another process; stop that process, or choose another `tap`")]
     Busy {
         /// The tap.
         name: String,
     },
     /// The name belongs to another kind of interface.
     #[error(
-        "interface {name} exists and is not a tap; name another one, or remove it with \
-         `ip link delete {name}`"
+        "interface {name} exists and is not a tap; choose another `tap`, or remove the interface with `ip link \
+            delete {name}`"
     )]
     NotATap {
         /// The interface.
@@ -97,8 +97,8 @@ pub(super) fn open_queues(name: &str, count: usize) -> Result<Vec<OwnedFd>, TapE
     let mut queues = vec![tap];
     if kind == 0 {
         tracing::info!(
-            "tap {name} was made with one queue, so one of {count} workers reads it; `ip tuntap add \
-             {name} mode tap multi_queue` makes one that can have more"
+            "tap {name} has one queue, so only one of {count} workers reads it; `ip tuntap add {name} mode tap \
+                multi_queue` creates a tap that can have more queues"
         );
         return Ok(queues);
     }
@@ -126,7 +126,7 @@ fn first(name: &str, [wanted, other]: [u16; 2]) -> Result<(OwnedFd, u16), TapErr
         attached => attached.map(|()| wanted),
     }?;
     set_header(&tap).map_err(refused("use 12 byte virtio headers"))?;
-    set_offloads(&tap).map_err(refused("take offloads"))?;
+    set_offloads(&tap).map_err(refused("enable its offloads"))?;
     set_up(name).map_err(refused("set the link up"))?;
     Ok((tap, kind))
 }

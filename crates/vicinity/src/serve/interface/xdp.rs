@@ -47,15 +47,16 @@ pub(crate) const GIVEN: usize = 2;
 /// redirect frames to the socket.
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
     let because = |step| refused(name, step);
-    let socket = new().map_err(because("open a socket of AF_XDP"))?;
+    let socket = new().map_err(because("open an AF_XDP socket"))?;
     let (listener, index) = packet::set_promiscuous(name)?;
-    let memory = register(&socket).map_err(because("share memory for frames"))?;
-    rings(&socket).map_err(because("make rings"))?;
+    let memory = register(&socket).map_err(because("register memory for frames"))?;
+    rings(&socket).map_err(because("create rings"))?;
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);
     bind(&socket, &address).map_err(because("bind to its first queue"))?;
-    let map = map(&socket).map_err(because("make a map of sockets"))?;
-    let program = program(&map).map_err(because("load a program"))?;
-    let link = link(&program, index).map_err(because("run a program on it (generic XDP)"))?;
+    let map = map(&socket).map_err(because("create a map of sockets"))?;
+    let program = program(&map).map_err(because("load an XDP program"))?;
+    let link =
+        link(&program, index).map_err(because("attach an XDP program to it (generic XDP)"))?;
     Ok(vec![socket, memory, link, listener])
 }
 

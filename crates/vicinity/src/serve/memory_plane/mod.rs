@@ -128,7 +128,7 @@ impl MemoryPlane {
         let gone: Vec<_>;
         (self.spaces, gone) = spaces.into_iter().partition(keep);
         for served in gone {
-            tracing::info!(vm = %served.config.vm, "the space is removed");
+            tracing::info!(vm = %served.config.vm, "removed the space");
             drop(served.address.send(space_task::Message::Stop).await);
             // The task drops its inbox when it has ended.
             served.address.closed().await;
@@ -174,8 +174,8 @@ impl MemoryPlane {
     fn tell_without_manager(&self, started: &[SpaceTask]) {
         if self.spaces.is_empty() && !started.is_empty() && !FdStore::is_there() {
             tracing::warn!(
-                "what VMs publish in their spaces lives as long as this process only: it does not run under \
-                 systemd, which would keep their memory"
+                "the files that VMs publish in their spaces are lost when this process ends, because it does not \
+                    run under systemd, which would store their memory"
             );
         }
     }

@@ -51,7 +51,8 @@ enum ReplugError {
     #[error(transparent)]
     Qemu(#[from] DirectError),
     #[error(
-        "the guest does not let go of it: a program may be waiting for it, then restart the VM"
+        "the guest has not released the device; a program in the guest may be using it. Restart the VM if this \
+            persists"
     )]
     NotReleased,
 }
@@ -85,14 +86,17 @@ impl Replug {
         let thread = std::thread::Builder::new().name("replug".to_owned());
         match thread.spawn(move || task.retry_until_plugged(&vm, &weak)) {
             Ok(_) => state.is_running = true,
-            Err(error) => tracing::error!(%error, "space of {}", self.vm),
+            Err(error) => {
+                tracing::error!(%error, "space of {}: cannot start a thread that plugs the device in", 
+            self.vm)
+            }
         }
     }
 
     /// Returns why the VM does not have its device, while the thread tries to plug it in.
     pub(in crate::serve) fn trouble(&self) -> Option<String> {
         let error = lock(&self.state).last_error.clone()?;
-        Some(format!("the VM's device is dead: {error}"))
+        Some(format!("the VM's device does not work: {error}"))
     }
 }
 
@@ -121,7 +125,7 @@ impl PlugTask {
                 Err(error) => {
                     let error = error.to_string();
                     if state.last_error.as_ref() != Some(&error) {
-                        tracing::warn!("space of {vm}: the VM's device is dead: {error}");
+                        tracing::warn!("space of {vm}: the VM's device does not work: {error}");
                     }
                     state.last_error = Some(error);
                 }
@@ -309,7 +313,7 @@ mod tests {
         until(|| replug.trouble().is_some());
         assert_eq!(
             replug.trouble().unwrap(),
-            "the VM's device is dead: QEMU refused device_add: not yet"
+            "the VM's device does not work: QEMU refused device_add: not yet"
         );
         until(|| is_done(&replug));
         assert_eq!(replug.trouble(), None);

@@ -29,8 +29,9 @@ impl Size {
         let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
         if slots > most {
             tracing::warn!(
-                "space of {}: it is to have {slots} slots, but the memory with what was published has places \
-                 for {most}, which it gets; remove it, with all that is in it, and create it again for more",
+                "space of {}: the configuration sets {slots} slots, but the stored memory with the published \
+                    files has room for {most}, which the space gets; to have more, remove the space with all its \
+                    files, and create it again",
                 config.vm
             );
         }

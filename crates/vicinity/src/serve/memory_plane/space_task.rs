@@ -50,7 +50,7 @@ pub(crate) enum SpaceError {
     #[error(transparent)]
     Socket(#[from] RuntimeDirError),
     /// The socket for its clients.
-    #[error("cannot listen on {at}: {source}")]
+    #[error("cannot listen on {at}: {source}; check `listen`")]
     Listen {
         /// The address.
         at: std::net::SocketAddr,
@@ -58,7 +58,7 @@ pub(crate) enum SpaceError {
         source: std::io::Error,
     },
     /// The cgroup of its process.
-    #[error("its process cannot be put into {}: {source}", path.display())]
+    #[error("cannot move its process to the cgroup {}: {source}; check `cgroup`", path.display())]
     Cgroup {
         /// The list of the cgroup's processes.
         path: std::path::PathBuf,
@@ -67,21 +67,21 @@ pub(crate) enum SpaceError {
     },
     /// Only what begins anew has another one.
     #[error(
-        "only `slots`, `objective` and `rate` change while it serves: remove it, with all that is in it, and \
-         create it again"
+        "only `slots`, `objective` and `rate` can change while the space runs; to change other keys, remove the \
+            space with all its files, and create it again"
     )]
     Fixed,
     /// Its memory was laid out for fewer.
     #[error(
-        "it can have at most {most} slots while it serves: remove it, with all that is in it, and \
-         create it again"
+        "the space can have at most {most} slots while it runs; to have more, remove the space with all its \
+            files, and create it again"
     )]
     TooLarge {
         /// Slots that it can have.
         most: u32,
     },
     /// Its memory, or its process.
-    #[error("its process cannot be started: {0}")]
+    #[error("cannot start its process: {0}")]
     Start(#[from] std::io::Error),
 }
 
@@ -223,7 +223,10 @@ impl SpaceTask {
         for (order, fd) in setting.orders() {
             let fd = fd.try_clone_to_owned();
             // A process that finds an order without its descriptor ends, and is started again.
-            let fd = fd.inspect_err(|error| tracing::error!(%error, "space of {}", self.config.vm));
+            let fd = fd.inspect_err(|error| {
+                tracing::error!(%error, "space of {}: cannot pass a descriptor to \
+            its process", self.config.vm)
+            });
             self.process.plane.orders.push(order, fd.ok());
         }
     }

@@ -121,7 +121,7 @@ impl MemberSocket {
         match &self.owner {
             Some(owner) => peer.check(owner),
             None if peer.is_ours() => Ok(()),
-            None => Err("only processes of the daemon itself may".to_owned()),
+            None => Err("only processes of the daemon may connect".to_owned()),
         }
     }
 
@@ -133,7 +133,8 @@ impl MemberSocket {
             self.last_warning = Some(now);
             tracing::warn!(
                 member = %self.name,
-                "a process that is not this member's owner was turned away: {why}. Is `owner` right?"
+                "refused a process that is not this member's owner: {why}; check `owner`, `owner-label` and \
+                    `owner-cgroup` of the member"
             );
         }
     }
@@ -152,7 +153,7 @@ impl MemberSocket {
                 orders.push(Order::Admit(number), Some(same));
             }
             Err(error) => {
-                tracing::error!(member = %self.name, %error, "cannot hand a connection over");
+                tracing::error!(member = %self.name, %error, "cannot pass a connection to the message plane");
             }
         }
     }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stranger_is_turned_away_and_the_owner_let_in() {
+    async fn a_foreign_process_is_refused_and_the_owner_is_not() {
         let own = rustix::process::geteuid().as_raw();
         let label = Some("nobody has this label".to_owned());
         let stranger = Owner {

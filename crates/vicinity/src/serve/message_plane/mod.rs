@@ -121,7 +121,7 @@ impl Messages {
                 Ok(fd) => orders.push(order, Some(fd)),
                 // The process ends when it receives the order without its descriptor, and is started again.
                 Err(error) => {
-                    tracing::error!(%error, "the message plane");
+                    tracing::error!(%error, "cannot pass a descriptor to the message plane");
                     orders.push(order, None);
                 }
             }
@@ -169,7 +169,7 @@ impl Messages {
                 uplink.push(Order::Uplink { give_up }, Some(port.into()));
             }
             Err(error) => {
-                tracing::error!(%error, "the uplink's interface cannot be used");
+                tracing::error!(%error, "cannot use the uplink's interface");
                 uplink.push(Order::Stop, None);
             }
         }
@@ -189,12 +189,14 @@ impl Messages {
                 },
                 event = next_event(&mut self.gateway) => match (event, &mut self.gateway) {
                     (None, Some(gateway)) => gateway.ended().await,
-                    _ => tracing::error!("our bug: the gateway sent an event that is not its own"),
+                    _ => tracing::error!("internal error, report it as a bug: the gateway sent an event of another \
+                        process"),
                 },
                 event = next_event(&mut self.uplink) => match (event, &mut self.uplink) {
                     (Some(Event::Uplink(status)), _) => self.uplink_status = status,
                     (Some(_), _) | (None, None) => {
-                        tracing::error!("our bug: the uplink sent an event that is not its own");
+                        tracing::error!("internal error, report it as a bug: the uplink sent an event of another \
+                            process");
                     }
                     (None, Some(uplink)) => {
                         uplink.ended().await;
@@ -248,7 +250,8 @@ impl Messages {
                         .parts
                         .renew(|member| guests.contains_key(&member));
                     if let Err(error) = renewed {
-                        tracing::error!(%error, "the message plane goes on with the old memory");
+                        tracing::error!(%error, "cannot create new memory; the message plane continues with the \
+                        old memory");
                     }
                     self.set_up();
                 }
@@ -297,7 +300,10 @@ impl Messages {
             {
                 self.incoming.push(*member);
             }
-            Event::Member(_) => tracing::error!("our bug: the message plane has unknown members"),
+            Event::Member(_) => tracing::error!(
+                "internal error, report it as a bug: the message plane reported \
+                unknown members"
+            ),
             Event::End => {
                 self.members = std::mem::take(&mut self.incoming);
                 self.answer();
@@ -315,7 +321,10 @@ impl Messages {
             }
             Event::Doorbell(number) => self.accepted(number, |accepted| accepted.doorbell = fd),
             Event::Accepted(number) => self.accepted(number, |accepted| accepted.socket = fd),
-            Event::Uplink(_) => tracing::error!("our bug: the message plane is no uplink"),
+            Event::Uplink(_) => tracing::error!(
+                "internal error, report it as a bug: the message plane sent an \
+                event of the uplink"
+            ),
         }
     }
 

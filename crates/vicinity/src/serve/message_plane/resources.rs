@@ -20,10 +20,12 @@ pub(crate) enum ResourcesError {
     #[error(transparent)]
     RuntimeDir(#[from] RuntimeDirError),
     /// Memory or doorbells.
-    #[error("the message plane's memory cannot be made: {0}")]
+    #[error("cannot create the message plane's memory: {0}")]
     Resources(#[from] MessageError),
     /// The uplink.
-    #[error("the uplink {interface} cannot be used: {source}")]
+    #[error(
+        "cannot use the uplink {interface}: {source}; check its name and its MTU (4130 or more)"
+    )]
     Uplink {
         /// Its interface.
         interface: String,

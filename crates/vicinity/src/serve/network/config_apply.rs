@@ -35,7 +35,7 @@ impl Network {
         self.change_unlisted(&before);
         self.look();
         self.order_mirrors();
-        tracing::info!(network = %self.config.name, "the configuration changed");
+        tracing::info!(network = %self.config.name, "applied a changed configuration");
         self.changing.push(done);
         self.all_left();
     }

@@ -44,11 +44,11 @@ impl Network {
             return;
         };
         if let Err(error) = name::check(vm) {
-            tracing::warn!(socket = %path.display(), %error, "socket ignored");
+            tracing::warn!(socket = %path.display(), %error, "ignored a socket because its name is not valid");
             return;
         }
         if self.ports.values().any(|port| port.name == vm) {
-            tracing::warn!(socket = %path.display(), "socket ignored: VM {vm} has another one");
+            tracing::warn!(socket = %path.display(), "ignored a socket: VM {vm} has another one");
             return;
         }
         let settings = Settings::of_rules(&self.config.unlisted_rules);
@@ -109,7 +109,8 @@ impl Network {
             tracing::error!(
                 network = %self.config.name,
                 vm,
-                "no port for this VM: a network has at most {MAX_PORTS} ports"
+                "cannot add a port for this VM: the network has {MAX_PORTS} ports, which is the maximum; move \
+                    VMs to another network"
             );
             return None;
         };

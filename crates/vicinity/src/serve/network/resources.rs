@@ -23,8 +23,8 @@ pub(crate) enum NetworkResourcesError {
     Uplink(#[from] UplinkError),
     /// The watch.
     #[error(
-        "cannot watch {folder}: {source}; if the limit is reached, raise \
-         fs.inotify.max_user_instances with sysctl"
+        "cannot watch the folder {folder}: {source}; if the limit of inotify is reached, raise \
+            fs.inotify.max_user_instances with sysctl"
     )]
     Watch {
         /// The folder.

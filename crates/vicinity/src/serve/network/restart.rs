@@ -77,15 +77,20 @@ impl Network {
 
     fn start_again(&mut self, now: Instant) {
         if let Err(error) = self.renew_uplink() {
-            return self.down(&format!("its uplink cannot be opened again: {error}"), now);
+            return self.down(
+                &format!("the supervisor cannot open its uplink again: {error}"),
+                now,
+            );
         }
         match Process::start(ProcessKind::Network(&self.config), &self.launch) {
             Ok(plane) => self.plane = plane,
-            Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
+            Err(error) => {
+                return self.down(&format!("the supervisor cannot start it: {error}"), now);
+            }
         }
         self.lifecycle.started(now);
         self.trouble = None;
-        tracing::info!(network = %self.config.name, "data plane started again");
+        tracing::info!(network = %self.config.name, "restarted the data plane");
         self.set_up();
         // Before the first frame, so that captures and mirrors miss none.
         self.watch_again();

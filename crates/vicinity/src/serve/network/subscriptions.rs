@@ -91,7 +91,9 @@ impl Network {
         };
         match watch.socket.try_clone() {
             Ok(socket) => self.plane.orders.push(order, Some(socket)),
-            Err(error) => tracing::error!(%error, "a capture does not go on"),
+            Err(error) => {
+                tracing::error!(%error, "cannot continue a capture in the new data plane")
+            }
         }
     }
 }

@@ -88,7 +88,8 @@ impl Network {
                         self.order_mirrors();
                     }
                     Err(error) => {
-                        tracing::error!(%error, network = %self.config.name, "cannot watch");
+                        tracing::error!(%error, network = %self.config.name, "cannot watch the network's folder \
+                        for sockets");
                     }
                 },
                 () = sleep_until(deadline) => self.tick(),
@@ -181,7 +182,8 @@ impl Network {
             return;
         }
         if !self.plane.stop::<Event>(Order::Stop, PATIENCE).await {
-            tracing::error!(network = %self.config.name, "our bug: the data plane does not stop");
+            tracing::error!(network = %self.config.name, "internal error, report it as a bug: the data plane does \
+                not stop");
         }
     }
 }

@@ -34,9 +34,9 @@ pub(in crate::serve) enum WatchError {
         hint: String,
     },
     /// The port has the greatest number of subscriptions already.
-    #[error("{vm} is captured {MAX_CAPTURES} times already; end one of those")]
+    #[error("{vm} already has {MAX_CAPTURES} captures, which is the maximum; end one of them")]
     TooMany { vm: String },
     /// The daemon is out of descriptors.
-    #[error("no socket for the capture: {0}")]
+    #[error("cannot create a socket for the capture: {0}")]
     Socket(rustix::io::Errno),
 }

@@ -73,20 +73,23 @@ impl<O: Serialize> ChildProcess<O> {
         match Process::start(kind, launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => {
-                self.down(&format!("it cannot be started: {error}"));
+                self.down(&format!("the supervisor cannot start it: {error}"));
                 return false;
             }
         }
         self.lifecycle.started(Instant::now());
         self.trouble = None;
-        tracing::info!("{}: started again", self.name);
+        tracing::info!("{}: restarted", self.name);
         true
     }
 
     /// Ends the process by this order, and logs an error if it does not end within `limit`.
     pub(in crate::serve) async fn stop<E: DeserializeOwned>(&mut self, order: O, limit: Duration) {
         if self.lifecycle.is_up() && !self.plane.stop::<E>(order, limit).await {
-            tracing::error!("our bug: {} does not stop", self.name);
+            tracing::error!(
+                "internal error, report it as a bug: the process does not stop: {}",
+                self.name
+            );
         }
     }
 }

@@ -129,7 +129,8 @@ impl<O: Serialize> Process<O> {
                 Ok(Some(both)) => return Some(both),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    tracing::error!(%error, "our bug: the data plane sent an event that cannot be decoded");
+                    tracing::error!(%error, "internal error, report it as a bug: cannot decode an event of the \
+                        process");
                     return None;
                 }
                 Ok(None) | Err(_) => return None,

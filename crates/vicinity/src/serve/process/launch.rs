@@ -137,15 +137,21 @@ impl Ending {
                 }
                 // When the process ends later, the runtime reaps it.
                 match tokio::time::timeout(GRACE, child.wait()).await {
-                    Ok(_) => "it closed its control socket and went on; killed".to_owned(),
+                    Ok(_) => {
+                        "it closed its control socket but did not end, so the supervisor killed \
+                    it"
+                        .to_owned()
+                    }
                     Err(_) => left_behind(id),
                 }
             }
             #[cfg(test)]
             Self::Thread(end) => match end.await {
-                Ok(Ok(())) => "it returned".to_owned(),
+                Ok(Ok(())) => "it exited without an error".to_owned(),
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => "it panicked".to_owned(),
+                Err(_) => {
+                    "it panicked, which is a bug in Vicinity; report it with the log".to_owned()
+                }
             },
         }
     }
@@ -172,30 +178,31 @@ impl Ending {
 /// Describes a process in uninterruptible sleep.
 fn left_behind(id: u32) -> String {
     format!(
-        "SIGKILL does not end process {id}, of which a thread waits in the kernel (state D): for a page, a \
-         device or a file system that does not answer; it is left behind, and ends when the kernel lets \
-         it go"
+        "SIGKILL does not end process {id}, because one of its threads waits in the kernel (state D) for a page, \
+            a device or a file system that does not answer; the supervisor abandons the process, which ends when \
+            the kernel wakes that thread"
     )
 }
 
 fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
-        (Some(0), _) => "it returned".to_owned(),
-        (Some(101), _) => "it panicked".to_owned(),
+        (Some(0), _) => "it exited without an error".to_owned(),
+        (Some(101), _) => "it panicked, which is a bug in Vicinity; report it with the log".to_owned(),
         (Some(code), _) => format!("it ended with exit code {code}"),
         (None, Some(SIGSYS)) => {
-            "it was killed for a system call that its seccomp profile does not have; the kernel's \
-             log names the call"
+            "the kernel killed it for a system call that its seccomp profile does not allow; the kernel's log \
+                names the call"
                 .to_owned()
         }
         (None, Some(SIGKILL)) => {
-            "it was killed (SIGKILL): by hand, or because the host's memory ran out".to_owned()
+            "SIGKILL ended it: an administrator killed it, or the host ran out of memory (see the kernel's \
+                log)".to_owned()
         }
         (None, signal) => {
             let number = signal.unwrap_or_default();
             let name = signal_hook::low_level::signal_name(number).unwrap_or("unknown");
-            format!("it was killed by signal {number} ({name})")
+            format!("signal {number} ({name}) ended it")
         }
     }
 }
@@ -207,11 +214,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_told_by_its_cause() {
+    fn the_description_of_an_end_has_its_cause() {
         let told = |raw| describe(ExitStatus::from_raw(raw));
-        assert_eq!(told(101 << 8), "it panicked");
+        assert_eq!(
+            told(101 << 8),
+            "it panicked, which is a bug in Vicinity; report it with the log"
+        );
         assert_eq!(told(1 << 8), "it ended with exit code 1");
-        assert_eq!(told(11), "it was killed by signal 11 (SIGSEGV)");
+        assert_eq!(told(11), "signal 11 (SIGSEGV) ended it");
         assert!(told(9).contains("SIGKILL"));
         assert!(told(31).contains("seccomp"));
     }

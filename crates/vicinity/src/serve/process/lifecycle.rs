@@ -98,19 +98,19 @@ impl Lifecycle {
     /// for the log and the status.
     pub(in crate::serve) fn ended(&mut self, exit_reason: &str, now: Instant) -> String {
         let unresponsive = match std::mem::take(&mut self.unresponsive) {
-            true => "it did not answer in time; ",
+            true => "it did not answer in time, so the supervisor killed it; ",
             false => "",
         };
         let pause = self.backoff.ended(now);
         self.state = State::Down { start: now + pause };
         let again = match self.backoff.has_failed() {
             true => format!(
-                "it ends again and again, next start in {:.1} s",
+                "it ends repeatedly, so the supervisor waits {:.1} s before it restarts it",
                 pause.as_secs_f64()
             ),
-            false => "it is started again".to_owned(),
+            false => "the supervisor restarts it".to_owned(),
         };
-        format!("the data plane ended: {unresponsive}{exit_reason}; {again}")
+        format!("the process ended: {unresponsive}{exit_reason}; {again}")
     }
 
     /// Notes that the process was started again.

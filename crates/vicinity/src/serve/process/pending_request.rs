@@ -68,8 +68,8 @@ impl<A: Clone> PendingRequest<A> {
     pub(in crate::serve) fn stale_reason(&self) -> Option<String> {
         self.by.is_some().then(|| {
             format!(
-                "it has not answered yet, and is ended if it does not within {} s; these are the figures \
-                 from before",
+                "the process has not answered yet, so this state may be old; the supervisor kills the process if \
+                    it does not answer within {} s",
                 self.timeout.as_secs()
             )
         })

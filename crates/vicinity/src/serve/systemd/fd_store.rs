@@ -40,11 +40,11 @@ pub(in crate::serve) struct Memory {
 /// Why descriptors from the store are not the memory of a space.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Unfit {
-    #[error("the memory of its slots is missing, or that of its ledger")]
+    #[error("the memory of its slots or of its ledger is missing")]
     Half,
-    #[error("it is not memory of ours: not a sealed memfd that can be read and written")]
+    #[error("it is not a sealed memfd that can be read and written, so Vicinity did not create it")]
     Kind,
-    #[error("{slots} bytes of slots and {ledger} bytes of ledger do not belong together")]
+    #[error("{slots} bytes of slots and {ledger} bytes of ledger do not match")]
     Length { slots: u64, ledger: u64 },
 }
 
@@ -84,8 +84,8 @@ impl FdStore {
             Ok(memory) => Some(memory),
             Err(unfit) => {
                 tracing::error!(
-                    "space of {vm}: what the service manager kept is of no use, so the space begins empty: \
-                     {unfit}"
+                    "space of {vm}: the memory that the service manager stored is not usable, so the space \
+                        starts empty: {unfit}"
                 );
                 self.remove(vm);
                 None
@@ -105,8 +105,8 @@ impl FdStore {
             ];
             if let Err(error) = sd_notify::notify_with_fds(&states, &[fd]) {
                 tracing::error!(
-                    "space of {vm}: the service manager cannot be told to keep its memory, so what is published \
-                     ends with this process: {error}"
+                    "space of {vm}: cannot store its memory in the service manager, so its published files are \
+                        lost when this process ends: {error}"
                 );
             }
         }
@@ -123,8 +123,8 @@ impl FdStore {
     pub(in crate::serve) fn give_up_the_rest(&mut self) {
         for (name, _) in std::mem::take(&mut self.came_back) {
             tracing::warn!(
-                "the service manager kept {name}, which is of a space that is not in the configuration, or \
-                 of another version of vicinity: it is given up"
+                "removed {name} from the service manager's store: it belongs to a space that is not in the \
+                    configuration, or to another version of Vicinity"
             );
             forget(&name);
         }
@@ -140,7 +140,7 @@ fn names(vm: &str) -> [String; 2] {
 fn forget(name: &str) {
     let states = [NotifyState::FdStoreRemove, NotifyState::FdName(name)];
     if let Err(error) = sd_notify::notify(&states) {
-        tracing::warn!(%error, "the service manager cannot be told to give {name} up");
+        tracing::warn!(%error, "cannot remove {name} from the service manager's store");
     }
 }
 

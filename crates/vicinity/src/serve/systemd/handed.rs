@@ -23,8 +23,8 @@ const UNKNOWN: &str = "unknown";
 pub(crate) enum HandedError {
     /// The socket has another kind, or there are several.
     #[error(
-        "the service manager handed over {what}; one socket is expected, with \
-         `ListenStream={}`", path.display()
+        "the service manager passed {what}, but the daemon needs one listening socket; set `ListenStream={}` in \
+            the socket unit", path.display()
     )]
     Kind {
         /// What the service manager passed.
@@ -34,8 +34,8 @@ pub(crate) enum HandedError {
     },
     /// The socket's path is not the one that clients connect to.
     #[error(
-        "the service manager listens on {}, but the control socket is {}; make `ListenStream=` and \
-         the runtime folder agree", there.display(), path.display()
+        "the service manager listens on {}, but the control socket is {}; set `ListenStream=` and `runtime-dir` \
+            to the same folder", there.display(), path.display()
     )]
     Place {
         /// The path of the socket.
@@ -44,7 +44,7 @@ pub(crate) enum HandedError {
         path: PathBuf,
     },
     /// An operation on the socket failed.
-    #[error("cannot use the socket that the service manager handed over: {0}")]
+    #[error("cannot use the socket that the service manager passed: {0}")]
     Socket(#[from] io::Error),
 }
 
@@ -65,7 +65,12 @@ pub(in crate::serve) fn take(path: &Path) -> Result<(Option<UnixListener>, FdSto
     let control = match (sockets.pop(), sockets.len()) {
         (None, _) => None,
         (Some((_, socket)), 0) if is_listener(&socket) => Some(UnixListener::from(socket)),
-        (Some((name, _)), 0) => return Err(wrong(format!("something else ({name})"))),
+        (Some((name, _)), 0) => {
+            return Err(wrong(format!(
+                "a descriptor that is not a listening Unix socket \
+        ({name})"
+            )));
+        }
         (Some(_), others) => return Err(wrong(format!("{} sockets", others + 1))),
     };
     if let Some(control) = &control {
@@ -86,7 +91,9 @@ fn descriptors() -> Vec<(String, OwnedFd)> {
         let fd = handed.take_raw_fd(index).ok().flatten();
         match fd.map(sandbox::take_inherited) {
             Some(Ok(fd)) => taken.push((name.to_owned(), fd)),
-            Some(Err(error)) => tracing::warn!(%error, "the service manager promised {name}"),
+            Some(Err(error)) => {
+                tracing::warn!(%error, "cannot use descriptor {name} of the service manager")
+            }
             None => {}
         }
     }

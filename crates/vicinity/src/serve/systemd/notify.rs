@@ -22,7 +22,7 @@ impl Reloading {
     pub(in crate::serve) fn begin() -> Self {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => tell(&[NotifyState::Reloading, now]),
-            Err(error) => tracing::warn!(%error, "there is no clock"),
+            Err(error) => tracing::warn!(%error, "cannot read the clock for the service manager"),
         }
         Self(())
     }

@@ -259,7 +259,7 @@ fn clients_that_come_at_once_do_not_interleave() {
 }
 
 #[test]
-fn strangers_to_the_api_are_answered_and_harm_nobody() {
+fn invalid_requests_are_answered_and_do_not_affect_others() {
     let daemon = Daemon::start(TWO);
     let run = daemon.run();
     let talk = |words: &[u8]| {
@@ -306,6 +306,44 @@ fn metrics_have_every_port() {
         "vicinity_port_frames_total{network=\"blue\",vm=\"a\",direction=\"sent\"} 1\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_renamed_metric_has_both_names_and_the_old_one_is_deprecated() {
+    let daemon = Daemon::start(TWO);
+    let (_, text) = client::text(&daemon.run(), ApiRequest::get("/metrics")).unwrap();
+    let text = String::from_utf8_lossy(&text);
+    for (old, new, lines) in [
+        (
+            "vicinity_network_residents",
+            "vicinity_network_fdb_entries",
+            1,
+        ),
+        ("vicinity_port_residents", "vicinity_port_fdb_entries", 2),
+        (
+            "vicinity_port_held_total",
+            "vicinity_port_backpressured_total",
+            2,
+        ),
+        (
+            "vicinity_space_nonsense_requests_total",
+            "vicinity_space_invalid_requests_total",
+            0,
+        ),
+    ] {
+        let help = format!("# HELP {old} Deprecated, use {new}\n");
+        assert!(text.contains(&help), "{help} in {text}");
+        assert!(text.contains(&format!("# HELP {new} ")), "{new} in {text}");
+        let values: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("{old}{{")))
+            .collect();
+        assert!(values.len() >= lines, "{old} in {text}");
+        for line in values {
+            assert!(text.contains(&line.replace(old, new)), "{line} in {text}");
+        }
     }
     daemon.stop();
 }

@@ -340,7 +340,7 @@ fn a_data_plane_that_ends_again_and_again_leaves_its_network_failed_with_the_rea
     let failed = || {
         let network = daemon.networks().swap_remove(0);
         let reason = network.reason.unwrap_or_default();
-        !network.up && reason.contains("again and again") && reason.contains("panicked")
+        !network.up && reason.contains("it ends repeatedly") && reason.contains("panicked")
     };
     until("the failure", || {
         // Refused or closed at once while the network is down.
@@ -392,7 +392,10 @@ fn a_full_network_forgets_a_vm_that_is_gone_to_make_room() {
 fn two_daemons_do_not_share_a_folder() {
     let daemon = Daemon::start(TWO);
     let second = RuntimeDir::claim(&daemon.run()).unwrap_err().to_string();
-    assert!(second.contains("another vicinity serves"), "{second}");
+    assert!(
+        second.contains("another Vicinity daemon serves"),
+        "{second}"
+    );
     assert!(Path::new(&daemon.run()).exists());
     daemon.stop();
 }

@@ -55,7 +55,7 @@ fn faults(document: &Value, schema: &Value, value: &Value, at: &str, found: &mut
                     check(schema["properties"].get(key).is_some(), key);
                 }
             }
-            "pattern" | "description" => {}
+            "pattern" | "description" | "deprecated" => {}
             "properties" | "items" | "$ref" | "oneOf" => {}
             _ => check(false, word),
         }

@@ -34,13 +34,14 @@ impl Port {
             Service::Idle => self.admit(connection, now, orders),
             // The front-end that waits already keeps its place.
             Service::Attached { .. } if self.waiting.is_some() => {
-                tracing::debug!(port = %self.name, "rejected a front-end: two are there already");
+                tracing::debug!(port = %self.name, "rejected a front-end: the port already has one, and another \
+                    waits");
             }
             Service::Attached { .. } => {
                 tracing::warn!(
                     port = %self.name,
-                    "another front-end waits for this port: it is let in when the first \
-                     disconnects. Do two VMs use the same socket?"
+                    "another front-end waits for this port until the first disconnects; check whether two VMs \
+                        use the same socket"
                 );
                 self.waiting = Some(connection);
             }
@@ -58,11 +59,14 @@ impl Port {
             self.last_warning = Some(now);
             tracing::warn!(
                 port = %self.name,
-                "a process that is not this port's owner was turned away: {why}. Is `owner` right?"
+                "refused a process that is not this port's owner: {why}; check `owner`, `owner-label` and \
+                    `owner-cgroup` of the port"
             );
         }
         if matches!(self.kind, PortKind::Client { .. }) {
-            self.reason = Some(format!("a process that is not the owner listens: {why}"));
+            self.reason = Some(format!(
+                "the process that listens on the socket is not the owner: {why}"
+            ));
             // The supervisor connects again later, because the owner may listen there by then.
             let next = connection.next;
             tokio::spawn(async move {
@@ -94,7 +98,7 @@ impl Port {
         self.service = Service::Attached { running: false };
         self.connections += 1;
         self.reason = None;
-        tracing::info!(port = %self.name, "front-end connected");
+        tracing::info!(port = %self.name, "a front-end connected");
     }
 
     /// Rejects a front-end because the network is down. A front-end that connects to the supervisor tries again by

@@ -27,8 +27,8 @@ use crate::serve::runtime_dir::SocketFile;
 pub(in crate::serve) use settings::Settings;
 
 /// The reason that a port in a storm shows.
-const STORM: &str = "a storm: it goes on sending more broadcast, multicast or unknown unicast \
-                     than its limits allow";
+const STORM: &str = "storm: the port keeps sending more broadcast, multicast or unknown unicast than its limits \
+    allow";
 
 /// What a port connects to, and which side listens.
 #[derive(Debug)]
@@ -216,8 +216,8 @@ impl Port {
         let queues = match queues {
             Ok(queues) => queues,
             Err(error) => {
-                tracing::error!(uplink = %self.name, %error, "the uplink cannot be attached");
-                self.reason = Some(format!("the host failed: {error}"));
+                tracing::error!(uplink = %self.name, %error, "cannot attach the uplink");
+                self.reason = Some(format!("the host cannot serve the port: {error}"));
                 return;
             }
         };
@@ -242,7 +242,7 @@ impl Port {
         if self.attached() {
             // Once a connection: a guest may start its driver hundreds of times a second.
             if self.service == (Service::Attached { running: false }) {
-                tracing::info!(port = %self.name, "guest's driver is running");
+                tracing::info!(port = %self.name, "the guest's driver runs");
             }
             self.service = Service::Attached { running: true };
         }
@@ -254,7 +254,7 @@ impl Port {
             *running = report.running || matches!(self.kind, PortKind::Uplink(_));
             match (self.report.storm, report.storm) {
                 (false, true) => tracing::warn!(port = %self.name, "{STORM}"),
-                (true, false) => tracing::info!(port = %self.name, "the storm is over"),
+                (true, false) => tracing::info!(port = %self.name, "the storm has ended"),
                 _ => {}
             }
             self.report = report;
@@ -270,7 +270,8 @@ impl Port {
         orders: &mut Orders,
     ) {
         if !self.attached() {
-            tracing::error!(port = %self.name, "our bug: detached, but it was not attached");
+            tracing::error!(port = %self.name, "internal error, report it as a bug: the data plane detached a port \
+                that was not attached");
             return;
         }
         self.totals = self.totals.plus(counters);
@@ -280,11 +281,13 @@ impl Port {
         match reason {
             Reason::Asked => self.reason = None,
             Reason::Gone => {
-                tracing::info!(port = %self.name, "front-end disconnected");
+                tracing::info!(port = %self.name, "the front-end disconnected");
                 self.reason = Some("the front-end disconnected".to_owned());
             }
             Reason::Fault(fault) => self.quarantine(fault, now),
-            Reason::Host(trouble) => self.quarantine(format!("the host failed: {trouble}"), now),
+            Reason::Host(trouble) => {
+                self.quarantine(format!("the host cannot serve the port: {trouble}"), now)
+            }
         }
         if self.idle() {
             self.open(now, orders);
@@ -310,7 +313,7 @@ impl Port {
     /// Notes why an idle port has no front-end.
     pub(in crate::serve) fn unreachable(&mut self, reason: String) {
         if self.idle() {
-            tracing::debug!(port = %self.name, reason, "front-end not reached");
+            tracing::debug!(port = %self.name, reason, "cannot reach the front-end");
             self.reason = Some(reason);
         }
     }
@@ -318,7 +321,7 @@ impl Port {
     /// Ends the quarantine if its time is over.
     pub(in crate::serve) fn tick(&mut self, now: Instant, orders: &mut Orders) {
         if self.deadline().is_some_and(|until| until <= now) {
-            tracing::info!(port = %self.name, "quarantine is over");
+            tracing::info!(port = %self.name, "the quarantine has ended");
             self.service = Service::Idle;
             self.open(now, orders);
         }
@@ -335,7 +338,7 @@ impl Port {
     fn quarantine(&mut self, reason: String, now: Instant) {
         let until = self.history.quarantine(now);
         let seconds = until.duration_since(now).as_secs();
-        tracing::warn!(port = %self.name, reason, seconds, "port in quarantine");
+        tracing::warn!(port = %self.name, reason, seconds, "the port is in quarantine");
         self.service = Service::Quarantined { until };
         self.waiting = None;
         self.quarantines += 1;

@@ -37,6 +37,7 @@ impl Port {
             mac: self.settings.mac,
             rules: self.settings.rules.clone(),
             residents: self.report.residents,
+            fdb_entries: self.report.residents,
             features: self.report.features,
             mtu: self.report.mtu,
             connections: self.connections,

@@ -154,7 +154,7 @@ async fn the_hosts_trouble_is_not_blamed_on_the_guest() {
     let trouble = Reason::Host("out of descriptors".into());
     port.detached(trouble, &Counters::default(), now, &mut orders);
     let reason = port.status("lan", true, now).reason.unwrap();
-    assert_eq!(reason, "the host failed: out of descriptors");
+    assert_eq!(reason, "the host cannot serve the port: out of descriptors");
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_client_port_is_not_dialed_in_quarantine() {
 }
 
 #[tokio::test]
-async fn why_nobody_is_reached_is_shown_until_somebody_is() {
+async fn the_reason_of_an_unreachable_front_end_is_shown_until_one_connects() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
     port.unreachable("no QEMU".into());
     assert_eq!(
@@ -231,7 +231,7 @@ async fn why_nobody_is_reached_is_shown_until_somebody_is() {
 }
 
 #[tokio::test]
-async fn nobody_is_dialed_while_the_network_is_down() {
+async fn no_front_end_is_dialed_while_the_network_is_down() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
     let (first, _a, mut next) = connection();
     port.connected(first, now, &mut orders);
@@ -284,7 +284,7 @@ async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_addre
 }
 
 #[tokio::test]
-async fn a_storm_is_said_as_long_as_it_lasts() {
+async fn a_storm_is_reported_as_long_as_it_lasts() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
     let (first, _a, _next) = connection();
     port.connected(first, now, &mut orders);
@@ -313,7 +313,7 @@ fn owned(mut port: Port) -> Port {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_is_turned_away_and_counts_for_nothing() {
+async fn a_foreign_process_is_refused_and_does_not_count() {
     let (mut port, mut orders, now) = (owned(server()), Orders::default(), Instant::now());
     for _ in 0..2 * CONNECTS {
         let (stranger, end, mut next) = connection();
@@ -341,13 +341,16 @@ async fn a_stranger_is_turned_away_and_counts_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_socket_on_which_a_stranger_listens_is_dialed_again_after_a_while() {
+async fn a_socket_on_which_a_foreign_process_listens_is_dialed_again_after_a_while() {
     let (mut port, mut orders, now) = (owned(client()), Orders::default(), Instant::now());
     let (stranger, end, mut next) = connection();
     port.connected(stranger, now, &mut orders);
     assert!(closed(&end) && !welcome(&mut next));
     let reason = port.status("lan", true, now).reason.unwrap();
-    assert!(reason.contains("not the owner listens"), "{reason}");
+    assert!(
+        reason.contains("listens on the socket is not the owner"),
+        "{reason}"
+    );
     tokio::time::sleep(REDIAL_AFTER_REJECT + Duration::from_millis(1)).await;
     assert!(welcome(&mut next));
     assert_eq!(orders.take(), []);
