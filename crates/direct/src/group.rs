@@ -55,7 +55,7 @@ impl Group {
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         let made = fs::create_dir_all(folder);
         io(made, || format!("make {}", folder.display()))?;
-        let parts = Parts::make(folder, names)?;
+        let parts = Parts::make(names)?;
         Ok(Self::with(folder, parts, Policies::default()))
     }
 

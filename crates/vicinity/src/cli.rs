@@ -132,16 +132,13 @@ enum Command {
         #[arg(long, conflicts_with = "one_line")]
         json: bool,
     },
-    /// Print what libvirt needs for a VM's port: its interface, and shared memory
+    /// Print what libvirt needs for a VM: its interface, its region of the message plane, its space, and shared
+    /// memory
     LibvirtXml {
         #[command(flatten)]
         which: NicArgs,
-        /// The interface alone, for `virsh attach-device`
-        #[arg(long, conflicts_with = "domain")]
-        interface: bool,
-        /// Add it to this domain, as `virsh dumpxml` wrote it, and print that; - is standard input
-        #[arg(long, value_name = "FILE")]
-        domain: Option<PathBuf>,
+        #[command(flatten)]
+        part: libvirt_xml::Part,
     },
     /// Tell what this machine can do, what is missing, and the remedy; exit code 1 when VMs
     /// cannot be served
@@ -262,17 +259,8 @@ impl Cli {
                     false => print(&qemu_args::render(&options, one_line)),
                 }
             }
-            Command::LibvirtXml {
-                which,
-                interface,
-                domain,
-            } => {
-                let nic = which.find(given)?;
-                match domain {
-                    Some(file) => print(&libvirt_xml::domain(&nic, &file)?),
-                    None if interface => print(&libvirt_xml::interface(&nic)),
-                    None => print(&libvirt_xml::parts(&nic)),
-                }
+            Command::LibvirtXml { which, part } => {
+                print(&libvirt_xml::print(&which, &part, given)?)
             }
             Command::Doctor { json } => doctor::run(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),

@@ -19,7 +19,6 @@ use super::process::pending_request::PendingRequest;
 use super::runtime_dir::RuntimeDirError;
 use crate::config::TrustGroup;
 use crate::processes::direct_group::{Event, Order};
-use crate::runtime_paths::direct_folder;
 use crate::serve::process::deadline::sleep_until;
 use crate::status::{GroupMemberStatus, GroupStatus};
 
@@ -86,7 +85,7 @@ impl Group {
         config: TrustGroup,
         launch: Launch,
     ) -> Result<Self, GroupError> {
-        let parts = Parts::make(&direct_folder(runtime_dir), &config.members)?;
+        let parts = Parts::make(&config.members)?;
         let (sender, inbox) = mpsc::channel(INBOX);
         let duty = Duty::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
@@ -123,8 +122,7 @@ impl Group {
             }
         };
         for seat in self.parts.seats() {
-            give(Order::Member(seat.name().to_owned()), seat.listener());
-            give(Order::Doorbell, seat.doorbell());
+            give(Order::Member(seat.name().to_owned()), seat.doorbell());
         }
         let group = self.config.clone();
         give(Order::Begin { group }, self.parts.window());

@@ -1,66 +1,95 @@
-//! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for a NIC on a network.
+//! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for what the configuration gives its VM.
 //!
-//! These are an `<interface type='vhostuser'>` and shared memory. Without shared memory, libvirt starts the
-//! VM, but the switch cannot forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is
-//! the role of QEMU: `client` if Vicinity listens.
+//! These are an `<interface type='vhostuser'>` for a NIC, a `<shmem>` for a region of the message plane, a
+//! `<filesystem>` for a space, and shared memory. Without shared memory, libvirt starts the VM, but the switch cannot
+//! forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is the role of QEMU: `client` if
+//! Vicinity listens.
+
+mod devices;
 
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use roxmltree::{Document, Node};
 
+use self::devices::{Devices, Element};
 use super::failure::Failure;
-use super::nic::{Nic, RING};
-use crate::config::Mode;
+use super::nic::NicArgs;
 
 const SOURCE: &str = "<source type='memfd'/>";
 const ACCESS: &str = "<access mode='shared'/>";
 
-/// Returns the interface.
-pub(crate) fn interface(nic: &Nic) -> String {
-    let path = attribute(&nic.socket);
-    // The side that connects tries again, so that the connection survives a restart of the other
-    // side.
-    let source = match nic.mode {
-        Mode::Server => format!(
-            "<source type='unix' path='{path}' mode='client'>\n    \
-             <reconnect enabled='yes' timeout='1'/>\n  </source>"
-        ),
-        Mode::Client => format!("<source type='unix' path='{path}' mode='server'/>"),
-    };
-    let queues = match nic.queues {
-        0 | 1 => String::new(),
-        queues => format!(" queues='{queues}'"),
-    };
-    let mac = nic.mac;
-    format!(
-        "<interface type='vhostuser'>\n  <mac address='{mac}'/>\n  {source}\n  \
-         <model type='virtio'/>\n  \
-         <driver{queues} rx_queue_size='{RING}' tx_queue_size='{RING}'/>\n</interface>\n"
-    )
+/// What to print.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct Part {
+    /// The interface alone, for `virsh attach-device`
+    #[arg(long)]
+    interface: bool,
+    /// The region of the message plane alone, for `virsh attach-device`
+    #[arg(long)]
+    region: bool,
+    /// The space alone, for `virsh attach-device`
+    #[arg(long)]
+    space: bool,
+    /// Add it to this domain, as `virsh dumpxml` wrote it, and print that; - is standard input
+    #[arg(long, value_name = "FILE")]
+    domain: Option<PathBuf>,
 }
 
-/// Returns the elements for shared memory and the interface.
-pub(crate) fn parts(nic: &Nic) -> String {
-    format!(
-        "<!-- in <domain> -->\n{}<!-- in <devices> -->\n{}",
-        memory(),
-        interface(nic)
-    )
+/// Returns what the command prints.
+pub(crate) fn print(
+    which: &NicArgs,
+    part: &Part,
+    runtime_dir: Option<&Path>,
+) -> Result<String, Failure> {
+    let config = which.configuration(runtime_dir)?;
+    if part.interface {
+        return Ok(devices::interface(&which.find_in(&config)?));
+    }
+    let devices = Devices::find(which, &config)?;
+    let vm = which.vm();
+    match (&part.domain, &devices) {
+        (Some(file), _) => domain(&devices, file),
+        (None, Devices { region, .. }) if part.region => match region {
+            Some(socket) => Ok(devices::region(socket)),
+            None => Err(Failure::Usage(format!(
+                "VM `{vm}` is not a member of the message plane: list it as a [[message.member]]"
+            ))),
+        },
+        (None, Devices { space, .. }) if part.space => match space {
+            Some(socket) => Ok(devices::space(socket)),
+            None => Err(Failure::Usage(format!(
+                "VM `{vm}` has no space: list it as a [[space]]"
+            ))),
+        },
+        (None, _) => Ok(parts(&devices)),
+    }
+}
+
+/// Returns the elements for shared memory and the devices.
+fn parts(devices: &Devices) -> String {
+    let mut text = String::new();
+    if devices.need_shared_memory() {
+        text += &format!("<!-- in <domain> -->\n{}", memory());
+    }
+    text += "<!-- in <devices> -->\n";
+    text.extend(devices.elements().into_iter().map(|element| element.text));
+    text
 }
 
 fn memory() -> String {
     format!("<memoryBacking>\n  {SOURCE}\n  {ACCESS}\n</memoryBacking>\n")
 }
 
-/// Returns the domain in `file` with both elements added. Leaves elements that the domain already
+/// Returns the domain in `file` with all elements added. Leaves elements that the domain already
 /// has unchanged.
-pub(crate) fn domain(nic: &Nic, file: &Path) -> Result<String, Failure> {
+fn domain(devices: &Devices, file: &Path) -> Result<String, Failure> {
     let wrong = |what: &str| Failure::Usage(format!("{}: {what}", file.display()));
     let text = read(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-    merged(nic, &text).map_err(|what| wrong(&what))
+    merged(devices, &text).map_err(|what| wrong(&what))
 }
 
 fn read(file: &Path) -> std::io::Result<String> {
@@ -75,14 +104,17 @@ fn read(file: &Path) -> std::io::Result<String> {
 /// A range of the text, and its replacement.
 type Change = (Range<usize>, String);
 
-fn merged(nic: &Nic, text: &str) -> Result<String, String> {
+fn merged(devices: &Devices, text: &str) -> Result<String, String> {
     let document = Document::parse(text).map_err(|error| format!("is no XML: {error}"))?;
     let domain = document.root_element();
     if domain.tag_name().name() != "domain" {
         return Err("is no libvirt domain: `virsh dumpxml VM` writes one".to_owned());
     }
-    let mut changes = share(domain, text)?;
-    changes.extend(attach(domain, text, nic));
+    let mut changes = match devices.need_shared_memory() {
+        true => share(domain, text)?,
+        false => Vec::new(),
+    };
+    changes.extend(attach(domain, text, devices));
     if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
         tracing::warn!(
             "the domain has no <acpi/> in its <features>: libvirt before 9.3 then starts QEMU with an \
@@ -137,19 +169,29 @@ fn share(domain: Node<'_, '_>, text: &str) -> Result<Vec<Change>, String> {
     Ok(changes)
 }
 
-/// Returns the change that adds the interface, unless the domain has one with the same socket.
-fn attach(domain: Node<'_, '_>, text: &str, nic: &Nic) -> Option<Change> {
-    let Some(devices) = child(domain, "devices") else {
-        let devices = format!("<devices>\n{}</devices>\n", indented(&interface(nic), 2));
-        return Some(append(domain, text, &devices));
+/// Returns the change that adds the devices that the domain does not have. A device with the same socket is the
+/// same.
+fn attach(domain: Node<'_, '_>, text: &str, wanted: &Devices) -> Option<Change> {
+    let devices = child(domain, "devices");
+    let is_there = |element: &Element| {
+        let [name, of, attribute] = element.place;
+        let there = devices.into_iter().flat_map(|devices| devices.children());
+        let mut there = there.filter(|node| node.has_tag_name(name));
+        there.any(|node| {
+            child(node, of).and_then(|of| of.attribute(attribute)) == element.socket.to_str()
+        })
     };
-    let path = nic.socket.to_str();
-    let ours = |node: Node<'_, '_>| {
-        node.has_tag_name("interface")
-            && child(node, "source").is_some_and(|source| source.attribute("path") == path)
-    };
-    let there = devices.children().any(ours);
-    (!there).then(|| append(devices, text, &interface(nic)))
+    let missing = wanted.elements().into_iter();
+    let missing = missing.filter(|element| !is_there(element));
+    let missing: String = missing.map(|element| element.text).collect();
+    match devices {
+        _ if missing.is_empty() => None,
+        Some(devices) => Some(append(devices, text, &missing)),
+        None => {
+            let devices = format!("<devices>\n{}</devices>\n", indented(&missing, 2));
+            Some(append(domain, text, &devices))
+        }
+    }
 }
 
 fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
@@ -186,22 +228,32 @@ fn indented(text: &str, by: usize) -> String {
         .collect()
 }
 
-/// Returns a path as the value of an attribute in single quotes.
-fn attribute(path: &Path) -> String {
-    let text = path.display().to_string();
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('\'', "&apos;")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::devices::interface;
     use super::*;
-    use crate::commands::nic::find;
     use crate::commands::nic::tests::config;
+    use crate::commands::nic::{Nic, find};
 
     fn nic() -> Nic {
         find(&config(), "web", Some("blue")).unwrap()
+    }
+
+    /// A VM that has a NIC only.
+    fn with_nic() -> Devices {
+        Devices {
+            nic: Some(nic()),
+            ..Devices::default()
+        }
+    }
+
+    /// A VM that has everything.
+    fn with_all() -> Devices {
+        Devices {
+            nic: Some(nic()),
+            region: Some("/run/vicinity/message-plane/web.sock".into()),
+            space: Some("/run/vicinity/space/web.sock".into()),
+        }
     }
 
     const PLAIN: &str = "<domain type='qemu'>\n  <name>web</name>\n  \
@@ -234,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_domain_gets_both_once() {
-        let once = merged(&nic(), PLAIN).unwrap();
+        let once = merged(&with_nic(), PLAIN).unwrap();
         let expected = PLAIN.replace(
             "  </devices>\n</domain>",
             &format!(
@@ -244,21 +296,55 @@ mod tests {
             ),
         );
         assert_eq!(once, expected);
-        assert_eq!(merged(&nic(), &once).unwrap(), once);
-        let empty = merged(&nic(), "<domain><devices/></domain>").unwrap();
-        assert_eq!(merged(&nic(), &empty).unwrap(), empty);
+        assert_eq!(merged(&with_nic(), &once).unwrap(), once);
+        let empty = merged(&with_nic(), "<domain><devices/></domain>").unwrap();
+        assert_eq!(merged(&with_nic(), &empty).unwrap(), empty);
         assert!(
-            merged(&nic(), "<domain/>")
+            merged(&with_nic(), "<domain/>")
                 .unwrap()
                 .contains("<driver rx_queue")
         );
     }
 
     #[test]
+    fn a_domain_gets_a_region_and_a_space_once() {
+        let once = merged(&with_all(), PLAIN).unwrap();
+        let document = Document::parse(&once).unwrap();
+        let devices = child(document.root_element(), "devices").unwrap();
+        let server = child(child(devices, "shmem").unwrap(), "server").unwrap();
+        let path = "/run/vicinity/message-plane/web.sock";
+        assert_eq!(server.attribute("path"), Some(path));
+        let space = child(devices, "filesystem").unwrap();
+        let target = child(space, "target").unwrap();
+        assert_eq!(target.attribute("dir"), Some("space"));
+        assert_eq!(merged(&with_all(), &once).unwrap(), once);
+        // What is missing is added, and nothing twice.
+        let later = merged(&with_all(), &merged(&with_nic(), PLAIN).unwrap()).unwrap();
+        for element in ["<interface", "<shmem", "<filesystem", "<memoryBacking"] {
+            assert_eq!(later.matches(element).count(), 1, "{later}");
+        }
+    }
+
+    #[test]
+    fn a_region_alone_leaves_the_memory_as_it_is() {
+        let region = Devices {
+            nic: None,
+            space: None,
+            ..with_all()
+        };
+        assert!(!merged(&region, PLAIN).unwrap().contains("memoryBacking"));
+        assert!(!parts(&region).contains("in <domain>"));
+        let all = parts(&with_all());
+        for part in ["<memoryBacking>", "<interface ", "<shmem ", "<filesystem "] {
+            assert!(all.contains(part), "{all}");
+        }
+    }
+
+    #[test]
     fn memory_that_is_there_is_made_shared() {
         let with = |backing: &str| {
             let inside = format!("<memoryBacking>{backing}</memoryBacking>\n</domain>");
-            merged(&nic(), &PLAIN.replace("</domain>", &inside)).unwrap()
+            merged(&with_nic(), &PLAIN.replace("</domain>", &inside)).unwrap()
         };
         let huge = with("<hugepages/>");
         assert!(
@@ -274,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_is_no_domain_is_refused() {
-        let said = |text: &str| merged(&nic(), text).unwrap_err();
+        let said = |text: &str| merged(&with_nic(), text).unwrap_err();
         assert!(said("<network/>").contains("virsh dumpxml"));
         assert!(said("<domain>").contains("is no XML"));
         let private = "<domain><cpu><numa><cell memAccess='private'/></numa></cpu></domain>";
