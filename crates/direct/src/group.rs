@@ -55,7 +55,7 @@ impl Group {
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         let made = fs::create_dir_all(folder);
         io(made, || format!("create {}", folder.display()))?;
-        let parts = GroupResources::make(folder, names)?;
+        let parts = GroupResources::make(names)?;
         Ok(Self::with(folder, parts, Policies::default()))
     }
 

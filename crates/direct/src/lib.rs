@@ -58,6 +58,7 @@
 mod auto;
 mod control;
 mod error;
+mod fd_sets;
 mod group;
 pub mod layout;
 mod limits;

@@ -17,8 +17,6 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) id: u16,
     monitor: PathBuf,
-    /// The path of the socket to which its QEMU connects for the window.
-    socket: PathBuf,
     pub(crate) vm: Option<Vm>,
     pub(crate) state: MemberState,
     /// The VM must stay out of the group until it is let in again or ends.
@@ -46,7 +44,6 @@ impl Member {
             name: name.to_owned(),
             id,
             monitor: crate::paths::monitor(folder, name),
-            socket: crate::paths::socket(folder, name),
             vm: None,
             state: MemberState::Detached,
             kept_out: false,
@@ -104,7 +101,7 @@ impl Member {
         self.state = match (self.state, self.kept_out) {
             (MemberState::Detached, false) => {
                 control.add_member(self.id.into(), mac(&self.name), &vm.ranges()?)?;
-                vm.give_window(self.id, &self.socket, member_resources, control)?;
+                vm.give_window(self.id, member_resources, control)?;
                 tracing::info!("VM {} joined", self.name);
                 MemberState::Joined
             }

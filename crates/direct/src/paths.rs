@@ -1,4 +1,4 @@
-//! The paths of the sockets of a group.
+//! The paths of the monitors of a group.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,4 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn monitor(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.qmp"))
-}
-
-/// Returns the path of the socket to which a VM's QEMU connects for the control window.
-pub(crate) fn socket(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.sock"))
 }

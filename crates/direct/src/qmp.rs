@@ -74,17 +74,28 @@ impl Qmp {
 
     /// Passes a descriptor to QEMU, which stores it under this name.
     pub(crate) fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), DirectError> {
-        let line = line("getfd", &json!({"fdname": name}));
+        let arguments = json!({"fdname": name});
+        self.execute_with("getfd", &arguments, fd).map(drop)
+    }
+
+    /// Runs a command that takes a descriptor, and returns its answer.
+    pub(crate) fn execute_with(
+        &mut self,
+        command: &str,
+        arguments: &Value,
+        fd: BorrowedFd<'_>,
+    ) -> Result<Value, DirectError> {
+        let line = line(command, arguments);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [fd];
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         let parts = [IoSlice::new(line.as_bytes())];
         let sent = sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
-        let whole = io(sent, || "send getfd to QEMU".to_owned())? == line.len();
+        let whole = io(sent, || format!("send {command} to QEMU"))? == line.len();
         match whole {
-            true => self.answer("getfd").map(drop),
-            false => Err(DirectError::Monitor("getfd".to_owned())),
+            true => self.answer(command),
+            false => Err(DirectError::Monitor(command.to_owned())),
         }
     }
 
@@ -171,6 +182,27 @@ impl Qmp {
     pub(crate) fn is_running(&mut self) -> Result<bool, DirectError> {
         let status = self.execute("query-status", &json!({}))?;
         Ok(status.get("running") == Some(&Value::Bool(true)))
+    }
+
+    /// Returns the ids of all memory backends.
+    pub(crate) fn memory_backends(&mut self) -> Result<Vec<String>, DirectError> {
+        let answer = self.execute("query-memdev", &json!({}))?;
+        let all = answer.as_array().into_iter().flatten();
+        let ids = all.filter_map(|memory| memory.get("id")?.as_str());
+        Ok(ids.map(str::to_owned).collect())
+    }
+
+    /// Returns types and ids of the devices that add memory to the machine: `dimm`, `virtio-mem`, `nvdimm` ...
+    pub(crate) fn memory_devices(&mut self) -> Result<Vec<(String, String)>, DirectError> {
+        let answer = self.execute("query-memory-devices", &json!({}))?;
+        let all = answer.as_array().into_iter().flatten();
+        let devices = all.filter_map(|device| {
+            let kind = device.get("type")?.as_str()?;
+            // A device that was made without an id has none here.
+            let id = device.pointer("/data/id").and_then(Value::as_str);
+            Some((kind.to_owned(), id.unwrap_or("without an id").to_owned()))
+        });
+        Ok(devices.collect())
     }
 
     /// Returns the size of a memory backend in bytes. Fails if the memory is not shared.
@@ -262,8 +294,23 @@ impl AsFd for Qmp {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Returns a monitor that gives these answers, and the other end of its connection.
+    pub(crate) fn answering(answers: &[Value]) -> (Qmp, UnixStream) {
+        let (socket, mut qemu) = UnixStream::pair().unwrap();
+        for answer in answers {
+            let line = format!("{}\n", json!({"return": answer}));
+            qemu.write_all(line.as_bytes()).unwrap();
+        }
+        let qmp = Qmp {
+            socket,
+            pending: Vec::new(),
+            reset: false,
+        };
+        (qmp, qemu)
+    }
 
     #[test]
     fn answers_and_events_are_told_apart() {
@@ -300,16 +347,8 @@ mod tests {
             (vec![&none, &hostdev], Some("device[1]")),
             (vec![&named], Some("hostdev0")),
         ] {
-            let (socket, mut qemu) = UnixStream::pair().unwrap();
-            for answer in answers {
-                let line = format!("{}\n", json!({"return": answer}));
-                qemu.write_all(line.as_bytes()).unwrap();
-            }
-            let mut qmp = Qmp {
-                socket,
-                pending: Vec::new(),
-                reset: false,
-            };
+            let answers: Vec<Value> = answers.into_iter().cloned().collect();
+            let (mut qmp, _qemu) = answering(&answers);
             assert_eq!(qmp.passthrough().unwrap().as_deref(), expected);
         }
     }

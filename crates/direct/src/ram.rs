@@ -1,17 +1,29 @@
 //! Finds the memfd that contains a VM's RAM, and its place in guest-physical memory.
 
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, fchown};
 
-use rustix::fs::{SealFlags, fcntl_get_seals};
+use rustix::fs::{Mode, SealFlags, fchmod, fcntl_get_seals};
+use rustix::process::geteuid;
 
 use crate::open_files::{self, FileId};
 use crate::qmp::Qmp;
 use crate::{DirectError, io};
 
+/// The start of QEMU's id of a peer's memory. The rest of the id is used only once: the memory of an
+/// unplugged device may stay for some time, and QEMU ends when another one with the same id is plugged in.
+pub(crate) const MEMORY: &str = "vicinity-memory";
+
 /// The firmware uses the memory below this address, so packets are never there.
 const LOW: u64 = 1 << 20;
+
+/// The rights to write a file, of its group and of others.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The kinds of devices that add RAM to a machine, as `query-memory-devices` names them. The others that it lists
+/// (`nvdimm`, `virtio-pmem`, `sgx-epc`) are no RAM from which a kernel allocates packets.
+const PLUGGED_RAM: [&str; 3] = ["dimm", "virtio-mem", "hv-balloon"];
 
 /// A range of guest-physical memory that is RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +50,9 @@ pub(crate) struct Ram {
 impl Ram {
     /// Asks QEMU for the RAM of its machine.
     pub(crate) fn of(qmp: &mut Qmp) -> Result<Self, DirectError> {
-        let path = qmp.text(
-            "qom-get",
-            &[("path", "/machine"), ("property", "memory-backend")],
-        )?;
-        let id = path.rsplit('/').next().unwrap_or_default().to_owned();
+        refuse_plugged_ram(qmp)?;
+        let id = backend(qmp)?;
+        refuse_kind(qmp, &id)?;
         let size = qmp.size_of_shared_memory(&id)?;
         if !size.is_power_of_two() {
             return Err(DirectError::Memory(format!(
@@ -54,6 +64,7 @@ impl Ram {
         let metadata = io(file.metadata(), || {
             "read the metadata of the VM's memory".to_owned()
         })?;
+        deny_writing(&file)?;
         Ok(Self {
             file,
             id: FileId::of(&metadata),
@@ -77,14 +88,85 @@ impl Ram {
             false => Ok(ranges),
         }
     }
+}
 
-    /// Returns a path by which any QEMU of this user can open the RAM. The path is valid until `self`
-    /// is dropped.
-    pub(crate) fn path(&self) -> PathBuf {
-        use std::os::fd::AsRawFd;
-        let descriptor = self.file.as_raw_fd();
-        PathBuf::from(format!("/proc/{}/fd/{descriptor}", std::process::id()))
+impl AsFd for Ram {
+    /// Returns the memfd, open for reading only.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
+}
+
+/// Returns the id of the memory backend that is the machine's RAM.
+fn backend(qmp: &mut Qmp) -> Result<String, DirectError> {
+    let path = qmp.text(
+        "qom-get",
+        &[("path", "/machine"), ("property", "memory-backend")],
+    )?;
+    if let Some(id) = path.rsplit('/').next().filter(|id| !id.is_empty()) {
+        return Ok(id.to_owned());
+    }
+    // The RAM of a machine with `-numa node,memdev=` is in the nodes' backends, and the property is empty.
+    let is_view = |id: &String| {
+        let rest = id.strip_prefix(MEMORY);
+        rest.is_some_and(|rest| rest.starts_with('-'))
+    };
+    let all = qmp.memory_backends()?.into_iter();
+    let nodes: Vec<String> = all.filter(|id| !is_view(id)).collect();
+    match nodes.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(DirectError::Monitor("query-memdev".to_owned())),
+        several => Err(DirectError::Memory(format!(
+            "the VM's memory is in {} objects ({}), one for each NUMA node, and a view shows one: give the guest \
+             one NUMA node or none (with libvirt, one <cell> in <numa>)",
+            several.len(),
+            several.join(", ")
+        ))),
+    }
+}
+
+/// Refuses a VM with RAM that is plugged in. Such RAM is outside the backend that peers see, so they could not
+/// read a packet there.
+fn refuse_plugged_ram(qmp: &mut Qmp) -> Result<(), DirectError> {
+    let mut devices = qmp.memory_devices()?.into_iter();
+    match devices.find(|(kind, _)| PLUGGED_RAM.contains(&kind.as_str())) {
+        None => Ok(()),
+        Some((kind, id)) => Err(DirectError::Memory(format!(
+            "the VM has plugged-in memory (`{kind}`, {id}), which its peers would not see: unplug it, and give the \
+             VM all of its memory from the start (with libvirt, no <memory> among the <devices>)"
+        ))),
+    }
+}
+
+/// Refuses a memory backend that is not a memfd, whatever else it is.
+fn refuse_kind(qmp: &mut Qmp, id: &str) -> Result<(), DirectError> {
+    let object = format!("/objects/{id}");
+    let kind = qmp.text("qom-get", &[("path", &object), ("property", "type")])?;
+    let why = match kind.as_str() {
+        "memory-backend-memfd" => return Ok(()),
+        "memory-backend-ram" => "which no other process can map",
+        // A file on hugetlbfs or tmpfs, or POSIX shared memory.
+        _ => "whose file could be shortened while peers map it",
+    };
+    Err(DirectError::Memory(format!(
+        "the VM's memory `{id}` is a `{kind}`, {why}: give it a `memory-backend-memfd` with `share=on`, as `vicinity \
+         qemu-args` prints it, also for huge pages (`hugetlb=on`; with libvirt, <source type='memfd'/> beside \
+         <hugepages/>)"
+    )))
+}
+
+/// Takes from other users, and from the VM's own, the right to open the memory for writing. A process that has a
+/// descriptor for reading can open it again by `/proc/self/fd`, and the kernel then asks for the rights of the
+/// file only, which a memfd grants to every user. So the file belongs to this process's user from now on, and only its owner
+/// may open it for writing. The VM's QEMU and its back-ends keep the descriptors and mappings that they have.
+fn deny_writing(file: &File) -> Result<(), DirectError> {
+    let what = || "take the rights to write from the file of the VM's memory".to_owned();
+    io(fchown(file, Some(geteuid().as_raw()), None), what)?;
+    let mode = io(file.metadata(), what)?.mode() & 0o7777;
+    io(
+        fchmod(file, Mode::from_raw_mode(mode & !OTHERS_WRITE)),
+        what,
+    )
 }
 
 /// Opens the memfd of this size that a QEMU process has open for writing. Fails if there is not exactly
@@ -170,9 +252,16 @@ fn range(line: &str, name: &str) -> Option<Range> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
     use proptest::prelude::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::qmp::tests::answering;
 
     /// The output of QEMU 10.0 for a `pc` machine with 4 GiB, abridged.
     const PC: &str = r#"FlatView #0
@@ -218,6 +307,90 @@ FlatView #1
             offset: 0xf_0000,
         };
         assert_eq!(ranges(text, "m"), [want]);
+    }
+
+    /// Returns the reason why a QEMU with these answers is refused.
+    fn refused(answers: &[Value]) -> String {
+        let (mut qmp, _qemu) = answering(answers);
+        Ram::of(&mut qmp).unwrap_err().to_string()
+    }
+
+    /// Returns an object as `query-memdev` of QEMU 10.0 lists it.
+    fn backend_of(id: &str) -> Value {
+        json!({"dump": true, "host-nodes": [], "id": id, "merge": true, "policy": "default",
+            "prealloc": false, "reserve": true, "share": true, "size": 64 << 20})
+    }
+
+    #[test]
+    fn numa_nodes_are_refused_if_there_are_several() {
+        // -numa node,memdev=ram0 -numa node,memdev=ram1
+        let nodes = json!([backend_of("ram1"), backend_of("ram0")]);
+        let said = refused(&[json!([]), json!(""), nodes]);
+        assert!(said.contains("2 objects (ram1, ram0)"), "{said}");
+        assert!(said.contains("one <cell>"), "{said}");
+        // One node, beside the views that another process has plugged in.
+        let one = json!([backend_of("vicinity-memory-7-0"), backend_of("ram0")]);
+        let (mut qmp, _qemu) = answering(&[json!(""), one]);
+        assert_eq!(backend(&mut qmp).unwrap(), "ram0");
+        let (mut qmp, _qemu) = answering(&[json!("/objects/vicinity-memory")]);
+        assert_eq!(backend(&mut qmp).unwrap(), "vicinity-memory");
+    }
+
+    #[test]
+    fn plugged_in_memory_is_refused_by_its_kind() {
+        // -device pc-dimm,id=d0,memdev=m1 and -device virtio-mem-pci,memdev=m2,requested-size=0
+        let dimm = json!({"type": "dimm", "data": {"addr": 4_294_967_296_u64, "hotplugged": false, "id": "d0",
+            "hotpluggable": true, "memdev": "/objects/m1", "node": 0, "size": 134_217_728, "slot": 0}});
+        let said = refused(&[json!([dimm])]);
+        assert!(said.contains("(`dimm`, d0)"), "{said}");
+        let virtio = json!({"type": "virtio-mem", "data": {"block-size": 2_097_152, "max-size": 134_217_728,
+            "memaddr": 4_429_185_024_u64, "memdev": "/objects/m2", "node": 0, "requested-size": 0, "size": 0}});
+        let nvdimm = json!({"type": "nvdimm", "data": {"id": "n0"}});
+        let said = refused(&[json!([nvdimm, virtio])]);
+        assert!(said.contains("(`virtio-mem`, without an id)"), "{said}");
+        let (mut qmp, _qemu) = answering(&[json!([nvdimm])]);
+        refuse_plugged_ram(&mut qmp).unwrap();
+    }
+
+    #[test]
+    fn memory_that_is_no_memfd_is_refused_by_its_kind() {
+        let kind = |kind: &str| refused(&[json!([]), json!("/objects/ram"), json!(kind)]);
+        let file = kind("memory-backend-file");
+        assert!(file.contains("a `memory-backend-file`, whose file could be shortened"));
+        assert!(file.contains("<source type='memfd'/>"), "{file}");
+        assert!(kind("memory-backend-ram").contains("which no other process can map"));
+    }
+
+    /// Opens a descriptor again by `/proc/self/fd` as another user. Returns whether that succeeds for
+    /// reading, and for writing.
+    fn opened_again_by_another_user(file: &File) -> [bool; 2] {
+        ["<", "<>"].map(|how| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("exec 5{how} /proc/self/fd/0")]);
+            shell.uid(65534).gid(65534).stderr(Stdio::null());
+            let opened = shell.stdin(file.try_clone().unwrap()).status().unwrap();
+            opened.success()
+        })
+    }
+
+    #[test]
+    fn a_view_cannot_be_opened_for_writing_by_another_user() {
+        let memory = memfd_create("ram", MemfdFlags::CLOEXEC).unwrap();
+        let file = File::open(format!("/proc/self/fd/{}", memory.as_raw_fd())).unwrap();
+        let is_root = geteuid().is_root();
+        if is_root {
+            fchown(&file, Some(65534), Some(65534)).unwrap();
+            assert_eq!(opened_again_by_another_user(&file), [true, true]);
+        }
+        deny_writing(&file).unwrap();
+        let metadata = file.metadata().unwrap();
+        assert_eq!(metadata.uid(), geteuid().as_raw());
+        assert_eq!(metadata.mode() & OTHERS_WRITE, 0);
+        if is_root {
+            assert_eq!(opened_again_by_another_user(&file), [true, false]);
+        }
+        // The descriptors of the VM's QEMU can still write.
+        rustix::io::write(&memory, b"x").unwrap();
     }
 
     proptest! {

@@ -2,9 +2,8 @@
 //! process adopts them and finds the VMs in the state in which they are.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
-use window::ivshmem::{Doorbell, Server};
+use window::ivshmem::Doorbell;
 
 use crate::control::Control;
 use crate::policy::check_count;
@@ -21,25 +20,20 @@ pub struct GroupResources {
 #[derive(Debug)]
 pub struct MemberResources {
     pub(crate) name: String,
-    /// Listens for the connection of the member's QEMU, which asks for the window.
-    pub(crate) server: Server,
     /// The same for every VM that ever has this member id, so that no other QEMU has to be given a new one.
     pub(crate) doorbell: Doorbell,
 }
 
 impl GroupResources {
-    /// Makes the resources of a group, with sockets in `folder`, which must exist.
+    /// Makes the resources of a group.
     ///
     /// # Errors
     /// There are too many members, or the kernel refuses.
-    pub fn make(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
+    pub fn make(names: &[String]) -> Result<Self, DirectError> {
         check_count(names.len())?;
         let resources = |name: &String| {
-            let socket = crate::paths::socket(folder, name);
-            let server = Server::bind(&socket);
             Ok(MemberResources {
                 name: name.clone(),
-                server: io(server, || format!("listen on {}", socket.display()))?,
                 doorbell: io(Doorbell::new(), || "create a doorbell".to_owned())?,
             })
         };
@@ -84,10 +78,9 @@ impl GroupResources {
 impl MemberResources {
     /// Takes over the resources of a member that another process made.
     #[must_use]
-    pub fn adopt(name: String, listener: OwnedFd, doorbell: OwnedFd) -> Self {
+    pub fn adopt(name: String, doorbell: OwnedFd) -> Self {
         Self {
             name,
-            server: Server::adopt(listener),
             doorbell: Doorbell::adopt(doorbell),
         }
     }
@@ -96,12 +89,6 @@ impl MemberResources {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Returns the socket to which the member's QEMU connects.
-    #[must_use]
-    pub fn listener(&self) -> BorrowedFd<'_> {
-        self.server.as_fd()
     }
 
     /// Returns the member's doorbell.

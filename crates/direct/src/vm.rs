@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 use window::ivshmem;
 
@@ -11,17 +12,13 @@ use crate::control::Control;
 use crate::open_files::{self, FileId};
 use crate::ports;
 use crate::qemu_fd_workaround::{self, Numbers, unique};
-use crate::qmp::{Qmp, process_of};
-use crate::ram::{Ram, Range};
+use crate::qmp::Qmp;
+use crate::ram::{MEMORY, Ram, Range};
 use crate::resources::MemberResources;
 use crate::{DirectError, io};
 
 /// QEMU's id of the control window's device and of its character device.
 const WINDOW: &str = "vicinity-direct";
-
-/// The start of QEMU's id of a peer's memory. The rest of the id is used only once: the memory of an
-/// unplugged device may stay for some time, and QEMU ends when another one with the same id is plugged in.
-const MEMORY: &str = "vicinity-memory";
 
 /// The start of QEMU's id of a view's device; the peer's name follows.
 const VIEW: &str = "vicinity-view-of-";
@@ -95,6 +92,7 @@ impl Vm {
     }
 
     fn find_leftovers(&mut self, control: &Control) -> Result<Found, DirectError> {
+        self.remove_passed()?;
         let has_window = self.has_window()?;
         let views = self.qmp.names("/machine/peripheral", VIEW)?;
         if !has_window {
@@ -126,34 +124,28 @@ impl Vm {
 
     /// Plugs the window in. QEMU waits for the server inside `device_add`, so everything must have been
     /// sent before. QEMU receives the doorbells of all members, including those that are absent.
+    ///
+    /// QEMU receives its end of the connection over the monitor. So no other process can connect, and QEMU,
+    /// which may run as another user, in other namespaces and with another security label, opens no socket
+    /// by name.
     pub(crate) fn give_window(
         &mut self,
         id: u16,
-        socket: &Path,
         member_resources: &[MemberResources],
         control: &Control,
     ) -> Result<(), DirectError> {
-        let Some(resources) = member_resources.get(usize::from(id)) else {
-            return Err(DirectError::TooMany);
-        };
-        let address = json!({"type": "unix", "data": {"path": socket}});
-        let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
         self.refuse_passthrough()?;
         self.refuse_encryption()?;
         self.drop_chardevs()?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let (socket, of_qemu) = io(pair, || "make a socket".to_owned())?;
         let chardev = unique(WINDOW);
+        self.qmp.give(&chardev, of_qemu.as_fd())?;
+        let address = json!({"type": "fd", "data": {"str": chardev}});
+        let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
         self.qmp
             .execute("chardev-add", &json!({"id": chardev, "backend": backend}))?;
-        // Others that may connect to the socket may have come first.
-        let socket = loop {
-            let accepted = io(resources.server.accept(), || "accept QEMU".to_owned())?;
-            let accepted =
-                accepted.ok_or_else(|| DirectError::Monitor("chardev-add".to_owned()))?;
-            if process_of(&accepted)? == self.process {
-                break accepted;
-            }
-            tracing::warn!("refused a process that is not this VM's QEMU");
-        };
         let member = ivshmem::Member::adopt(socket);
         let admitted = member.admit_without_doorbell(id, control.as_fd());
         io(admitted, || "accept QEMU's connection".to_owned())?;
@@ -225,16 +217,10 @@ impl Vm {
 
     fn plug_view(&mut self, name: &str, ram: &Ram) -> Result<(), DirectError> {
         let memory = unique(MEMORY);
-        let object = json!({
-            "qom-type": "memory-backend-file", "id": memory, "size": ram.size, "share": true,
-            "readonly": true, "mem-path": ram.path(),
-            // Otherwise a core dump of this QEMU has the RAM of all its peers.
-            "dump": false, "merge": false,
-        });
         let device = json!({
             "driver": "ivshmem-plain", "id": format!("{VIEW}{name}"), "memdev": memory
         });
-        let shown = self.qmp.execute("object-add", &object).and_then(|_| {
+        let shown = self.add_memory(&memory, ram).and_then(|()| {
             let shown = self.plug(device, ports::VIEW);
             if shown.is_err() {
                 let _gone = self.qmp.execute("object-del", &json!({"id": memory}));
@@ -248,6 +234,31 @@ impl Vm {
         let of = Some(ram.id);
         self.views.insert(name.to_owned(), View { of, state });
         shown.map(drop)
+    }
+
+    /// Adds a peer's memory as an object of QEMU. `memory-backend-file` opens its file by path, so QEMU
+    /// receives a descriptor and opens that again (`file_ram_open` in QEMU's `system/physmem.c`). A path into
+    /// this process's `/proc` would need the right to trace this process, which only root's QEMUs have. The
+    /// object has its own descriptor then, so QEMU closes the one that was passed.
+    fn add_memory(&mut self, id: &str, ram: &Ram) -> Result<(), DirectError> {
+        let passed = self.qmp.add_fd(MEMORY, ram.as_fd())?;
+        let object = json!({
+            "qom-type": "memory-backend-file", "id": id, "size": ram.size, "share": true,
+            "readonly": true, "mem-path": format!("/proc/self/fd/{}", passed.fd),
+            // Otherwise a core dump of this QEMU has the RAM of all its peers.
+            "dump": false, "merge": false,
+        });
+        let added = self.qmp.execute("object-add", &object);
+        self.qmp.remove_fd(passed.id)?;
+        added.map(drop)
+    }
+
+    /// Has QEMU close the descriptors that a process passed which ended before it could remove them.
+    fn remove_passed(&mut self) -> Result<(), DirectError> {
+        for set in self.qmp.fd_sets(MEMORY)? {
+            self.qmp.remove_fd(set)?;
+        }
+        Ok(())
     }
 
     /// Returns the reason why the VM does not see a peer's memory, for the first such peer by name.

@@ -16,7 +16,7 @@
 //! thread enters the others by itself ([`enter_thread`]):
 //!
 //! 1. *identity* ([`identity`]): root becomes the user `nobody`.
-//! 2. *namespaces* ([`namespaces`]): user, mount, network, IPC, host name and cgroup namespaces of
+//! 2. *namespaces* ([`namespaces`]): user, mount, network and IPC namespaces of
 //!    its own, with an empty, read-only root folder: no path leads to a file of the host.
 //! 3. *privileges* ([`privileges`]): no capabilities, no way to get new ones, and no other process
 //!    of the same user may trace this one. The kernel kills the process when its parent ends.

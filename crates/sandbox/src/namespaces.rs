@@ -12,7 +12,9 @@ use rustix::thread::UnshareFlags;
 /// exists, because the process has just used it.
 const PLACE: &str = "/proc";
 
-/// Leaves all of the host's namespaces.
+/// Leaves the host's namespaces. The names of the host (UTS) and the view of cgroups stay: to change the first, a
+/// process needs a capability in the host's user namespace, and the second is seen in `/proc` only, which the
+/// process does not have. The unit denies the supervisor both namespaces.
 pub(crate) fn enter() -> Result<(), String> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     leave().map_err(|error| format!("the kernel refuses a user namespace: {error}"))?;
@@ -25,12 +27,8 @@ pub(crate) fn enter() -> Result<(), String> {
 
 #[allow(unsafe_code)]
 fn leave() -> rustix::io::Result<()> {
-    let all = UnshareFlags::NEWUSER
-        | UnshareFlags::NEWNS
-        | UnshareFlags::NEWNET
-        | UnshareFlags::NEWIPC
-        | UnshareFlags::NEWUTS
-        | UnshareFlags::NEWCGROUP;
+    let all =
+        UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC;
     // SAFETY: only the flag `FILES` could change descriptors that another thread uses, and it is not
     // among the flags.
     unsafe { rustix::thread::unshare_unsafe(all) }

@@ -136,18 +136,15 @@ enum Command {
         #[arg(long, conflicts_with = "one_line")]
         json: bool,
     },
-    /// Print the libvirt XML for a VM's port: the interface, and shared memory
+    /// Print what libvirt needs for a VM: its interface, its region of the message plane, its space, and shared
+    /// memory
     LibvirtXml {
         #[command(flatten)]
         which: NicArgs,
         #[command(flatten)]
         kind: GuestMemory,
-        /// Print only the interface, for `virsh attach-device`
-        #[arg(long, conflicts_with = "domain")]
-        interface: bool,
-        /// Print this domain, as `virsh dumpxml` writes it, with the elements added; - is standard input
-        #[arg(long, value_name = "FILE")]
-        domain: Option<PathBuf>,
+        #[command(flatten)]
+        part: libvirt_xml::Part,
     },
     /// Check what this machine supports and what is missing, with remedies; exit code 1 if it cannot serve VMs
     Doctor {
@@ -271,18 +268,8 @@ impl Cli {
                     false => print(&qemu_args::render(&options, one_line)),
                 }
             }
-            Command::LibvirtXml {
-                which,
-                kind,
-                interface,
-                domain,
-            } => {
-                let nic = which.find(given)?;
-                match domain {
-                    Some(file) => print(&libvirt_xml::domain(&nic, &kind, &file)?),
-                    None if interface => print(&libvirt_xml::interface(&nic)),
-                    None => print(&libvirt_xml::parts(&nic, &kind)),
-                }
+            Command::LibvirtXml { which, kind, part } => {
+                print(&libvirt_xml::print(&which, &kind, &part, given)?)
             }
             Command::Doctor { json } => doctor::run(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),

@@ -34,15 +34,36 @@ impl NicArgs {
     /// Finds the NIC in the configuration. `runtime_dir`, from the command line, takes precedence
     /// over the file.
     pub(crate) fn find(&self, runtime_dir: Option<&Path>) -> Result<Nic, Failure> {
-        let config = match &self.config {
-            Some(file) => config::load(Some(file), runtime_dir)?,
-            None => in_force(runtime_dir.unwrap_or(Path::new(RUNTIME_DIR)))?,
-        };
-        let nic = find(&config, &self.vm, self.network.as_deref())?;
+        self.find_in(&self.configuration(runtime_dir)?)
+    }
+
+    /// Returns the configuration.
+    pub(crate) fn configuration(&self, runtime_dir: Option<&Path>) -> Result<Config, Failure> {
+        match &self.config {
+            Some(file) => Ok(config::load(Some(file), runtime_dir)?),
+            None => in_force(runtime_dir.unwrap_or(Path::new(RUNTIME_DIR))),
+        }
+    }
+
+    /// Finds the NIC in this configuration.
+    pub(crate) fn find_in(&self, config: &Config) -> Result<Nic, Failure> {
+        let nic = find(config, &self.vm, self.network.as_deref())?;
         Ok(Nic {
             queues: self.queues,
             ..nic
         })
+    }
+
+    /// Returns whether the VM can have a NIC, as far as the arguments and this configuration say.
+    pub(crate) fn wants_nic(&self, config: &Config) -> bool {
+        let lists = |network: &Network| network.ports.iter().any(|port| port.vm == self.vm);
+        let mut networks = config.networks.iter();
+        self.network.is_some() || networks.any(|network| network.accept || lists(network))
+    }
+
+    /// Returns the name of the VM.
+    pub(crate) fn vm(&self) -> &str {
+        &self.vm
     }
 }
 

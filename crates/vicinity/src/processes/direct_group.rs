@@ -1,12 +1,12 @@
 //! The process of a trust group of the direct channel. The supervisor ([`crate::serve`]) starts it with a control
 //! socket as standard input. The process serves until the supervisor sends the order to stop, or is gone.
 //!
-//! The supervisor sends it the group's window, doorbells and sockets, so that the next process can continue with
+//! The supervisor sends it the group's window and doorbells, so that the next process can continue with
 //! them. The process is not confined, because it talks to QEMUs by their monitors and reads in `/proc` which files
 //! they have open. It receives nothing from guests.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use direct::{DirectError, Group, GroupResources, MemberResources, Policies};
@@ -22,10 +22,8 @@ use crate::status::GroupMemberStatus;
 /// Supervisor to process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// The next member, by name. Carries the socket that its QEMU will connect to.
+    /// The next member, by name. Carries its doorbell.
     Member(String),
-    /// Carries the doorbell of the last member.
-    Doorbell,
     /// All members were sent. Carries the window.
     Begin {
         /// The group with its policies.
@@ -106,7 +104,6 @@ fn report(control: &ControlSocket, group: &Group) -> io::Result<()> {
 /// Receives the group from the supervisor.
 fn take_parts(control: &ControlSocket) -> Result<(GroupResources, Policies), ProcessError> {
     let mut member_resources = Vec::new();
-    let mut listeners: Option<(String, OwnedFd)> = None;
     loop {
         let waited = poll(&mut [PollFd::new(control, PollFlags::IN)], None);
         waited.map_err(|error| ProcessError::System(error.into()))?;
@@ -114,14 +111,11 @@ fn take_parts(control: &ControlSocket) -> Result<(GroupResources, Policies), Pro
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             order => order.map_err(ProcessError::System)?,
         };
-        match (order, listeners.take()) {
-            (Some((Order::Member(name), Some(listener))), None) => {
-                listeners = Some((name, listener));
+        match order {
+            Some((Order::Member(name), Some(doorbell))) => {
+                member_resources.push(MemberResources::adopt(name, doorbell));
             }
-            (Some((Order::Doorbell, Some(doorbell))), Some((name, listener))) => {
-                member_resources.push(MemberResources::adopt(name, listener, doorbell));
-            }
-            (Some((Order::Begin { group }, Some(window))), None) => {
+            Some((Order::Begin { group }, Some(window))) => {
                 let parts = GroupResources::adopt(window, member_resources)
                     .map_err(ProcessError::Direct)?;
                 return Ok((parts, group.policies()));

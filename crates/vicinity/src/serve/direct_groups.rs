@@ -19,7 +19,6 @@ use super::process::pending_request::PendingRequest;
 use super::runtime_dir::RuntimeDirError;
 use crate::config::TrustGroup;
 use crate::processes::direct_group::{Event, Order};
-use crate::runtime_paths::direct_folder;
 use crate::serve::process::deadline::sleep_until;
 use crate::status::{GroupMemberStatus, GroupStatus};
 
@@ -86,7 +85,7 @@ impl Group {
         config: TrustGroup,
         launch: Launch,
     ) -> Result<Self, GroupError> {
-        let parts = GroupResources::make(&direct_folder(runtime_dir), &config.members)?;
+        let parts = GroupResources::make(&config.members)?;
         let (sender, inbox) = mpsc::channel(INBOX);
         let kind = ProcessKind::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
@@ -126,9 +125,8 @@ impl Group {
         for resources in self.parts.member_resources() {
             give(
                 Order::Member(resources.name().to_owned()),
-                resources.listener(),
+                resources.doorbell(),
             );
-            give(Order::Doorbell, resources.doorbell());
         }
         let group = self.config.clone();
         give(Order::Begin { group }, self.parts.window());

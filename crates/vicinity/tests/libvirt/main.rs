@@ -15,6 +15,7 @@ mod arp;
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,6 +23,7 @@ use std::process::Stdio;
 use common::neighbours::started;
 use common::{Daemon, until, vicinity};
 use front_end::{Layout, Options, Wire};
+use serde_json::Value;
 use vm_harness::host::{ChildProcess, command};
 use vm_harness::image::{Image, Recipe};
 use vm_harness::scope::RunFolder;
@@ -37,10 +39,27 @@ vm = \"web\"
 mac = \"52:54:00:00:00:01\"
 [[network.port]]
 vm = \"peer\"
+[[network.port]]
+vm = \"all\"
 [[network]]
 name = \"more\"
 [[network.port]]
 vm = \"web\"
+[[network.port]]
+vm = \"one\"
+
+[[message.member]]
+name = \"all\"
+
+[[space]]
+vm = \"all\"
+slots = 8
+listen = \"127.0.0.1:0\"
+allow = [\"127.0.0.1\"]
+
+[[direct.group]]
+name = \"g\"
+members = [\"one\", \"two\"]
 ";
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 9];
@@ -57,8 +76,13 @@ impl Host {
     fn start(name: &str, image: &Image) -> Self {
         let folder = RunFolder::new().unwrap();
         let run = folder.path().join("run");
-        fs::create_dir(&run).unwrap();
-        std::os::unix::fs::chown(&run, None, GROUP.parse().ok()).unwrap();
+        // In the folder of the direct channel libvirt's QEMUs make their monitors.
+        let direct = run.join("direct");
+        fs::create_dir_all(&direct).unwrap();
+        for folder in [&run, &direct] {
+            std::os::unix::fs::chown(folder, None, GROUP.parse().ok()).unwrap();
+        }
+        fs::set_permissions(&direct, fs::Permissions::from_mode(0o1770)).unwrap();
         let cache = home().join("cache");
         fs::create_dir_all(&cache).unwrap();
         let mut libvirtd = command("unshare");
@@ -110,18 +134,63 @@ impl Host {
     }
 
     /// Writes the output of `vicinity libvirt-xml` to a file for virsh.
-    fn xml(&self, name: &str, arguments: &[&str]) -> String {
+    fn xml(&self, vm: &str, name: &str, arguments: &[&str]) -> String {
         let output = vicinity()
-            .args(["libvirt-xml", "web", "--runtime-dir", "/run/vicinity"])
+            .args(["libvirt-xml", vm, "--runtime-dir", "/run/vicinity"])
             .arg("--config")
             .arg(self.folder.path().join("vicinity.toml"))
             .args(arguments)
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
+        self.file(name, &String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// Writes a file for virsh, and returns its path.
+    fn file(&self, name: &str, text: &str) -> String {
         let file = self.folder.path().join(name);
-        fs::write(&file, output.stdout).unwrap();
+        fs::write(&file, text).unwrap();
         file.into_os_string().into_string().unwrap()
+    }
+
+    /// Returns the answer of the program with `--json`.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.daemon.command(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Returns the output of `vicinity direct qemu-args` for a member on a `q35` machine, as elements.
+    fn direct_arguments(&self, vm: &str) -> String {
+        let arguments = [
+            "direct",
+            "qemu-args",
+            vm,
+            "--ports",
+            "1",
+            "--memory",
+            "64M",
+            "--json",
+        ];
+        let output = vicinity()
+            .args(arguments)
+            .args(["--runtime-dir", "/run/vicinity"])
+            .output()
+            .unwrap();
+        let words: Vec<String> = serde_json::from_slice(&output.stdout).unwrap();
+        let elements = words.iter();
+        elements
+            .map(|word| format!("    <qemu:arg value='{word}'/>\n"))
+            .collect()
+    }
+
+    /// Returns whether a process is connected to a socket of the daemon.
+    fn is_connected(&self, socket: &str) -> bool {
+        let path = self.daemon.path(socket).display().to_string();
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+        // The state 03 is SS_CONNECTED.
+        let mut lines = sockets.lines().map(|line| line.split_whitespace());
+        lines.any(|mut words| words.nth(5) == Some("03") && words.next_back() == Some(&path))
     }
 
     /// Waits until the VM answers a neighbour on its network.
@@ -172,6 +241,7 @@ fn a_domain_starts_gets_and_loses_a_nic_and_migrates() {
     let plain = here.folder.path().join("plain.xml");
     fs::write(&plain, DOMAIN).unwrap();
     let domain = here.xml(
+        "web",
         "web.xml",
         &["--network", "lan", "--domain", plain.to_str().unwrap()],
     );
@@ -184,7 +254,7 @@ fn a_domain_starts_gets_and_loses_a_nic_and_migrates() {
         let mut ports = ports.filter(|port| port["vm"] == "web");
         ports.find(|port| port["network"] == network).unwrap()["state"].clone()
     };
-    let nic = here.xml("nic.xml", &["--network", "more", "--interface"]);
+    let nic = here.xml("web", "nic.xml", &["--network", "more", "--interface"]);
     here.done(&["attach-device", "web", &nic, "--live"]);
     until("the second NIC", || state(&here, "more") == "running");
     here.done(&["detach-device", "web", &nic, "--live"]);
@@ -210,4 +280,75 @@ fn a_domain_starts_gets_and_loses_a_nic_and_migrates() {
     for host in [&here, &there] {
         assert_eq!(host.daemon.port("web")["quarantines"], 0);
     }
+}
+
+/// A domain whose firmware finds nothing to boot.
+fn idle(name: &str, machine: &str, more: &str) -> String {
+    format!(
+        "<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  <name>{name}</name>
+  <memory unit='MiB'>64</memory>
+  <vcpu>1</vcpu>
+  <features><acpi/></features>
+  <os><type arch='x86_64' machine='{machine}'>hvm</type></os>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+  </devices>
+{more}</domain>
+"
+    )
+}
+
+#[test]
+fn a_domain_has_a_region_and_a_space_and_others_see_each_others_memory() {
+    let image = Recipe::default()
+        .package("socat")
+        .build(&home().join("../vms/images"))
+        .unwrap();
+    let host = Host::start("planes", &image);
+
+    let plain = host.file("plain.xml", &idle("all", "pc", ""));
+    let domain = host.xml("all", "all.xml", &["--domain", &plain]);
+    host.done(&["define", "--validate", &domain]);
+    host.done(&["start", "all"]);
+    host.daemon.until_state("all", "running");
+    until("the region", || {
+        host.json(&["message", "info"])["plane"]["members"][0]["connected"] == true
+    });
+    assert_eq!(host.json(&["space", "list"])[0]["up"], true);
+    assert!(host.is_connected("space/all.sock"));
+
+    let region = host.xml("all", "region.xml", &["--region"]);
+    let space = host.xml("all", "space.xml", &["--space"]);
+    for part in [region, space] {
+        // The domain that is there has one: with what is printed, libvirt finds it.
+        host.done(&["detach-device", "all", &part, "--config"]);
+        host.done(&["attach-device", "all", &part, "--config"]);
+    }
+    host.done(&["destroy", "all"]);
+    until("the end of the region", || {
+        host.json(&["message", "info"])["plane"]["members"][0]["connected"] == false
+    });
+    assert!(!host.is_connected("space/all.sock"));
+
+    let memory = "  <memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>\n";
+    for vm in ["one", "two"] {
+        let arguments = host.direct_arguments(vm);
+        let arguments = format!("{memory}  <qemu:commandline>\n{arguments}  </qemu:commandline>\n");
+        let port = "<controller type='pci' model='pcie-root-port'/>\n    <memballoon";
+        let domain = idle(vm, "q35", &arguments).replace("<memballoon", port);
+        let domain = host.file(&format!("{vm}.xml"), &domain);
+        host.done(&["create", "--validate", &domain]);
+    }
+    let members = || host.json(&["direct", "list"])[0]["members"].clone();
+    until("both to join", || {
+        let members = members();
+        (0..2).all(|at| members[at]["state"] == "joined" && members[at]["reason"].is_null())
+    });
+    // libvirt does not know these devices, and its own next device still finds a place.
+    let nic = host.xml("one", "nic.xml", &["--network", "more", "--interface"]);
+    host.done(&["attach-device", "one", &nic, "--live"]);
+    until("the NIC", || host.daemon.port("one")["connections"] == 1);
 }

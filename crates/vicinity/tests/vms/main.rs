@@ -33,6 +33,7 @@ mod memory_type;
 mod message;
 mod message_many;
 mod migration;
+mod migration_blockers;
 mod queues;
 mod restart;
 mod rig;

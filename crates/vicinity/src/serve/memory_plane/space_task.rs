@@ -30,7 +30,7 @@ use crate::serve::process::deadline::sleep_until;
 use crate::serve::process::launch::{Launch, ProcessKind};
 use crate::serve::process::lifecycle::Due;
 use crate::serve::process::pending_request::PendingRequest;
-use crate::serve::runtime_dir::{self, RuntimeDirError, SocketFile};
+use crate::serve::runtime_dir::{self, RuntimeDirError, SOCKET_MODE, SocketFile};
 use crate::serve::systemd::fd_store::Memory;
 use crate::status::SpaceStatus;
 
@@ -39,9 +39,6 @@ const INBOX: usize = 64;
 
 /// The process answers within so long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Permissions of a space's socket: the owner alone.
-const MODE: u32 = 0o600;
 
 /// Why a space cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +137,7 @@ impl SpaceTask {
     ) -> Result<Self, SpaceError> {
         let path = space_socket(runtime_dir, &config.vm);
         runtime_dir::remove_socket(&path);
-        let (vm_socket, file) = runtime_dir::listen(&path, MODE)?;
+        let (vm_socket, file) = runtime_dir::listen(&path, SOCKET_MODE)?;
         let replug = Replug::new(&config.vm, space_monitor(runtime_dir, &config.vm), path);
         let clients = config
             .listen

@@ -1,56 +1,89 @@
-//! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for a NIC on a network.
+//! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for what the configuration gives its VM.
 //!
-//! These are an `<interface type='vhostuser'>` and shared memory. Without shared memory, libvirt starts the
-//! VM, but the switch cannot forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is
-//! the role of QEMU: `client` if Vicinity listens.
+//! These are an `<interface type='vhostuser'>` for a NIC, a `<shmem>` for a region of the message plane, a
+//! `<filesystem>` for a space, and shared memory. Without shared memory, libvirt starts the VM, but the switch cannot
+//! forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is the role of QEMU: `client` if
+//! Vicinity listens.
+
+mod devices;
 
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use roxmltree::{Document, Node};
 
+use self::devices::{Devices, Element};
 use super::failure::Failure;
 use super::guest_memory::GuestMemory;
-use super::nic::{Nic, RING};
-use crate::config::Mode;
+use super::nic::NicArgs;
 
 const SOURCE: &str = "<source type='memfd'/>";
 const ACCESS: &str = "<access mode='shared'/>";
 
-/// Returns the interface.
-pub(crate) fn interface(nic: &Nic) -> String {
-    let path = attribute(&nic.socket);
-    // The side that connects tries again, so that the connection survives a restart of the other
-    // side.
-    let source = match nic.mode {
-        Mode::Server => format!(
-            "<source type='unix' path='{path}' mode='client'>\n    \
-             <reconnect enabled='yes' timeout='1'/>\n  </source>"
-        ),
-        Mode::Client => format!("<source type='unix' path='{path}' mode='server'/>"),
-    };
-    let queues = match nic.queues {
-        0 | 1 => String::new(),
-        queues => format!(" queues='{queues}'"),
-    };
-    let mac = nic.mac;
-    format!(
-        "<interface type='vhostuser'>\n  <mac address='{mac}'/>\n  {source}\n  \
-         <model type='virtio'/>\n  \
-         <driver{queues} rx_queue_size='{RING}' tx_queue_size='{RING}'/>\n</interface>\n"
-    )
+/// What to print.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct Part {
+    /// Print only the interface, for `virsh attach-device`
+    #[arg(long)]
+    interface: bool,
+    /// Print only the region of the message plane, for `virsh attach-device`
+    #[arg(long)]
+    region: bool,
+    /// Print only the space, for `virsh attach-device`
+    #[arg(long)]
+    space: bool,
+    /// Print this domain, as `virsh dumpxml` writes it, with the elements added; - is standard input
+    #[arg(long, value_name = "FILE")]
+    domain: Option<PathBuf>,
 }
 
-/// Returns the elements for shared memory and the interface.
-pub(crate) fn parts(nic: &Nic, kind: &GuestMemory) -> String {
-    format!(
-        "<!-- in <domain> -->\n{}{}<!-- in <devices> -->\n{}",
-        memory(kind),
-        kind.numatune().unwrap_or_default(),
-        interface(nic)
-    )
+/// Returns what the command prints.
+pub(crate) fn print(
+    which: &NicArgs,
+    kind: &GuestMemory,
+    part: &Part,
+    runtime_dir: Option<&Path>,
+) -> Result<String, Failure> {
+    let config = which.configuration(runtime_dir)?;
+    if part.interface {
+        return Ok(devices::interface(&which.find_in(&config)?));
+    }
+    let devices = Devices::find(which, &config)?;
+    let vm = which.vm();
+    match (&part.domain, &devices) {
+        (Some(file), _) => domain(&devices, kind, file),
+        (None, Devices { region, .. }) if part.region => match region {
+            Some(socket) => Ok(devices::region(socket)),
+            None => Err(Failure::Usage(format!(
+                "VM `{vm}` is not a member of the message plane: list it as a [[message.member]]"
+            ))),
+        },
+        (None, Devices { space, .. }) if part.space => match space {
+            Some(socket) => Ok(devices::space(socket)),
+            None => Err(Failure::Usage(format!(
+                "VM `{vm}` has no space: list it as a [[space]]"
+            ))),
+        },
+        (None, _) => Ok(parts(&devices, kind)),
+    }
+}
+
+/// Returns the elements for shared memory and the devices.
+fn parts(devices: &Devices, kind: &GuestMemory) -> String {
+    let mut text = String::new();
+    if devices.need_shared_memory() {
+        text += &format!(
+            "<!-- in <domain> -->\n{}{}",
+            memory(kind),
+            kind.numatune().unwrap_or_default()
+        );
+    }
+    text += "<!-- in <devices> -->\n";
+    text.extend(devices.elements().into_iter().map(|element| element.text));
+    text
 }
 
 fn memory(kind: &GuestMemory) -> String {
@@ -59,13 +92,13 @@ fn memory(kind: &GuestMemory) -> String {
     format!("<memoryBacking>\n  {SOURCE}\n  {ACCESS}\n{more}</memoryBacking>\n")
 }
 
-/// Returns the domain in `file` with both elements added. Leaves elements that the domain already
+/// Returns the domain in `file` with all elements added. Leaves elements that the domain already
 /// has unchanged.
-pub(crate) fn domain(nic: &Nic, kind: &GuestMemory, file: &Path) -> Result<String, Failure> {
+fn domain(devices: &Devices, kind: &GuestMemory, file: &Path) -> Result<String, Failure> {
     let wrong = |what: &str| Failure::Usage(format!("{}: {what}", file.display()));
     let text = read(file)
         .map_err(|error| wrong(&format!("cannot read the file: {error}; check the path")))?;
-    merged(nic, kind, &text).map_err(|what| wrong(&what))
+    merged(devices, kind, &text).map_err(|what| wrong(&what))
 }
 
 fn read(file: &Path) -> std::io::Result<String> {
@@ -80,7 +113,7 @@ fn read(file: &Path) -> std::io::Result<String> {
 /// A range of the text, and its replacement.
 type Change = (Range<usize>, String);
 
-fn merged(nic: &Nic, kind: &GuestMemory, text: &str) -> Result<String, String> {
+fn merged(devices: &Devices, kind: &GuestMemory, text: &str) -> Result<String, String> {
     let document = Document::parse(text).map_err(|error| {
         format!(
             "the file is not XML: {error}; `virsh dumpxml \
@@ -91,8 +124,11 @@ fn merged(nic: &Nic, kind: &GuestMemory, text: &str) -> Result<String, String> {
     if domain.tag_name().name() != "domain" {
         return Err("the file is not a libvirt domain; `virsh dumpxml VM` writes one".to_owned());
     }
-    let mut changes = share(domain, kind, text)?;
-    changes.extend(attach(domain, text, nic));
+    let mut changes = match devices.need_shared_memory() {
+        true => share(domain, kind, text)?,
+        false => Vec::new(),
+    };
+    changes.extend(attach(domain, text, devices));
     if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
         tracing::warn!(
             "the domain has no <acpi/> in its <features>; libvirt before 9.3 then starts QEMU with an option \
@@ -163,19 +199,29 @@ fn share(domain: Node<'_, '_>, kind: &GuestMemory, text: &str) -> Result<Vec<Cha
     Ok(changes)
 }
 
-/// Returns the change that adds the interface, unless the domain has one with the same socket.
-fn attach(domain: Node<'_, '_>, text: &str, nic: &Nic) -> Option<Change> {
-    let Some(devices) = child(domain, "devices") else {
-        let devices = format!("<devices>\n{}</devices>\n", indented(&interface(nic), 2));
-        return Some(append(domain, text, &devices));
+/// Returns the change that adds the devices that the domain does not have. A device with the same socket is the
+/// same.
+fn attach(domain: Node<'_, '_>, text: &str, wanted: &Devices) -> Option<Change> {
+    let devices = child(domain, "devices");
+    let is_there = |element: &Element| {
+        let [name, of, attribute] = element.place;
+        let there = devices.into_iter().flat_map(|devices| devices.children());
+        let mut there = there.filter(|node| node.has_tag_name(name));
+        there.any(|node| {
+            child(node, of).and_then(|of| of.attribute(attribute)) == element.socket.to_str()
+        })
     };
-    let path = nic.socket.to_str();
-    let ours = |node: Node<'_, '_>| {
-        node.has_tag_name("interface")
-            && child(node, "source").is_some_and(|source| source.attribute("path") == path)
-    };
-    let there = devices.children().any(ours);
-    (!there).then(|| append(devices, text, &interface(nic)))
+    let missing = wanted.elements().into_iter();
+    let missing = missing.filter(|element| !is_there(element));
+    let missing: String = missing.map(|element| element.text).collect();
+    match devices {
+        _ if missing.is_empty() => None,
+        Some(devices) => Some(append(devices, text, &missing)),
+        None => {
+            let devices = format!("<devices>\n{}</devices>\n", indented(&missing, 2));
+            Some(append(domain, text, &devices))
+        }
+    }
 }
 
 fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
@@ -212,22 +258,32 @@ fn indented(text: &str, by: usize) -> String {
         .collect()
 }
 
-/// Returns a path as the value of an attribute in single quotes.
-fn attribute(path: &Path) -> String {
-    let text = path.display().to_string();
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('\'', "&apos;")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::devices::interface;
     use super::*;
-    use crate::commands::nic::find;
     use crate::commands::nic::tests::config;
+    use crate::commands::nic::{Nic, find};
 
     fn nic() -> Nic {
         find(&config(), "web", Some("blue")).unwrap()
+    }
+
+    /// A VM that has a NIC only.
+    fn with_nic() -> Devices {
+        Devices {
+            nic: Some(nic()),
+            ..Devices::default()
+        }
+    }
+
+    /// A VM that has everything.
+    fn with_all() -> Devices {
+        Devices {
+            nic: Some(nic()),
+            region: Some("/run/vicinity/message-plane/web.sock".into()),
+            space: Some("/run/vicinity/space/web.sock".into()),
+        }
     }
 
     const PLAIN: &str = "<domain type='qemu'>\n  <name>web</name>\n  \
@@ -260,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_domain_gets_both_once() {
-        let once = merged(&nic(), &GuestMemory::default(), PLAIN).unwrap();
+        let once = merged(&with_nic(), &GuestMemory::default(), PLAIN).unwrap();
         let expected = PLAIN.replace(
             "  </devices>\n</domain>",
             &format!(
@@ -271,24 +327,70 @@ mod tests {
         );
         assert_eq!(once, expected);
         assert_eq!(
-            merged(&nic(), &GuestMemory::default(), &once).unwrap(),
+            merged(&with_nic(), &GuestMemory::default(), &once).unwrap(),
             once
         );
         let empty = merged(
-            &nic(),
+            &with_nic(),
             &GuestMemory::default(),
             "<domain><devices/></domain>",
         )
         .unwrap();
         assert_eq!(
-            merged(&nic(), &GuestMemory::default(), &empty).unwrap(),
+            merged(&with_nic(), &GuestMemory::default(), &empty).unwrap(),
             empty
         );
         assert!(
-            merged(&nic(), &GuestMemory::default(), "<domain/>")
+            merged(&with_nic(), &GuestMemory::default(), "<domain/>")
                 .unwrap()
                 .contains("<driver rx_queue")
         );
+    }
+
+    #[test]
+    fn a_domain_gets_a_region_and_a_space_once() {
+        let once = merged(&with_all(), &GuestMemory::default(), PLAIN).unwrap();
+        let document = Document::parse(&once).unwrap();
+        let devices = child(document.root_element(), "devices").unwrap();
+        let server = child(child(devices, "shmem").unwrap(), "server").unwrap();
+        let path = "/run/vicinity/message-plane/web.sock";
+        assert_eq!(server.attribute("path"), Some(path));
+        let space = child(devices, "filesystem").unwrap();
+        let target = child(space, "target").unwrap();
+        assert_eq!(target.attribute("dir"), Some("space"));
+        assert_eq!(
+            merged(&with_all(), &GuestMemory::default(), &once).unwrap(),
+            once
+        );
+        // What is missing is added, and nothing twice.
+        let later = merged(
+            &with_all(),
+            &GuestMemory::default(),
+            &merged(&with_nic(), &GuestMemory::default(), PLAIN).unwrap(),
+        )
+        .unwrap();
+        for element in ["<interface", "<shmem", "<filesystem", "<memoryBacking"] {
+            assert_eq!(later.matches(element).count(), 1, "{later}");
+        }
+    }
+
+    #[test]
+    fn a_region_alone_leaves_the_memory_as_it_is() {
+        let region = Devices {
+            nic: None,
+            space: None,
+            ..with_all()
+        };
+        assert!(
+            !merged(&region, &GuestMemory::default(), PLAIN)
+                .unwrap()
+                .contains("memoryBacking")
+        );
+        assert!(!parts(&region, &GuestMemory::default()).contains("in <domain>"));
+        let all = parts(&with_all(), &GuestMemory::default());
+        for part in ["<memoryBacking>", "<interface ", "<shmem ", "<filesystem "] {
+            assert!(all.contains(part), "{all}");
+        }
     }
 
     #[test]
@@ -296,7 +398,7 @@ mod tests {
         let with = |backing: &str| {
             let inside = format!("<memoryBacking>{backing}</memoryBacking>\n</domain>");
             merged(
-                &nic(),
+                &with_nic(),
                 &GuestMemory::default(),
                 &PLAIN.replace("</domain>", &inside),
             )
@@ -328,7 +430,7 @@ mod tests {
                 "<memoryBacking>\n<locked/></memoryBacking><devices>",
             ),
         ] {
-            let once = merged(&nic(), &kind, &before).unwrap();
+            let once = merged(&with_nic(), &kind, &before).unwrap();
             let document = Document::parse(&once).unwrap();
             let backing = child(document.root_element(), "memoryBacking").unwrap();
             for name in ["source", "access", "hugepages", "allocation"] {
@@ -337,13 +439,13 @@ mod tests {
             }
             let numatune = child(document.root_element(), "numatune").unwrap();
             assert!(child(numatune, "memory").is_some(), "{once}");
-            assert_eq!(merged(&nic(), &kind, &once).unwrap(), once);
+            assert_eq!(merged(&with_nic(), &kind, &once).unwrap(), once);
         }
     }
 
     #[test]
     fn what_is_no_domain_is_refused() {
-        let said = |text: &str| merged(&nic(), &GuestMemory::default(), text).unwrap_err();
+        let said = |text: &str| merged(&with_nic(), &GuestMemory::default(), text).unwrap_err();
         assert!(said("<network/>").contains("virsh dumpxml"));
         assert!(said("<domain>").contains("is not XML"));
         let private = "<domain><cpu><numa><cell memAccess='private'/></numa></cpu></domain>";
