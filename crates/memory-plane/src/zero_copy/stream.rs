@@ -19,7 +19,7 @@ use crate::limits::STALL_TIMEOUT;
 use crate::raw::zero_copy;
 use crate::space_state::{SpaceState, increment};
 
-/// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
+/// Smallest slice that is sent without copying; docs/design/2026-11-space-zero-copy.md has the measurements. It is larger than a frame of HTTP/2
 /// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
 pub(super) const MIN_BYTES: usize = 32 << 10;
 
