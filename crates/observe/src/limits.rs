@@ -17,8 +17,12 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
     }
     match (meter.exists(), &reading.host.energy) {
         (_, Some(_)) => {}
-        (true, None) => say("energy: only root can read the counters (RAPL), so the figures are modelled"),
-        (false, None) => say("energy: this host has no counters (RAPL), so the figures are modelled"),
+        (true, None) => {
+            say("energy: only root can read the counters (RAPL), so the figures are modelled")
+        }
+        (false, None) => {
+            say("energy: this host has no counters (RAPL), so the figures are modelled")
+        }
     }
     if reading.host.pressure.is_none() {
         say("CPU pressure: the kernel does not measure it; boot with psi=1");
@@ -34,7 +38,9 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
             .is_some_and(|memory| memory.kind == MemoryKind::Rss)
     };
     if vms.iter().any(rss) {
-        say("the share of some VMs in shared memory (PSS): only root can read it, and only up to 4 GiB");
+        say(
+            "the share of some VMs in shared memory (PSS): only root can read it, and only up to 4 GiB",
+        );
     }
     all
 }
