@@ -45,7 +45,7 @@ pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<Loa
     let (program, peer) = (&options.vicinity, SwitchKind::Vicinity);
     let mut setup = LoadSetup::start(peer, shape, SHORT, program, folder, &name)?;
     learn(&mut setup.drivers, each)?;
-    interrupt::poll("residents to be known", LIMIT, || {
+    interrupt::poll("the FDB to have all entries", LIMIT, || {
         Ok((setup.running.fdb_entries()? == Some(count(each))).then_some(()))
     })?;
     Ok(setup)

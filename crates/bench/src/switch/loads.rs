@@ -144,7 +144,9 @@ pub(super) fn residents(
     folder: &Path,
     progress: &Progress,
 ) -> Result<Vec<LoadSample>> {
-    progress.step("residents: teaching one vicinity few addresses, another one many");
+    progress.step(
+        "fdb: filling the FDB of one Vicinity with few addresses, and of another one with many",
+    );
     let [few, many] = fdb::flows();
     let mut small = fdb::start(options, folder, fdb::FEW)?;
     let mut large = fdb::start(options, folder, fdb::MANY)?;

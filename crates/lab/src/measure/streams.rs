@@ -97,7 +97,7 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
     }
     let (times, residents) = level.split_once('@').unwrap_or((level, "1"));
     let numbers = times.parse().ok().zip(residents.parse().ok());
-    let missing = || Error::Host(format!("{level} is no number of look-ups"));
+    let missing = || Error::Host(format!("{level} is not a number of look-ups"));
     numbers.map(Some).ok_or_else(missing)
 }
 

@@ -42,7 +42,7 @@ impl Lookups {
         }
         let kept = kept.map(|kept| format!("{kept:?}")).unwrap_or_default();
         Err(Error::Host(format!(
-            "the switch was told {pair} and says that it keeps {kept}"
+            "the lab set {pair}, but the switch reports {kept}"
         )))
     }
 
@@ -56,7 +56,7 @@ impl Lookups {
 impl Drop for Lookups {
     fn drop(&mut self) {
         if let Err(error) = self.tell(None) {
-            tracing::warn!(%error, "the switch goes on looking frames up more often than it must");
+            tracing::warn!(%error, "cannot restore the number of FDB look-ups of the switch");
         }
     }
 }

@@ -122,7 +122,7 @@ impl Filled {
         }
         let (wanted, known) = (self.residents, known()?);
         Err(Error::Host(format!(
-            "the switch has {known} residents, not {wanted}"
+            "the switch has {known} FDB entries, not {wanted}"
         )))
     }
 }

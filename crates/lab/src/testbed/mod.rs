@@ -241,7 +241,11 @@ impl Testbed {
             return Ok((self.network("switch")?, &self.switch));
         }
         let found = self.filled.iter().find(|one| one.residents == residents);
-        let none = || Error::Host(format!("no switch is made for {residents} residents"));
+        let none = || {
+            Error::Host(format!(
+                "the testbed has no switch with {residents} FDB entries"
+            ))
+        };
         let one = found.ok_or_else(none)?;
         one.fill(&self.place.vicinity)?;
         Ok((one.network, one.switch.folder()))
@@ -253,7 +257,11 @@ impl Testbed {
     /// There is no such switch.
     pub fn gathering(&self, micros: &str) -> Result<u8> {
         let found = self.gathering.iter().find(|one| one.micros == micros);
-        let none = || Error::Host(format!("no switch lets frames gather for {micros} µs"));
+        let none = || {
+            Error::Host(format!(
+                "the testbed has no switch with moderation-us = {micros}"
+            ))
+        };
         found.map(|one| one.network).ok_or_else(none)
     }
 
