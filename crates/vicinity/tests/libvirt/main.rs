@@ -337,7 +337,9 @@ fn a_domain_has_a_region_and_a_space_and_others_see_each_others_memory() {
     for vm in ["one", "two"] {
         let arguments = host.direct_arguments(vm);
         let arguments = format!("{memory}  <qemu:commandline>\n{arguments}  </qemu:commandline>\n");
-        let port = "<controller type='pci' model='pcie-root-port'/>\n    <memballoon";
+        let port = "<controller type='pci' index='0' model='pcie-root'/>
+    <controller type='pci' model='pcie-root-port'/>
+    <memballoon";
         let domain = idle(vm, "q35", &arguments).replace("<memballoon", port);
         let domain = host.file(&format!("{vm}.xml"), &domain);
         host.done(&["create", "--validate", &domain]);

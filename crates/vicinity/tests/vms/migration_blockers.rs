@@ -40,7 +40,7 @@ fn members_and_spaces_do_not_migrate_and_qemu_says_why() {
     for (vm, plane, why) in [
         ("a", "direct", "'peer mode' in device 'ivshmem'"),
         ("m", "message", "'peer mode' in device 'ivshmem'"),
-        ("s", "space", "vhost-user-fs"),
+        ("s", "space", "lacks VHOST_USER_PROTOCOL_F_LOG_SHMFD"),
     ] {
         step(vm);
         let monitor = rig.folder().join(format!("{vm}.monitor"));
