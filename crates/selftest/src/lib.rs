@@ -39,7 +39,7 @@ pub mod outcome;
 mod page;
 pub mod privacy;
 mod region;
-mod runner;
+pub mod runner;
 mod testbed;
 
 use std::path::PathBuf;

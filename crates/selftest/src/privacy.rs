@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
 use serde_json::Value;
@@ -129,7 +129,10 @@ impl Redactor {
             out.push_str(before);
             out.push_str("[path]");
             let end = path.find(PATH_ENDS).unwrap_or(path.len());
-            rest = path.get(end..).unwrap_or_default();
+            let whole = path.get(..end).unwrap_or_default();
+            // A path may end a sentence, or stand before a reason.
+            let length = whole.trim_end_matches([':', '.']).len();
+            rest = path.get(length..).unwrap_or_default();
         }
         out.push_str(rest);
         out
@@ -196,7 +199,7 @@ fn redacted(token: &str) -> String {
     let kind = kind_of(core).or_else(|| {
         let (address, port) = core.rsplit_once(':')?;
         let _number: u16 = port.parse().ok()?;
-        address.parse::<Ipv4Addr>().ok().map(|_| "[ip]")
+        kind_of(address)
     });
     match kind {
         Some(kind) => token.replace(core, kind),
@@ -211,6 +214,10 @@ fn kind_of(text: &str) -> Option<&'static str> {
     };
     if is_mac(':') || is_mac('-') {
         return Some("[mac]");
+    }
+    // Without a digit it is rather a path of Rust: `a::b`.
+    if !text.contains(|c: char| c.is_ascii_digit()) {
+        return None;
     }
     match text.parse::<IpAddr>().ok()? {
         // The unspecified address and that of the host itself identify no host.

@@ -1,5 +1,8 @@
 //! Membership of the message plane inside a guest: the gateway, and what it says about the region.
 
+use std::time::Duration;
+
+use report::message_perf::Row;
 use vm_harness::error::{Error, Result};
 use vm_harness::guest_module::GuestModule;
 use vm_harness::vm::Vm;
@@ -119,12 +122,21 @@ fn loads(text: &str) -> Option<Loads> {
     })
 }
 
-/// Returns figures as `vicinity message perf --json` prints them.
-pub(crate) fn perf(vm: &Vm, peer: &str, lengths: &str) -> Result<Vec<report::message_perf::Row>> {
-    let command = format!("vicinity message perf {peer}:{ENDPOINT} --json --lengths {lengths}");
-    let text = sh(vm, &command)?;
-    serde_json::from_str(&text)
-        .map_err(|_| Error::unreadable("the figures of `vicinity message perf`", &text))
+/// Longest time of the measurement of one length. It sends for about two seconds, and on a busy host each message
+/// waits for the CPU of the other VM.
+const MEASUREMENT: Duration = Duration::from_secs(100);
+
+/// Returns the figures that `vicinity message perf` measures for each length.
+pub(crate) fn perf(vm: &Vm, peer: &str, lengths: &[u32]) -> Result<Vec<Row>> {
+    let mut all = Vec::new();
+    for length in lengths {
+        let command = format!("vicinity message perf {peer}:{ENDPOINT} --json --lengths {length}");
+        let text = vm.check(&command, MEASUREMENT)?;
+        let rows: Vec<Row> = serde_json::from_str(&text)
+            .map_err(|_| Error::unreadable("the figures of `vicinity message perf`", &text))?;
+        all.extend(rows);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

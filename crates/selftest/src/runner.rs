@@ -17,7 +17,7 @@ const INTERRUPTED: &str = "the user or a signal interrupted the self-test";
 
 /// Runs the checks until `deadline` and passes each entry to `tell`. Returns the entries, and whether a signal
 /// interrupted the run. Every check has an entry.
-pub(crate) fn run<T: Subject>(
+pub fn run<T: Subject>(
     checks: &[Check<T>],
     subject: &mut T,
     deadline: Instant,

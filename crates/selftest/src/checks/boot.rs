@@ -3,10 +3,16 @@
 use vm_harness::error::Result;
 use vm_harness::message_region::Mapping;
 
-use crate::guest::{Guest, require_clean_kernel};
+use crate::guest::{Guest, require_clean_kernel, sh};
 use crate::outcome::Outcome;
 use crate::region::{self, Joined};
 use crate::testbed::Testbed;
+
+/// What the list of memory types means with UEFI firmware whose MTRRs call all uncached but RAM. The list has the
+/// kernel's own mapping of the module's pages (`memremap_pages` in Linux, `mm/memremap.c`), which follows the MTRRs. The
+/// mappings of programs do not: `vm_insert_page` takes the type of the program's mapping.
+const UNCACHED_MTRRS: &str = "with this firmware's MTRRs the guest's kernel has its own mapping of the region uncached; \
+    those of programs are write-back all the same, and only the load times under KVM show that";
 
 /// The first address above the memory that 32-bit addresses reach.
 const FOUR_GIB: u64 = 4 << 30;
@@ -46,8 +52,17 @@ fn boot(bed: &mut Testbed, guest: Guest) -> Result<Outcome> {
     region::load_module(vm)?;
     let joined = region::join(vm)?;
     let mapping = Mapping::of(vm)?;
-    outcome = describe(outcome, "module", &joined, &mapping)
-        .require(mapping.memory_types == ["write-back"], || {
+    outcome = describe(outcome, "module", &joined, &mapping);
+    let is_write_back = mapping.memory_types == ["write-back"];
+    if !is_write_back {
+        let registers = sh(vm, "tr '\\n' ';' </proc/mtrr")?;
+        outcome = outcome.note(format!("MTRRs: {registers}"));
+    }
+    if !is_write_back && guest == Guest::Three {
+        outcome = outcome.note(UNCACHED_MTRRS);
+    }
+    let outcome = outcome
+        .require(is_write_back || guest == Guest::Three, || {
             format!(
                 "with the module the guest's kernel maps the region {}, not write-back",
                 mapping.memory_types.join(", ")

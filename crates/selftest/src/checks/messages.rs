@@ -9,7 +9,7 @@ use vm_harness::error::{Context, Result};
 use vm_harness::message_region::gateway_wakeups;
 use vm_harness::vm::Vm;
 
-use crate::guest::{Guest, require_clean_kernel, sh};
+use crate::guest::{Guest, require_clean_kernel, sh, until};
 use crate::outcome::Outcome;
 use crate::region;
 use crate::testbed::Testbed;
@@ -34,7 +34,7 @@ const SECONDS: f64 = 5.0;
 pub(super) fn exchange(bed: &mut Testbed) -> Result<Outcome> {
     let (one, two) = members(bed)?;
     for length in LENGTHS {
-        let peer = format!("{}:{}", two.name(), region::ENDPOINT);
+        let peer = peer(two);
         sh(
             one,
             &format!("vicinity message ping {peer} --length {length} --count 20"),
@@ -100,13 +100,22 @@ fn members(bed: &mut Testbed) -> Result<(&Vm, &Vm)> {
         region::ensure_joined(vm, bed.has_modules())?;
     }
     region::ensure_answers(two)?;
-    let knows = format!("grep -qs ' {}$' /run/vicinity/message/hosts", two.name());
-    crate::guest::until(one, &knows)?;
+    // The host tells each member of the others when they have joined.
+    let peer = peer(two);
+    until(
+        one,
+        &format!("vicinity message ping {peer} --count 5 2>/tmp/ping.log"),
+    )?;
     Ok((one, two))
 }
 
+/// Returns the endpoint that answers in a VM.
+fn peer(vm: &Vm) -> String {
+    format!("{}:{}", vm.name(), region::ENDPOINT)
+}
+
 fn perf(one: &Vm, two: &Vm) -> Result<Vec<Row>> {
-    region::perf(one, two.name(), &format!("{SMALL},{LARGE}"))
+    region::perf(one, two.name(), &[SMALL, LARGE])
 }
 
 fn figures(outcome: Outcome, rows: &[Row], how: &str) -> Outcome {

@@ -94,7 +94,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         shows: "that messages of 8 B to 4 MiB arrive through shared memory, and their latency and rate",
         needs: &[Need::Vms, PAIR],
         usual: seconds(20),
-        limit: seconds(120),
+        limit: seconds(210),
         run: messages::exchange,
     },
     Check {
@@ -103,7 +103,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         shows: "how much longer messages take when each VM has to wait for the other one's CPU",
         needs: &[Need::Vms, PAIR],
         usual: seconds(15),
-        limit: seconds(120),
+        limit: seconds(210),
         run: messages::overcommit,
     },
     Check {
