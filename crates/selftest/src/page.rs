@@ -8,6 +8,7 @@ use crate::outcome::Verdict;
 
 /// Rules beside those of every page.
 const STYLE: &str = "
+main{max-width:1180px}
 .checks td{white-space:normal;text-align:left;vertical-align:top;padding:12px}
 .checks th{text-align:left}
 .checks td.time,.checks th.time{text-align:right;white-space:nowrap;color:var(--soft)}
@@ -16,8 +17,11 @@ const STYLE: &str = "
 .checks td p.why{color:var(--ink)}
 .checks b{font-weight:600}
 .checks code,.id{font:.82rem ui-monospace,\"DejaVu Sans Mono\",monospace;color:var(--soft)}
-.figures{display:grid;grid-template-columns:1fr max-content;gap:1px 14px;font-size:.88rem;min-width:250px}
+.figures{display:grid;grid-template-columns:1fr max-content;gap:1px 14px;margin:0;font-size:.88rem;min-width:250px}
 .figures dt{color:var(--soft)}.figures dd{text-align:right;font-weight:600;overflow-wrap:normal}
+.checks ul{margin:6px 0 0;padding-left:1.1em;font-size:.88rem;max-width:60ch;overflow-wrap:anywhere}
+.even{box-shadow:inset 0 0 0 1px var(--line)}
+p code,li code,b code{font-size:.9em}
 .counts{display:flex;flex-wrap:wrap;gap:8px;margin:14px 0 18px}
 ";
 
@@ -56,7 +60,7 @@ fn introduction(report: &Report) -> String {
             format!(
                 "QEMU <b>emulated</b> the guests (TCG), 10 to 20 times slower than KVM, because KVM was not used: {}. \
                  The times and rates below say nothing about a host with KVM.",
-                escape(reason)
+                marked(reason)
             )
         }
         _ => "No VM was booted.".to_owned(),
@@ -97,8 +101,12 @@ fn row(entry: &Entry) -> String {
     let notes: String = entry
         .notes
         .iter()
-        .map(|note| format!("<p>{}</p>", escape(note)))
+        .map(|note| format!("<li>{}</li>", marked(note)))
         .collect();
+    let notes = match notes.is_empty() {
+        true => notes,
+        false => format!("<ul>{notes}</ul>"),
+    };
     let figures: String = entry
         .figures
         .iter()
@@ -118,11 +126,25 @@ fn row(entry: &Entry) -> String {
         "<tr><td><span class=\"chip {class}\">{}</span></td><td><b>{}</b> <span class=\"id\">{}</span>\
          <p>{}</p>{reason}{notes}</td><td>{figures}</td><td class=\"time\">{:.1} s</td></tr>",
         entry.verdict.word(),
-        escape(&entry.title),
+        marked(&entry.title),
         escape(&entry.id),
-        escape(&entry.shows),
+        marked(&entry.shows),
         entry.seconds
     )
+}
+
+/// Escapes a text, and marks what is between two backticks as code.
+fn marked(text: &str) -> String {
+    let escaped = escape(text);
+    if escaped.matches('`').count() % 2 == 1 {
+        return escaped;
+    }
+    let parts = escaped.split('`').enumerate();
+    let marked = parts.map(|(number, part)| match number % 2 {
+        1 => format!("<code>{part}</code>"),
+        _ => part.to_owned(),
+    });
+    marked.collect()
 }
 
 fn host(report: &Report) -> String {
@@ -159,6 +181,12 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(page.contains("it &lt;broke&gt;") && page.contains("that &lt;it&gt; works"));
+    }
+
+    #[test]
+    fn backticks_mark_code() {
+        assert_eq!(marked("`a<b` c"), "<code>a&lt;b</code> c");
+        assert_eq!(marked("a ` b"), "a ` b");
     }
 
     #[test]
