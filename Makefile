@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell demo-message test lab bench soak coverage check build deb lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-message selftest test lab bench soak coverage check build deb lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -24,6 +24,12 @@ demo-message:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --messages
+
+## make selftest      Shows on VMs what works on this host, in at most ten minutes, and writes a report.
+selftest:
+	scripts/setup selftest
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) selftest
 
 ## make test          Runs all checks of CI: lints, dependencies, all tests with VMs, loom, short fuzzing.
 test:

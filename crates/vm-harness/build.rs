@@ -1,13 +1,19 @@
-//! Lists the sources of the direct channel's guest module, so that the harness contains them and can build the module
-//! on any host.
+//! Lists the sources of the guests' kernel modules, so that the harness contains them and can build the modules on any
+//! host.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
+    list("direct")?;
+    list("wake")
+}
+
+/// Writes the list of the sources in a folder of `guest`.
+fn list(module: &str) -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let folder = here.join("../../guest/direct").canonicalize()?;
+    let folder = here.join("../../guest").join(module).canonicalize()?;
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder)? {
@@ -23,7 +29,7 @@ fn main() -> io::Result<()> {
     }
     list.push_str("]\n");
     let out = env::var_os("OUT_DIR").unwrap_or_default();
-    fs::write(Path::new(&out).join("direct_sources.rs"), list)
+    fs::write(Path::new(&out).join(format!("{module}_sources.rs")), list)
 }
 
 fn is_source(name: &str) -> bool {

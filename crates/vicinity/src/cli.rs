@@ -16,7 +16,8 @@ use crate::commands::nic::NicArgs;
 use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
-    capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference, top,
+    capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference,
+    selftest, top,
 };
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{gateway, switchboard, uplink};
@@ -175,6 +176,8 @@ enum Command {
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
     },
+    /// Check on VMs what works on this host, in at most ten minutes, and write a report for a bug report; needs root
+    Selftest(selftest::Options),
     /// Measure the data path, the message plane or the memory plane natively
     #[command(subcommand)]
     Bench(Bench),
@@ -287,6 +290,7 @@ impl Cli {
                     (false, false) => print(&demo::run(&channel, &folder)?),
                 }
             }
+            Command::Selftest(options) => selftest::run(&options),
             Command::Bench(bench) => print(&bench.run()?),
             Command::Lab(lab) => lab.run(),
             Command::Message(message) => message.run(runtime_dir),

@@ -74,6 +74,9 @@ const VARIABLE: &str = "VICINITY_ACCEL";
 
 static CHOSEN: OnceLock<Accel> = OnceLock::new();
 
+/// The reason why [`detect`] did not return KVM.
+static REASON: OnceLock<String> = OnceLock::new();
+
 /// Makes [`detect`] return this accelerator, or fail, from now on. Only the first call has an effect.
 pub fn choose(accel: Accel) {
     // A second call comes from the same option, so it passes the same accelerator.
@@ -93,18 +96,27 @@ pub fn detect(kernel: &Path) -> Result<Accel> {
         return Ok(known);
     }
     let found = match chosen()? {
-        Some(Accel::Tcg) => Accel::Tcg,
+        Some(Accel::Tcg) => {
+            REASON.get_or_init(|| "TCG was chosen by an option or a variable".to_owned());
+            Accel::Tcg
+        }
         chosen => match trouble_with_kvm(kernel)? {
             None => Accel::Kvm,
             Some(reason) if chosen.is_some() => return Err(Error::Accel(reason)),
             Some(reason) => {
                 tracing::warn!("KVM is not used, so guests are emulated (TCG): {reason}");
+                REASON.get_or_init(|| reason);
                 Accel::Tcg
             }
         },
     };
     *answer = Some(found);
     Ok(found)
+}
+
+/// Returns the reason why [`detect`] returned TCG; `None` before that, and if KVM works.
+pub fn reason() -> Option<&'static str> {
+    REASON.get().map(String::as_str)
 }
 
 /// Returns the accelerator that was chosen; otherwise the fastest that the host reports, without booting a kernel. A

@@ -20,7 +20,7 @@ const WITHOUT: [(&str, &[&str]); 4] = [
     ("is JSON", &["show"]),
     (
         "writes a report, as JSON too",
-        &["demo", "bench", "run", "resume", "report"],
+        &["demo", "selftest", "bench", "run", "resume", "report"],
     ),
 ];
 

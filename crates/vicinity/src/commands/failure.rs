@@ -60,6 +60,9 @@ pub(crate) enum Failure {
     /// Something is missing. The command has printed it already.
     #[error("this machine cannot serve VMs; install what is MISSING above")]
     Doctor,
+    /// Checks of the self-test failed. The command has printed them already.
+    #[error("{0} checks of the self-test failed: see FAIL above")]
+    Selftest(usize),
     /// The capture failed, or ended early.
     #[error(transparent)]
     Capture(#[from] CaptureError),

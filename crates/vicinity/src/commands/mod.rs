@@ -18,6 +18,7 @@ pub(crate) mod output;
 pub(crate) mod qemu_args;
 pub(crate) mod qemu_version;
 pub(crate) mod reference;
+pub(crate) mod selftest;
 pub(crate) mod signals;
 pub(crate) mod space;
 pub(crate) mod top;

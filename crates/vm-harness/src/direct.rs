@@ -4,8 +4,6 @@
 //! A VM that will join is booted with [`Channel::qemu_args`]. These options are the only difference until
 //! [`Channel::join`], so the channel does not affect measurements before that call.
 
-mod module;
-
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,12 +14,13 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::channel::{self, Channel, Setting};
 use crate::error::{Context, Error, Result};
+use crate::guest_module::GuestModule;
 use crate::host::{self, ChildProcess};
 use crate::scope::RunFolder;
 use crate::vm::{Link, Vm};
 use crate::{cpu, interrupt};
 
-pub use module::missing;
+pub use crate::guest_module::missing;
 
 /// Path of the module in a guest.
 const MODULE: &str = "/run/vicinity_direct.ko";
@@ -71,7 +70,7 @@ impl Direct {
         if self.serving.is_some() {
             return Ok(());
         }
-        let file = module::build(release, &self.cache)?;
+        let file = GuestModule::Direct.build(release, &self.cache)?;
         self.module = fs::read(&file).context(|| format!("read {}", file.display()))?;
         let log = self.logs.join("direct.log");
         let stderr = File::create(&log).context(|| format!("make {}", log.display()))?;
