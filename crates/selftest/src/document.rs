@@ -1,15 +1,11 @@
-//! The report: what the self-test found, as JSON and as an HTML page.
-
-use std::fs;
-use std::path::{Path, PathBuf};
+//! The report: what the self-test found.
 
 use serde::{Deserialize, Serialize};
-use vm_harness::error::{Context, Error, Result};
+use vm_harness::error::{Error, Result};
 
 use crate::entry::Entry;
 use crate::host::Host;
 use crate::outcome::Verdict;
-use crate::page;
 use crate::privacy::Redactor;
 
 /// The name of the schema.
@@ -82,69 +78,11 @@ impl Report {
         redactor.value(&mut value);
         serde_json::from_value(value).map_err(unreadable)
     }
-
-    /// Writes the two files into a folder and returns their paths.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
-        fs::create_dir_all(folder).context(|| format!("make {}", folder.display()))?;
-        let json =
-            serde_json::to_string_pretty(self).context(|| "describe the report".to_owned())?;
-        let files = [(JSON, json + "\n"), (HTML, page::page(self))];
-        for (name, text) in &files {
-            let path = folder.join(name);
-            fs::write(&path, text).context(|| format!("write {}", path.display()))?;
-        }
-        Ok(files.map(|(name, _)| folder.join(name)))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::example::report;
-
-    #[test]
-    fn the_json_form_is_read_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let written = report();
-        let [json, html] = written.write(folder.path()).unwrap();
-        let text = fs::read_to_string(json).unwrap();
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), written);
-        assert!(text.contains("\"verdict\": \"not-run\""), "{text}");
-        assert!(fs::read_to_string(html).unwrap().contains("</html>"));
-    }
-
-    #[test]
-    fn private_data_is_in_neither_file() {
-        let mut planted = report();
-        let secrets = [
-            "hv7",
-            "grace",
-            "/home/ada/vms",
-            "52:54:00:ab:cd:ef",
-            "192.0.2.7",
-            "2001:db8::7",
-        ];
-        planted.checks[0].reason = Some(secrets.join(" "));
-        planted.checks[0].notes = secrets.map(str::to_owned).to_vec();
-        planted.host.kernel = "6.1 built on hv7".to_owned();
-        planted.accelerator_reason = Some("open /home/ada/kvm".to_owned());
-        let redactor = Redactor::new(&["hv7"], "", &["grace"]);
-        let folder = tempfile::tempdir().unwrap();
-        let files = planted
-            .redacted(&redactor)
-            .unwrap()
-            .write(folder.path())
-            .unwrap();
-        for file in files {
-            let text = fs::read_to_string(file).unwrap();
-            for secret in secrets {
-                assert!(!text.contains(secret), "{secret} in {text}");
-            }
-        }
-    }
 
     #[test]
     fn the_summary_counts_every_check() {

@@ -32,6 +32,7 @@ pub mod document;
 pub mod entry;
 #[cfg(test)]
 mod example;
+pub mod files;
 mod guest;
 pub mod host;
 pub mod options;
@@ -101,7 +102,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Entry)) -> Result<(Report, [
     };
     drop(bed);
     let report = report.redacted(&redactor)?;
-    let files = report.write(&options.output)?;
+    let files = files::write(&report, &options.output)?;
     Ok((report, files))
 }
 

@@ -352,7 +352,7 @@ impl Subject for Testbed {
                             return Err(error);
                         }
                         Err(error) => {
-                            self.image = Prepared::Failed(format!("no guest image: {error}"))
+                            self.image = Prepared::Failed(format!("no guest image: {error}"));
                         }
                         Ok(()) => {}
                     }
