@@ -18,10 +18,10 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
     match (meter.exists(), &reading.host.energy) {
         (_, Some(_)) => {}
         (true, None) => {
-            say("energy: only root can read the counters (RAPL), so the figures are modelled")
+            say("energy: only root can read the counters (RAPL), so the figures are modelled");
         }
         (false, None) => {
-            say("energy: this host has no counters (RAPL), so the figures are modelled")
+            say("energy: this host has no counters (RAPL), so the figures are modelled");
         }
     }
     if reading.host.pressure.is_none() {

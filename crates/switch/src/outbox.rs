@@ -59,7 +59,7 @@ impl Outbox {
             Ok(()) => self.watched = waits,
             Err(error) => {
                 tracing::error!(%error, "cannot wait for the control socket; events may reach the \
-            supervisor late")
+            supervisor late");
             }
         }
     }

@@ -15,7 +15,7 @@ struct Kind {
     cut: bool,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 6] = [
     Kind {
         port: "unmerged",
         properties: "mrg_rxbuf=off",
@@ -47,16 +47,7 @@ const KINDS: [Kind; 7] = [
         properties: "disable-modern=on,disable-legacy=off,mrg_rxbuf=off",
         cut: false,
     },
-    // As QEMU sets it up for a VM with encrypted memory (`machine_run_board_init` in `hw/core/machine.c`).
-    Kind {
-        port: BOUNCED,
-        properties: "iommu_platform=on,disable-legacy=on",
-        cut: false,
-    },
 ];
-
-/// The NIC whose driver uses Linux' bounce buffers.
-const BOUNCED: &str = "bounced";
 
 const FULL: &str = "full";
 
@@ -72,8 +63,6 @@ fn config() -> String {
 /// `10.97.N.2`.
 fn motley(rig: &Rig) -> Spec {
     let mut spec = rig.bare("motley");
-    // A guest with encrypted memory uses bounce buffers for all DMA of drivers that map it. Other NICs of this VM do not.
-    spec.kernel_args = vec!["swiotlb=force".to_owned()];
     for (number, kind) in (1_u8..).zip(&KINDS) {
         spec = spec.nic(Nic {
             link: Link::VhostUser {
@@ -119,7 +108,6 @@ fn guests_of_every_kind() {
     let rig = Rig::new(Some(&config()));
     let [full, motley] = rig.boot([rig.spec(FULL), motley(&rig)]);
     set_up(&full, &motley);
-    bounce_buffers_in_use(&rig, &motley);
     for (number, kind) in (1..).zip(&KINDS) {
         rig.until_state(kind.port, "running");
         negotiated(&rig, kind);
@@ -136,20 +124,6 @@ fn guests_of_every_kind() {
         }
     }
     offloads_switched_off_in_the_guest(&rig, &full, &motley);
-}
-
-/// Asserts that the driver keeps its receive buffers in bounce buffers. QEMU acknowledges `ACCESS_PLATFORM` for the guest,
-/// but not to the switch, which does not offer it (`vhost_dev_set_features` in `hw/virtio/vhost.c`).
-fn bounce_buffers_in_use(rig: &Rig, motley: &Vm) {
-    let used = sh(
-        motley,
-        "mount -t debugfs none /sys/kernel/debug 2>/dev/null; cat /sys/kernel/debug/swiotlb/io_tlb_used",
-    );
-    let used: u64 = used.trim().parse().unwrap();
-    assert!(used > 0, "no bounce buffer is in use");
-    rig.until_state(BOUNCED, "running");
-    let features = rig.daemon().port(BOUNCED)["features"].as_u64().unwrap();
-    assert_eq!(features >> 33 & 1, 0, "{features:#x}");
 }
 
 /// Asserts that the port's features are those of its kind. Otherwise the test would prove nothing.
