@@ -233,8 +233,8 @@ fn deferred_frames_above_the_receive_rate_are_dropped() {
     // The first frames have no room, and block the last.
     for number in 0..DEFERRED {
         // One burst each, so that the rate still admits each frame.
-        assert!(a.queue_up(&[0; 12], &to(2, 1, number, 500), Layout::One));
-        assert!(a.queue_up(&[0; 12], &to(3, 1, number, 500), Layout::One));
+        assert!(a.enqueue(&[0; 12], &to(2, 1, number, 500), Layout::One));
+        assert!(a.enqueue(&[0; 12], &to(3, 1, number, 500), Layout::One));
         a.tx.publish_and_kick();
         assert_eq!(c.wait_to_receive().frame, to(3, 1, number, 500));
     }

@@ -57,8 +57,8 @@ fn keys(name: Option<(&str, &str)>, pairs: &[KeyValue]) -> Keys {
         keys.insert(key.to_owned(), Value::from(name));
     }
     for pair in pairs {
-        let renamed = pair.path.iter().map(|key| (key, deprecated::current(key)));
-        if let Some((old, Some(new))) = renamed.last() {
+        let mut renamed = pair.path.iter().map(|key| (key, deprecated::current(key)));
+        if let Some((old, Some(new))) = renamed.next_back() {
             tracing::warn!("{}", deprecated::warning(old, new));
         }
         put(&mut keys, &pair.path, &pair.value);

@@ -107,7 +107,7 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
     // For `ps` and `top`; the kernel keeps 15 bytes.
     rustix::thread::set_name(&CString::new(name)?)?;
     std::panic::set_hook(Box::new(|panic| {
-        tracing::error!("internal error, report it as a bug: {panic}")
+        tracing::error!("internal error, report it as a bug: {panic}");
     }));
     Ok(())
 }

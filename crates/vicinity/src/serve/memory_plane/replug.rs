@@ -87,8 +87,7 @@ impl Replug {
         match thread.spawn(move || task.retry_until_plugged(&vm, &weak)) {
             Ok(_) => state.is_running = true,
             Err(error) => {
-                tracing::error!(%error, "space of {}: cannot start a thread that plugs the device in", 
-            self.vm)
+                tracing::error!(%error, "space of {}: cannot plug the device in: no thread", self.vm);
             }
         }
     }

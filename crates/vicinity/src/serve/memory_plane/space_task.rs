@@ -222,7 +222,7 @@ impl SpaceTask {
             // A process that finds an order without its descriptor ends, and is started again.
             let fd = fd.inspect_err(|error| {
                 tracing::error!(%error, "space of {}: cannot pass a descriptor to \
-            its process", self.config.vm)
+            its process", self.config.vm);
             });
             self.process.plane.orders.push(order, fd.ok());
         }

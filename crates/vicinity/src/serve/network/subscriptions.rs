@@ -92,7 +92,7 @@ impl Network {
         match watch.socket.try_clone() {
             Ok(socket) => self.plane.orders.push(order, Some(socket)),
             Err(error) => {
-                tracing::error!(%error, "cannot continue a capture in the new data plane")
+                tracing::error!(%error, "cannot continue a capture in the new data plane");
             }
         }
     }

@@ -92,7 +92,7 @@ fn descriptors() -> Vec<(String, OwnedFd)> {
         match fd.map(sandbox::take_inherited) {
             Some(Ok(fd)) => taken.push((name.to_owned(), fd)),
             Some(Err(error)) => {
-                tracing::warn!(%error, "cannot use descriptor {name} of the service manager")
+                tracing::warn!(%error, "cannot use descriptor {name} of the service manager");
             }
             None => {}
         }
