@@ -371,7 +371,7 @@ pub(crate) mod tests {
             assert_eq!(qmp.encryption().unwrap().as_deref(), expected);
             let mut asked = String::new();
             drop(qmp);
-            Read::read_to_string(&mut qemu, &mut asked).unwrap();
+            qemu.read_to_string(&mut asked).unwrap();
             let asked: Value = serde_json::from_str(&asked).unwrap();
             assert_eq!(asked["execute"], "qom-get");
             assert_eq!(asked["arguments"]["path"], "/machine");
