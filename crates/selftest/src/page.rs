@@ -39,6 +39,10 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 fn introduction(report: &Report) -> String {
+    let failed = match report.count(Verdict::Fail) {
+        0 => "even",
+        _ => "bad",
+    };
     let chips: String = [
         Verdict::Pass,
         Verdict::Fail,
@@ -47,7 +51,7 @@ fn introduction(report: &Report) -> String {
     ]
     .into_iter()
     .map(|verdict| format!("{} {}", report.count(verdict), verdict.word()))
-    .zip(["good", "bad", "even", "even"])
+    .zip(["good", failed, "even", "even"])
     .map(|(text, class)| format!("<span class=\"chip {class}\">{text}</span>"))
     .collect();
     let accelerator = match (report.accelerator.as_str(), &report.accelerator_reason) {

@@ -26,7 +26,7 @@ const PAIR: Need = Need::MemoryMib(1536);
 pub(crate) const ALL: [Check<Testbed>; 18] = [
     Check {
         id: "doctor",
-        title: "`vicinity doctor`",
+        title: "What `vicinity doctor` says",
         shows: "what this host can do, and what is missing to serve VMs",
         needs: &[],
         usual: seconds(0),
