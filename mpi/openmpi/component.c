@@ -11,6 +11,9 @@
 #define TEXT(number) TEXT_(number)
 #define MADE_FOR TEXT(OPAL_MAJOR_VERSION) "." TEXT(OPAL_MINOR_VERSION) "."
 
+/* Bytes of the longest fragment that Open MPI reads in the shared memory. */
+#define IN_PLACE_MAX 32768
+
 static bool usable = true;
 
 /* The layouts of modules and descriptors differ between minor versions of Open MPI, and its loader
@@ -51,7 +54,7 @@ static int register_parameters(void) {
   module->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
   module->btl_eager_limit = 4096;
   module->btl_rndv_eager_limit = 4096;
-  module->btl_max_send_size = 32768;
+  module->btl_max_send_size = IN_PLACE_MAX;
   module->btl_rdma_pipeline_send_length = 0;
   module->btl_rdma_pipeline_frag_size = 0;
   module->btl_min_rdma_pipeline_size = 0;
@@ -86,6 +89,7 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 static bool open_endpoint(uint32_t key, char *reason, size_t size) {
   vicinity_module_t *module = &vicinity_module;
   mx_endpoint_addr_t own;
+  mx_param_t in_place = {.key = MX_PARAM_HANDLER_DATA, .val.unexp_queue_max = IN_PLACE_MAX};
   uint32_t id;
   mx_return_t code;
   if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
@@ -94,7 +98,8 @@ static bool open_endpoint(uint32_t key, char *reason, size_t size) {
   code = vicinity_mx.init_api(MX_API);
   /* The program itself may use the library, too. */
   if (code == MX_SUCCESS || code == MX_ALREADY_INITIALIZED)
-    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, NULL, 0, &module->endpoint);
+    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, &in_place, 1,
+                                     &module->endpoint);
   if (code == MX_SUCCESS)
     code = vicinity_mx.get_endpoint_addr(module->endpoint, &own);
   if (code == MX_SUCCESS)
