@@ -80,8 +80,10 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
   snprintf(text, sizeof text, "btl:vicinity: the peer %s on %s is lost: %s",
            proc == NULL ? "?" : OPAL_NAME_PRINT(proc->proc_name), host == NULL ? "?" : host,
            reason);
-  opal_output(0, "%s", text);
-  if (module->error != NULL)
+  /* ob1 prints the text and ends the job (mca_pml_ob1_error_handler). */
+  if (module->error == NULL)
+    opal_output(0, "%s", text);
+  else
     module->error(&module->super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
 }
 
@@ -163,6 +165,8 @@ static int finalize(mca_btl_base_module_t *btl) {
     vicinity_progress();
     usleep(1000);
   }
+  if (!module->failed)
+    vicinity_answer_watches();
   vicinity_mx.close_endpoint(module->endpoint);
   vicinity_mx.finalize();
   OPAL_LIST_DESTRUCT(&module->deferred);

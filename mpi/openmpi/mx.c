@@ -26,6 +26,7 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_iconnect", iconnect),
       SYMBOL("mx_cancel", cancel),
       SYMBOL("mx_isend", isend),
+      SYMBOL("mx_issend", issend),
       SYMBOL("mx_irecv", irecv),
       SYMBOL("mx_test", test),
       SYMBOL("mx_wait", wait),

@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
-#include <time.h>
 
 /* A connect that has not completed. */
 typedef struct {
@@ -48,6 +47,11 @@ static bool shared_memory_in_use(void) {
   return false;
 }
 
+static void unreachable(struct opal_proc_t *proc, const char *reason) {
+  VICINITY_EXPLAIN("%s cannot be reached by the message plane (%s); another BTL is used",
+                   OPAL_NAME_PRINT(proc->proc_name), reason);
+}
+
 /* Starts a connect to a process, if it has published a usable address. */
 static bool start_connect(struct opal_proc_t *proc, mx_request_t *request) {
   uint8_t *bytes = NULL;
@@ -61,20 +65,17 @@ static bool start_connect(struct opal_proc_t *proc, mx_request_t *request) {
     memcpy(&card, bytes, sizeof card);
   free(bytes);
   usable = usable && card.format == htonl(VICINITY_CARD_FORMAT);
-  if (!usable)
+  if (!usable) {
     VICINITY_EXPLAIN("%s has no message plane; another BTL is used",
                      OPAL_NAME_PRINT(proc->proc_name));
-  else
-    usable = vicinity_mx.iconnect(vicinity_module.endpoint, be64toh(card.nic),
-                                  ntohl(card.endpoint), ntohl(card.key), 0, NULL,
-                                  request) == MX_SUCCESS;
-  return usable;
-}
-
-static long long now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * 1000LL + time.tv_nsec / 1000000;
+    return false;
+  }
+  mx_return_t code =
+      vicinity_mx.iconnect(vicinity_module.endpoint, be64toh(card.nic), ntohl(card.endpoint),
+                           ntohl(card.key), 0, NULL, request);
+  if (code != MX_SUCCESS)
+    unreachable(proc, vicinity_mx.strerror(code));
+  return code == MX_SUCCESS;
 }
 
 /* Waits until a connect completes or the time is over. Returns the peer, or NULL. */
@@ -82,7 +83,7 @@ static struct mca_btl_base_endpoint_t *finish_connect(struct opal_proc_t *proc,
                                                       mx_request_t *request, long long end) {
   mx_status_t status;
   uint32_t done = 0;
-  long long left = end - now();
+  long long left = end - vicinity_now();
   mx_return_t code = left > 0
                          ? vicinity_mx.wait(vicinity_module.endpoint, request, (uint32_t)left,
                                             &status, &done)
@@ -91,8 +92,7 @@ static struct mca_btl_base_endpoint_t *finish_connect(struct opal_proc_t *proc,
     const char *reason = code != MX_SUCCESS ? vicinity_mx.strerror(code)
                          : done             ? vicinity_mx.strstatus(status.code)
                                             : "no answer";
-    VICINITY_EXPLAIN("%s cannot be reached by the message plane (%s); another BTL is used",
-                     OPAL_NAME_PRINT(proc->proc_name), reason);
+    unreachable(proc, reason);
     if (code == MX_SUCCESS && !done)
       vicinity_mx.cancel(vicinity_module.endpoint, request, &done);
     return NULL;
@@ -101,6 +101,11 @@ static struct mca_btl_base_endpoint_t *finish_connect(struct opal_proc_t *proc,
   if (peer != NULL) {
     peer->address = status.source;
     peer->proc = proc;
+    if (!vicinity_watch(peer)) {
+      unreachable(proc, "it ended");
+      free(peer);
+      return NULL;
+    }
     VICINITY_EXPLAIN("%s is reached by the message plane", OPAL_NAME_PRINT(proc->proc_name));
   }
   return peer;
@@ -122,7 +127,7 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
       started++;
   }
   /* All connects run at the same time, as the peers' do. */
-  long long end = now() + mca_btl_vicinity_component.connect_timeout;
+  long long end = vicinity_now() + mca_btl_vicinity_component.connect_timeout;
   for (size_t i = 0; i < started; i++) {
     size_t proc = connects[i].proc;
     peers[proc] = finish_connect(procs[proc], &connects[i].request, end);
@@ -133,13 +138,12 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
   return OPAL_SUCCESS;
 }
 
-/* The link stays until the endpoint is closed: the peer may still read what was sent. */
+/* Called when MPI ends. The link stays until the endpoint is closed, because the peer may still read
+   what was sent, and so does the peer's structure, which the watch refers to. */
 int vicinity_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers) {
   (void)btl, (void)procs;
-  for (size_t i = 0; i < count; i++) {
-    free(peers[i]);
+  for (size_t i = 0; i < count; i++)
     peers[i] = NULL;
-  }
   return OPAL_SUCCESS;
 }

@@ -11,10 +11,8 @@ static __thread bool progressing;
 /* Number of fragments that Open MPI got in this call of vicinity_progress. */
 static __thread int delivered;
 
-/* The context of a receive is odd, so that it differs from that of a send. */
-static void *receive_context(vicinity_received_t *received) {
-  return (void *)((uintptr_t)received | 1);
-}
+/* Without sends and receives that wait, only each of this number of calls looks at the watches. */
+#define WATCH_INTERVAL 512
 
 static void deliver(mca_btl_base_tag_t tag, void *data, size_t length) {
   mca_btl_base_segment_t segment = {.seg_addr.pval = data, .seg_len = length};
@@ -64,6 +62,10 @@ mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t sou
   vicinity_module_t *module = &vicinity_module;
   mca_btl_base_tag_t tag = (mca_btl_base_tag_t)match;
   (void)context, (void)source;
+  if (match == VICINITY_WATCH) {
+    module->watches++;
+    return MX_RECV_CONTINUE;
+  }
   if ((data != NULL || length == 0) && progressing) {
     deliver(tag, data, length);
     return MX_RECV_FINISHED;
@@ -83,7 +85,7 @@ mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t sou
   mx_request_t request;
   module->requests++;
   if (vicinity_mx.irecv(module->endpoint, &segment, 1, match, MX_MATCH_MASK_NONE,
-                        receive_context(received), &request) != MX_SUCCESS) {
+                        vicinity_context(received, VICINITY_RECEIVE), &request) != MX_SUCCESS) {
     module->requests--;
     free(received);
     vicinity_fail(NULL, "a received fragment cannot be fetched");
@@ -104,7 +106,11 @@ static void received(vicinity_received_t *received, const mx_status_t *status) {
 static int complete(void) {
   vicinity_module_t *module = &vicinity_module;
   int count = 0;
-  while (count < COMPLETIONS_MAX && module->requests > 0) {
+  static unsigned calls;
+  bool all = ++calls % WATCH_INTERVAL == 0;
+  if (all && module->ended != NULL)
+    vicinity_check_ended();
+  while (count < COMPLETIONS_MAX && (module->requests > 0 || all)) {
     mx_request_t request;
     mx_status_t status;
     uint32_t found = 0;
@@ -112,12 +118,17 @@ static int complete(void) {
         vicinity_mx.test(module->endpoint, &request, &status, &found) != MX_SUCCESS || !found)
       break;
     count++;
-    module->requests--;
     uintptr_t context = (uintptr_t)status.context;
-    if (context & 1)
-      received((vicinity_received_t *)(context & ~(uintptr_t)1), &status);
+    void *owner = (void *)(context & ~(uintptr_t)VICINITY_KINDS);
+    if ((context & VICINITY_KINDS) == VICINITY_WATCHING) {
+      vicinity_watch_ended(owner, &status);
+      continue;
+    }
+    module->requests--;
+    if ((context & VICINITY_KINDS) == VICINITY_RECEIVE)
+      received(owner, &status);
     else
-      vicinity_sent((vicinity_fragment_t *)context, &status);
+      vicinity_sent(owner, &status);
   }
   return count;
 }

@@ -22,6 +22,10 @@
 
 #include "opal_config.h"
 
+#if OPAL_MAJOR_VERSION != 4 || OPAL_MINOR_VERSION != 1
+#error "This component is for Open MPI 4.1 (Debian 12). Other versions have another interface."
+#endif
+
 #include "opal/class/opal_free_list.h"
 #include "opal/class/opal_list.h"
 #include "opal/mca/btl/base/base.h"
@@ -45,10 +49,17 @@ typedef struct {
 
 #define VICINITY_CARD_FORMAT 1
 
+/* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
+   peer receives only when MPI ends. If the peer's process or VM dies, the send fails, so a rank that
+   waits for the peer, and sends nothing, finds out as well. Fragments have values below 256. */
+#define VICINITY_WATCH ((uint64_t)1 << 32)
+
 /* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
 struct mca_btl_base_endpoint_t {
   mx_endpoint_addr_t address;
   struct opal_proc_t *proc;
+  long long ended; /* when the peer closed its endpoint without a word, or 0 */
+  struct mca_btl_base_endpoint_t *next_ended;
 };
 
 /* A fragment to send. Open MPI gets `base`. */
@@ -85,6 +96,9 @@ typedef struct {
   opal_list_t deferred;       /* of vicinity_received_t */
   _Atomic int queued;  /* length of `deferred` */
   _Atomic int requests; /* sends and receives that have not completed */
+  _Atomic int watches;  /* received from peers */
+  int peers;            /* number of watches sent */
+  struct mca_btl_base_endpoint_t *ended; /* peers whose end has no explanation yet */
   mca_btl_base_module_error_cb_fn_t error;
   bool failed; /* an error was reported; the job is about to end */
 } vicinity_module_t;
@@ -116,6 +130,7 @@ typedef struct {
   __typeof__(&mx_iconnect) iconnect;
   __typeof__(&mx_cancel) cancel;
   __typeof__(&mx_isend) isend;
+  __typeof__(&mx_issend) issend;
   __typeof__(&mx_irecv) irecv;
   __typeof__(&mx_test) test;
   __typeof__(&mx_wait) wait;
@@ -153,6 +168,20 @@ int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endp
                             mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor);
 /* Ends a fragment whose message has completed with this status. */
 void vicinity_sent(vicinity_fragment_t *fragment, const mx_status_t *status);
+
+/* watch.c */
+bool vicinity_watch(struct mca_btl_base_endpoint_t *peer);
+void vicinity_watch_ended(struct mca_btl_base_endpoint_t *peer, const mx_status_t *status);
+void vicinity_check_ended(void);
+void vicinity_answer_watches(void);
+long long vicinity_now(void);
+
+/* The kind of a request is in the low bits of its context, which is the address of its owner. */
+enum { VICINITY_SEND = 0, VICINITY_RECEIVE = 1, VICINITY_WATCHING = 2, VICINITY_KINDS = 3 };
+
+static inline void *vicinity_context(void *owner, uintptr_t kind) {
+  return (void *)((uintptr_t)owner | kind);
+}
 
 /* receive.c */
 mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t source,

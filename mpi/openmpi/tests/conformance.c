@@ -2,7 +2,19 @@
 /* A conformance test of what MPI programs use, with two or more ranks. */
 #include "check.h"
 
+#include <unistd.h>
+
 int rank, size;
+
+/* Exchanges messages until a rank is killed. */
+static void endless(void) {
+  int sum;
+  if (rank == 1)
+    printf("rank 1 is process %d\n", (int)getpid());
+  fflush(stdout);
+  for (;;)
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD);
+}
 
 int main(int count, char **words) {
   static const struct {
@@ -28,6 +40,8 @@ int main(int count, char **words) {
   MPI_Comm_rank(WORLD, &rank);
   MPI_Comm_size(WORLD, &size);
   CHECK(size >= 2 && provided == MPI_THREAD_MULTIPLE);
+  if (count > 1 && !strcmp(words[1], "endless"))
+    endless();
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
     if (count > 1 && strcmp(words[1], tests[i].name))
       continue;
