@@ -41,20 +41,19 @@ fn prepare() -> Option<(TempDir, OpenMpi)> {
     Some((folder, mpi))
 }
 
-/// Returns both outputs of a job, which must not hang.
-fn output(command: &mut Command) -> (Output, String) {
-    let output = Command::new("timeout")
-        .arg("--kill-after=5")
-        .arg("120")
-        .arg(command.get_program())
-        .args(command.get_args())
-        .envs(
-            command
-                .get_envs()
-                .filter_map(|(key, value)| Some((key, value?))),
-        )
-        .output()
-        .unwrap();
+/// Returns a command that ends the job if it hangs.
+fn limited(command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=5", "120"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    let variables = command.get_envs();
+    limited.envs(variables.filter_map(|(key, value)| Some((key, value?))));
+    limited
+}
+
+/// Returns both outputs of a job.
+fn output(command: &Command) -> (Output, String) {
+    let output = limited(command).output().unwrap();
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     (output, text)
@@ -208,7 +207,7 @@ fn another_open_mpi_is_refused_with_a_sentence() {
 /// Kills a rank of a job, which must end soon. Returns what the job says.
 fn killed(mut run: Command, mpi: &OpenMpi) -> Output {
     run.args(["-n", "3"]).arg(mpi.program()).arg("endless");
-    let mut job = run
+    let mut job = limited(&run)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
