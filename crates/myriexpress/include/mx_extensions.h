@@ -10,6 +10,10 @@ extern "C" {
 
 #define MX_HAS_ICONNECT_V2 1
 
+/* A parameter of this library only: bytes, at most 32768, of the longest message that the handler of
+   unexpected messages gets with its data. The bytes are in val.unexp_queue_max. */
+#define MX_PARAM_HANDLER_DATA ((mx_param_key_t)0x5601)
+
 typedef enum {
   MX_RECV_CONTINUE = 0, /* match again, then buffer the message */
   MX_RECV_FINISHED = 1  /* the handler has consumed the message */
@@ -17,7 +21,7 @@ typedef enum {
 
 /*
  * The library calls the handler for each message that matches no receive. data is NULL for messages
- * above 4096 bytes and for those of mx_issend. The handler may post sends and receives. It must not
+ * above 4096 bytes (or MX_PARAM_HANDLER_DATA) and for those of mx_issend. The handler may post sends and receives. It must not
  * wait, and it cannot close the endpoint. No thread makes progress until the handler returns.
  */
 typedef mx_unexp_handler_action_t (*mx_unexp_handler_t)(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use message::limits::ENDPOINTS;
+use message::limits::{ENDPOINTS, MEDIUM};
 use message::{Contexts, Options};
 
 use crate::abi::{self, Address, ErrorHandler, Pointer};
@@ -11,7 +11,7 @@ use crate::codes::{Result, Return, StatusCode};
 use crate::condition::Condition;
 use crate::core::Kind;
 use crate::library;
-use crate::limits::{ANY, HEAP};
+use crate::limits::{ANY, HEAP, MAX_HANDLER_DATA};
 use crate::shared::Shared;
 use crate::{progress_thread, table};
 
@@ -20,6 +20,9 @@ use crate::{progress_thread, table};
 pub(crate) struct Parameters {
     pub(crate) handler: Option<ErrorHandler>,
     pub(crate) contexts: Contexts,
+    /// Bytes of the longest message that the handler of unexpected messages gets with its data, or
+    /// `None` for that of MX.
+    pub(crate) handler_data: Option<u64>,
 }
 
 /// `mx_open_endpoint`.
@@ -44,9 +47,10 @@ pub(crate) fn open(
         contexts: parameters.contexts,
         heap: HEAP,
     };
+    let data = parameters.handler_data.unwrap_or(MAX_HANDLER_DATA);
     let endpoint = table::add(|number| {
         let endpoint = message::Endpoint::open(&library.board, &options)?;
-        Ok(Shared::new(number, parameters.handler, endpoint))
+        Ok(Shared::new(number, parameters.handler, data, endpoint))
     })?;
     let shared = table::endpoint(endpoint)?;
     if let Err(code) = progress_thread::start(Arc::clone(&shared)) {
@@ -153,6 +157,15 @@ pub(crate) fn context(address: Address) -> Result<Pointer> {
     core.peer(address)?;
     let stored = core.contexts.get(&address.peer).copied();
     Ok(Pointer::from_exposed(stored.unwrap_or_default()))
+}
+
+/// Returns the length of `MX_PARAM_HANDLER_DATA`. The engine has longer messages only in pieces.
+pub(crate) fn handler_data(length: u32) -> Result<Option<u64>> {
+    let length = u64::from(length);
+    match length <= MEDIUM {
+        true => Ok(Some(length)),
+        false => Err(Return::BAD_PARAM_VAL),
+    }
 }
 
 /// Returns the context ids of `MX_PARAM_CONTEXT_ID`: their number of bits, and the lowest bit.

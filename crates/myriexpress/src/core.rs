@@ -17,6 +17,8 @@ use crate::limits::REQUEST_BITS;
 pub(crate) struct Handler {
     pub(crate) function: UnexpectedHandler,
     pub(crate) context: usize,
+    /// Bytes of the longest message that the handler gets with its data.
+    pub(crate) data: u64,
 }
 
 /// The kind of a request.
@@ -58,6 +60,8 @@ pub(crate) struct Core {
     /// The context pointers of the program for its peers.
     pub(crate) contexts: HashMap<u64, usize>,
     pub(crate) handler: Option<Handler>,
+    /// For handlers that the program will register, see [`Handler::data`].
+    pub(crate) handler_data: u64,
     /// The thread that runs the handler.
     pub(crate) handler_thread: Option<ThreadId>,
     /// Number of `mx_disable_progression` calls without a matching `mx_reenable_progression`.
@@ -77,13 +81,14 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(number: u16, endpoint: Endpoint) -> Self {
+    pub(crate) fn new(number: u16, endpoint: Endpoint, handler_data: u64) -> Self {
         Self {
             number,
             endpoint,
             entries: Vec::new(),
             contexts: HashMap::new(),
             handler: None,
+            handler_data,
             handler_thread: None,
             disabled: 0,
             has_leader: false,

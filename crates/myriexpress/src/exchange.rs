@@ -203,7 +203,12 @@ pub(crate) fn set_handler(
     let mut locked = shared.lock_for_call()?;
     let core = locked.core()?;
     let context = context.expose();
-    core.handler = function.map(|function| Handler { function, context });
+    let data = core.handler_data;
+    core.handler = function.map(|function| Handler {
+        function,
+        context,
+        data,
+    });
     core.endpoint.show_unexpected(function.is_some());
     Ok(())
 }

@@ -21,7 +21,6 @@ use crate::codes::{Result, Return};
 use crate::condition::Condition;
 use crate::core::{Core, Handler};
 use crate::handle;
-use crate::limits::MAX_HANDLER_DATA;
 
 /// An open endpoint.
 #[derive(Debug)]
@@ -46,14 +45,21 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Shared {
-    pub(crate) fn new(number: u16, handler: Option<ErrorHandler>, endpoint: Endpoint) -> Self {
+    /// `handler_data` is the length of the longest message that a handler gets with its data.
+    pub(crate) fn new(
+        number: u16,
+        handler: Option<ErrorHandler>,
+        handler_data: u64,
+        endpoint: Endpoint,
+    ) -> Self {
+        let core = Core::new(number, endpoint, handler_data);
         Self {
             number,
             handler,
             entry_lock: Mutex::new(()),
             entry_waiters: AtomicU32::new(0),
-            waker: endpoint.waker(),
-            core: Mutex::new(Some(Core::new(number, endpoint))),
+            waker: core.endpoint.waker(),
+            core: Mutex::new(Some(core)),
             changed: Condvar::new(),
             calls: AtomicU64::new(0),
         }
@@ -290,9 +296,7 @@ impl Locked<'_> {
 impl Handler {
     fn call(self, source: crate::abi::Address, message: &message::Unexpected) -> u32 {
         let length = u32::try_from(message.length()).unwrap_or(u32::MAX);
-        let bytes = message
-            .bytes()
-            .filter(|_| message.length() <= MAX_HANDLER_DATA);
+        let bytes = message.bytes().filter(|_| message.length() <= self.data);
         let data = bytes.map_or(std::ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut());
         let context = crate::abi::Pointer::from_exposed(self.context);
         (self.function)(context, source, message.value(), length, data.cast())

@@ -12,6 +12,8 @@ use crate::table;
 const ERROR_HANDLER: u32 = 0;
 const UNEXPECTED_MAX: u32 = 1;
 const CONTEXT_ID: u32 = 2;
+/// A key of this library only.
+const HANDLER_DATA: u32 = 0x5601;
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_open_endpoint(
@@ -42,6 +44,11 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
             CONTEXT_ID => {
                 let [bits, shift, ..] = parameter.value.to_ne_bytes();
                 parameters.contexts = connect::contexts(bits, shift)?;
+            }
+            HANDLER_DATA => {
+                let [a, b, c, d, ..] = parameter.value.to_ne_bytes();
+                let length = u32::from_ne_bytes([a, b, c, d]);
+                parameters.handler_data = connect::handler_data(length)?;
             }
             _ => return Err(Return::BAD_PARAM_NAME),
         }

@@ -42,6 +42,9 @@ int main(void) {
   RETURNS(MX_BAD_ENDPOINT_ID, mx_open_endpoint(0, 100000, 0, NULL, 0, &endpoint));
   RETURNS(MX_BAD_PARAM_LIST, mx_open_endpoint(0, 1, 0, NULL, 1, &endpoint));
   RETURNS(MX_BAD_PARAM_NAME, mx_open_endpoint(0, 1, 0, &param, 1, &endpoint));
+  param.key = MX_PARAM_HANDLER_DATA;
+  param.val.unexp_queue_max = 32769;
+  RETURNS(MX_BAD_PARAM_VAL, mx_open_endpoint(0, 1, 0, &param, 1, &endpoint));
   param.key = MX_PARAM_UNEXP_QUEUE_MAX;
   param.val.unexp_queue_max = 1000;
   OK(mx_open_endpoint(MX_ANY_NIC, 1, KEY, &param, 1, &endpoint));

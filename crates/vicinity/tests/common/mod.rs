@@ -7,6 +7,7 @@ pub(crate) mod member;
 pub(crate) mod mount;
 pub(crate) mod mx;
 pub(crate) mod neighbours;
+pub(crate) mod open_mpi;
 pub(crate) mod page;
 pub(crate) mod silent;
 pub(crate) mod trace;

@@ -1,0 +1,84 @@
+//! Open MPI's component for the message plane, and jobs that use it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::mx::{Installed, succeed};
+use super::root;
+
+/// The version of Open MPI that the component is made for.
+const VERSION: &str = "4.1.";
+
+/// Returns why this machine cannot build or run the component.
+pub(crate) fn missing() -> Option<String> {
+    for program in ["mpicc", "mpirun", "ompi_info", "make"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return Some(format!("{program} is not installed (scripts/setup mpi)"));
+        }
+    }
+    let text = succeed(Command::new("ompi_info").arg("--version"));
+    let line = text.lines().next().unwrap_or_default();
+    let version = line.trim_start_matches("Open MPI v");
+    if !version.starts_with(VERSION) {
+        return Some(format!("Open MPI is {version}, not {VERSION}x"));
+    }
+    let folders = succeed(Command::new("mpicc").arg("--showme:incdirs"));
+    let has = |header: &str| {
+        let mut folders = folders.split_whitespace();
+        folders.any(|folder| Path::new(folder).join(header).exists())
+    };
+    let header = "openmpi/opal/mca/btl/btl.h";
+    (!has(header)).then(|| format!("{header} is not installed (scripts/setup mpi)"))
+}
+
+/// The component, the library that it loads, and the test program.
+pub(crate) struct OpenMpi {
+    folder: PathBuf,
+    mx: Installed,
+    components: String,
+}
+
+impl OpenMpi {
+    /// Builds them as a user does.
+    pub(crate) fn new(folder: &Path) -> Self {
+        let sources = root().join("mpi/openmpi");
+        let mut make = Command::new("make");
+        make.arg("--directory").arg(&sources);
+        make.arg(format!("BUILD={}", folder.display()));
+        succeed(&mut make);
+        let mut compile = Command::new("mpicc");
+        compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]);
+        for file in ["conformance.c", "point_to_point.c", "collective.c"] {
+            compile.arg(sources.join("tests").join(file));
+        }
+        let program = folder.join("conformance");
+        succeed(compile.args(["-pthread", "-o"]).arg(program));
+        let path = ["--parsable", "--path", "pkglibdir"];
+        let system = succeed(Command::new("ompi_info").args(path));
+        let (_, system) = system.trim().rsplit_once(':').unwrap();
+        Self {
+            components: format!("{}:{system}", folder.display()),
+            mx: Installed::new(folder.join("mx")),
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// Returns `mpirun` with the settings of every job. The caller adds the ranks.
+    pub(crate) fn run(&self, components: &str) -> Command {
+        let mut run = Command::new("mpirun");
+        run.args(["--oversubscribe", "--bind-to", "none"]);
+        run.args(["--mca", "btl", components]);
+        run.env("OMPI_MCA_mca_base_component_path", &self.components);
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+        run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        run.env("LD_LIBRARY_PATH", self.mx.libraries());
+        run.env("VICINITY_RUNTIME_DIR", self.folder.join("run"));
+        run.env("TMPDIR", &self.folder);
+        run
+    }
+
+    /// Returns the test program.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.folder.join("conformance")
+    }
+}

@@ -1,0 +1,242 @@
+//! MPI programs on the message plane, by Open MPI's component. Open MPI is the distribution's.
+//!
+//! Most jobs are given no other component for peers: a rank that the message plane does not reach
+//! would end the job.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::Daemon;
+use common::member::Member;
+use common::open_mpi::{OpenMpi, missing};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const ONLY_PLANE: &str = "self,vicinity";
+/// All components but those for ranks of one machine and for other networks. A list of names instead
+/// would make a component that refuses to work an error.
+const WITH_TCP: &str = "^vader,sm,openib,ofi,uct";
+
+/// The parts of the conformance program.
+const PARTS: usize = 13;
+
+/// Builds the component, unless this machine has no Open MPI for it.
+fn prepare() -> Option<(TempDir, OpenMpi)> {
+    if let Some(reason) = missing() {
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mpi = OpenMpi::new(folder.path());
+    Some((folder, mpi))
+}
+
+/// Returns a command that ends the job if it hangs.
+fn limited(command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=5", "120"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    let variables = command.get_envs();
+    limited.envs(variables.filter_map(|(key, value)| Some((key, value?))));
+    limited
+}
+
+/// Returns both outputs of a job.
+fn output(command: &Command) -> (Output, String) {
+    let output = limited(command).output().unwrap();
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output, text)
+}
+
+/// Runs a job that must pass this number of parts.
+fn passes(command: &mut Command, parts: usize) -> String {
+    let (output, text) = output(command);
+    assert!(output.status.success(), "{command:?}: {text}");
+    assert_eq!(text.matches(" passed in ").count(), parts, "{text}");
+    text
+}
+
+#[test]
+fn every_chapter_passes_with_four_ranks() {
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    let mut run = mpi.run(ONLY_PLANE);
+    passes(run.args(["-n", "4"]).arg(mpi.program()), PARTS);
+    // Fragments that are too long to be read in place, and lists that run out of fragments.
+    for (parameter, value, part) in [
+        ("btl_vicinity_max_send_size", "131072", "lengths"),
+        ("btl_vicinity_free_list_max", "8", "order_and_wildcards"),
+    ] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(["--mca", parameter, value, "-n", "2"]);
+        passes(run.arg(mpi.program()).arg(part), 1);
+    }
+}
+
+const MEMBERS: &str = r#"
+[[message.member]]
+name = "a"
+group = "g"
+[[message.member]]
+name = "b"
+group = "g"
+[[message.member]]
+name = "c"
+"#;
+
+/// Each rank is a member of its own, as in VMs: two in a trust group, one by the relay.
+#[test]
+fn ranks_of_different_members_meet_on_the_plane() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let daemon = Daemon::start(folder.path(), Some(MEMBERS));
+    let names = ["a", "b", "c"];
+    let board = |name: &str| folder.path().join(name).join("message");
+    let join = |name: &str| {
+        let socket = daemon.path(&format!("message-plane/{name}.sock"));
+        Member::join(&socket, &board(name))
+    };
+    let members = names.map(join);
+    let mut run = mpi.run(ONLY_PLANE);
+    for (place, name) in names.iter().enumerate() {
+        let directory = folder.path().join(name);
+        if place > 0 {
+            run.arg(":");
+        }
+        run.args(["-n", "1", "-x"]);
+        run.arg(format!("VICINITY_RUNTIME_DIR={}", directory.display()));
+        run.arg(mpi.program());
+    }
+    passes(&mut run, PARTS);
+    // The relay passed on what `c` sent.
+    let output = daemon.command(&["message", "counters", "--json"]);
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = counters["members"].as_array().unwrap();
+    let c = all.iter().find(|member| member["name"] == "c").unwrap();
+    assert!(c["messages"].as_u64().unwrap() > 1000, "{counters}");
+    drop(members);
+}
+
+/// Runs a short job with TCP as the alternative, and returns what it says about components.
+fn explained(mpi: &OpenMpi, change: impl FnOnce(&mut Command)) -> String {
+    let mut run = mpi.run(WITH_TCP);
+    run.args(["--mca", "btl_base_verbose", "10", "-n", "2"]);
+    change(&mut run);
+    passes(run.arg(mpi.program()).arg("persistent"), 1)
+}
+
+#[test]
+fn without_the_plane_tcp_is_used() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let tcp = "Using tcp btl for send to";
+    let text = explained(&mpi, |_| {});
+    assert!(text.contains("is reached by the message plane"), "{text}");
+    assert!(
+        text.contains("Using vicinity btl") && !text.contains(tcp),
+        "{text}"
+    );
+    let text = explained(&mpi, |run| {
+        run.env("LD_LIBRARY_PATH", folder.path());
+    });
+    let sentence = "the message plane is not used, because it cannot be opened: libmyriexpress.so";
+    assert!(text.contains(sentence) && text.contains(tcp), "{text}");
+    let text = explained(&mpi, |run| {
+        run.env("VICINITY_RUNTIME_DIR", "/proc/nothing");
+    });
+    assert!(
+        text.contains("there is no board") && text.contains(tcp),
+        "{text}"
+    );
+    // The second rank is on another board, as on another host: the address is not enough.
+    let text = explained(&mpi, |run| {
+        run.args(["-n", "1"]).arg(mpi.program());
+        run.args(["persistent", ":", "-n", "1", "-x"]);
+        let other = folder.path().join("other");
+        run.arg(format!("VICINITY_RUNTIME_DIR={}", other.display()));
+    });
+    let sentence = "cannot be reached by the message plane";
+    assert!(text.contains(sentence) && text.contains(tcp), "{text}");
+}
+
+/// An Open MPI with this version, as far as the component can tell.
+fn fake_version(folder: &Path, version: &str) -> String {
+    let source = folder.join("fake.c");
+    let text = format!("const char opal_version_string[] = \"{version}\";\n");
+    std::fs::write(&source, text).unwrap();
+    let fake = folder.join(format!("fake-{version}.so"));
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&fake)
+        .arg(&source);
+    common::mx::succeed(&mut compile);
+    fake.display().to_string()
+}
+
+#[test]
+fn another_open_mpi_is_refused_with_a_sentence() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    for (version, refused) in [("4.1.9", false), ("4.10.0", true), ("5.0.7", true)] {
+        let fake = fake_version(folder.path(), version);
+        let text = explained(&mpi, |run| {
+            run.arg("-x").arg(format!("LD_PRELOAD={fake}"));
+        });
+        let sentence = format!("compiled for Open MPI 4.1.x, and this is Open MPI {version}.");
+        assert_eq!(text.contains(&sentence), refused, "{text}");
+        assert_eq!(text.contains("Using tcp btl"), refused, "{text}");
+    }
+}
+
+/// Kills a rank of a job, which must end soon. Returns what the job says.
+fn killed(mut run: Command, mpi: &OpenMpi) -> Output {
+    run.args(["-n", "3"]).arg(mpi.program()).arg("endless");
+    let mut job = limited(&run)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(job.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let id = line.strip_prefix("rank 1 is process ").unwrap();
+    let id = Pid::from_raw(id.parse().unwrap()).unwrap();
+    kill_process(id, Signal::KILL).unwrap();
+    let start = Instant::now();
+    let output = job.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(start.elapsed() < Duration::from_secs(30), "{text}");
+    output
+}
+
+#[test]
+fn a_killed_rank_ends_the_job() {
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    let output = killed(mpi.run(ONLY_PLANE), &mpi);
+    assert!(!output.status.success(), "{output:?}");
+    // Here `mpirun` leaves the others alone, as if the rank's VM had been killed.
+    let mut run = mpi.run(ONLY_PLANE);
+    run.arg("--enable-recovery");
+    let output = killed(run, &mpi);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let sentence = "is lost: its process or VM ended";
+    assert!(text.contains(sentence), "{text}");
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The component: its parameters, the check of Open MPI's version, start and end. */
+#include "vicinity.h"
+
+#include "opal/mca/base/mca_base_var.h"
+
+#include <dlfcn.h>
+#include <sys/random.h>
+
+#define TEXT_(number) #number
+#define TEXT(number) TEXT_(number)
+#define MADE_FOR TEXT(OPAL_MAJOR_VERSION) "." TEXT(OPAL_MINOR_VERSION) "."
+
+/* Bytes of the longest fragment that Open MPI reads in the shared memory. */
+#define IN_PLACE_MAX 32768
+
+static bool usable = true;
+
+/* The layouts of modules and descriptors differ between minor versions of Open MPI, and its loader
+   compares only the version of the component structure (mca_base_component_repository.c). */
+static bool version_fits(void) {
+  const char *running = dlsym(RTLD_DEFAULT, "opal_version_string");
+  if (running != NULL && !strncmp(running, MADE_FOR, strlen(MADE_FOR)))
+    return true;
+  opal_output(0,
+              "btl:vicinity: this component was compiled for Open MPI %sx, and this is Open MPI %s. "
+              "It is not used. Install the package openmpi-vicinity of this release, or compile the "
+              "component with this Open MPI's headers.",
+              MADE_FOR, running == NULL ? "of an unknown version" : running);
+  return false;
+}
+
+static int parameter(const char *name, const char *what, mca_base_var_type_t type, void *storage) {
+  return mca_base_component_var_register(&mca_btl_vicinity_component.super.btl_version, name, what,
+                                         type, NULL, 0, 0, OPAL_INFO_LVL_4,
+                                         MCA_BASE_VAR_SCOPE_LOCAL, storage);
+}
+
+static int register_parameters(void) {
+  vicinity_component_t *component = &mca_btl_vicinity_component;
+  mca_btl_base_module_t *module = &vicinity_module.super;
+  usable = version_fits();
+  if (!usable)
+    return OPAL_ERR_NOT_AVAILABLE;
+  component->library = "libmyriexpress.so";
+  parameter("library", "File name of the message plane's C library", MCA_BASE_VAR_TYPE_STRING,
+            &component->library);
+  component->connect_timeout = 10000;
+  parameter("connect_timeout", "Milliseconds that a peer has to answer before another BTL is used",
+            MCA_BASE_VAR_TYPE_INT, &component->connect_timeout);
+  component->fragments_max = -1;
+  parameter("free_list_max", "Largest number of fragments of each kind (-1: no limit)",
+            MCA_BASE_VAR_TYPE_INT, &component->fragments_max);
+  module->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
+  module->btl_eager_limit = 4096;
+  module->btl_rndv_eager_limit = 4096;
+  module->btl_max_send_size = IN_PLACE_MAX;
+  module->btl_rdma_pipeline_send_length = 0;
+  module->btl_rdma_pipeline_frag_size = 0;
+  module->btl_min_rdma_pipeline_size = 0;
+  module->btl_latency = 1;
+  module->btl_bandwidth = 40000;
+  /* All processes connect in MPI_Init, when each of them is in the library and answers. */
+  module->btl_flags =
+      MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_SINGLE_ADD_PROCS;
+  return mca_btl_base_param_register(&component->super.btl_version, module);
+}
+
+static int open_component(void) { return usable ? OPAL_SUCCESS : OPAL_ERR_NOT_AVAILABLE; }
+
+static int close_component(void) { return OPAL_SUCCESS; }
+
+void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
+  vicinity_module_t *module = &vicinity_module;
+  if (module->failed)
+    return;
+  module->failed = true;
+  char text[256];
+  const char *host = proc == NULL ? NULL : opal_get_proc_hostname(proc);
+  snprintf(text, sizeof text, "btl:vicinity: the peer %s on %s is lost: %s",
+           proc == NULL ? "?" : OPAL_NAME_PRINT(proc->proc_name), host == NULL ? "?" : host,
+           reason);
+  /* ob1 prints the text and ends the job (mca_pml_ob1_error_handler). */
+  if (module->error == NULL)
+    opal_output(0, "%s", text);
+  else
+    module->error(&module->super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
+}
+
+/* Opens the endpoint; returns false and writes the reason when that fails. */
+static bool open_endpoint(uint32_t key, char *reason, size_t size) {
+  vicinity_module_t *module = &vicinity_module;
+  mx_endpoint_addr_t own;
+  mx_param_t in_place = {.key = MX_PARAM_HANDLER_DATA, .val.unexp_queue_max = IN_PLACE_MAX};
+  uint32_t id;
+  mx_return_t code;
+  if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
+    return false;
+  vicinity_mx.set_error_handler(*vicinity_mx.errors_return);
+  code = vicinity_mx.init_api(MX_API);
+  /* The program itself may use the library, too. */
+  if (code == MX_SUCCESS || code == MX_ALREADY_INITIALIZED)
+    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, &in_place, 1,
+                                     &module->endpoint);
+  if (code == MX_SUCCESS)
+    code = vicinity_mx.get_endpoint_addr(module->endpoint, &own);
+  if (code == MX_SUCCESS)
+    code = vicinity_mx.decompose_endpoint_addr(own, &module->nic, &id);
+  if (code == MX_SUCCESS)
+    code = vicinity_mx.register_unexp_handler(module->endpoint, vicinity_arrived, NULL);
+  if (code != MX_SUCCESS)
+    snprintf(reason, size, "%s", vicinity_mx.strerror(code));
+  return code == MX_SUCCESS;
+}
+
+static int fragment_made(opal_free_list_item_t *item, void *context) {
+  vicinity_fragment_t *fragment = (vicinity_fragment_t *)item;
+  bool large = context == &vicinity_module.large_fragments;
+  fragment->list = context;
+  fragment->capacity = large ? vicinity_module.super.btl_max_send_size
+                             : vicinity_module.super.btl_eager_limit;
+  return OPAL_SUCCESS;
+}
+
+static int make_list(opal_free_list_t *list, size_t capacity, int first) {
+  OBJ_CONSTRUCT(list, opal_free_list_t);
+  return opal_free_list_init(list, sizeof(vicinity_fragment_t) + capacity, 64,
+                             OBJ_CLASS(vicinity_fragment_t), 0, 0, first,
+                             mca_btl_vicinity_component.fragments_max, 32, NULL, 0, NULL,
+                             fragment_made, list);
+}
+
+static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi_threads) {
+  vicinity_module_t *module = &vicinity_module;
+  char reason[256] = "";
+  uint32_t key;
+  (void)progress_threads, (void)mpi_threads;
+  *count = 0;
+  if (getrandom(&key, sizeof key, 0) != sizeof key)
+    return NULL;
+  if (!open_endpoint(key, reason, sizeof reason)) {
+    VICINITY_EXPLAIN("the message plane is not used, because it cannot be opened: %s", reason);
+    return NULL;
+  }
+  OBJ_CONSTRUCT(&module->progress_lock, opal_mutex_t);
+  OBJ_CONSTRUCT(&module->deferred_lock, opal_mutex_t);
+  OBJ_CONSTRUCT(&module->deferred, opal_list_t);
+  if (make_list(&module->small_fragments, module->super.btl_eager_limit, 32) != OPAL_SUCCESS ||
+      make_list(&module->large_fragments, module->super.btl_max_send_size, 0) != OPAL_SUCCESS ||
+      vicinity_publish(key) != OPAL_SUCCESS)
+    return NULL;
+  mca_btl_base_module_t **modules = malloc(sizeof *modules);
+  if (modules == NULL)
+    return NULL;
+  modules[0] = &module->super;
+  *count = 1;
+  return modules;
+}
+
+/* Called after the job's last barrier. What this process has sent may still wait for room. */
+static int finalize(mca_btl_base_module_t *btl) {
+  vicinity_module_t *module = &vicinity_module;
+  (void)btl;
+  for (int i = 0; i < 1000 && module->requests > 0 && !module->failed; i++) {
+    vicinity_progress();
+    usleep(1000);
+  }
+  if (!module->failed)
+    vicinity_answer_watches();
+  vicinity_mx.close_endpoint(module->endpoint);
+  vicinity_mx.finalize();
+  OPAL_LIST_DESTRUCT(&module->deferred);
+  OBJ_DESTRUCT(&module->deferred_lock);
+  OBJ_DESTRUCT(&module->progress_lock);
+  OBJ_DESTRUCT(&module->large_fragments);
+  OBJ_DESTRUCT(&module->small_fragments);
+  return OPAL_SUCCESS;
+}
+
+static int register_error(mca_btl_base_module_t *btl, mca_btl_base_module_error_cb_fn_t function) {
+  (void)btl;
+  vicinity_module.error = function;
+  return OPAL_SUCCESS;
+}
+
+vicinity_module_t vicinity_module = {
+    .super =
+        {
+            .btl_component = &mca_btl_vicinity_component.super,
+            .btl_add_procs = vicinity_add_procs,
+            .btl_del_procs = vicinity_del_procs,
+            .btl_finalize = finalize,
+            .btl_alloc = vicinity_alloc,
+            .btl_free = vicinity_free,
+            .btl_prepare_src = vicinity_prepare,
+            .btl_send = vicinity_send,
+            .btl_sendi = vicinity_send_immediate,
+            .btl_register_error = register_error,
+        },
+};
+
+vicinity_component_t mca_btl_vicinity_component = {
+    .super =
+        {
+            .btl_version =
+                {
+                    MCA_BTL_DEFAULT_VERSION("vicinity"),
+                    .mca_open_component = open_component,
+                    .mca_close_component = close_component,
+                    .mca_register_component_params = register_parameters,
+                },
+            .btl_data = {.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT},
+            .btl_init = start,
+            .btl_progress = vicinity_progress,
+        },
+};

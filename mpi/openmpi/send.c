@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Fragments and how they are sent. */
+#include "vicinity.h"
+
+static void fragment_constructor(vicinity_fragment_t *fragment) {
+  fragment->base.des_segments = fragment->segments;
+  fragment->base.des_segment_count = 1;
+  fragment->segments[0].seg_addr.pval = fragment->data;
+}
+
+OBJ_CLASS_INSTANCE(vicinity_fragment_t, mca_btl_base_descriptor_t, fragment_constructor, NULL);
+
+/* Returns a fragment with room for `size` bytes, or NULL. */
+static vicinity_fragment_t *take(struct mca_btl_base_endpoint_t *peer, size_t size, uint32_t flags,
+                                 uint8_t order) {
+  vicinity_module_t *module = &vicinity_module;
+  opal_free_list_t *list;
+  if (size <= module->super.btl_eager_limit)
+    list = &module->small_fragments;
+  else if (size <= module->super.btl_max_send_size)
+    list = &module->large_fragments;
+  else
+    return NULL;
+  vicinity_fragment_t *fragment = (vicinity_fragment_t *)opal_free_list_get(list);
+  if (fragment == NULL)
+    return NULL;
+  fragment->peer = peer;
+  fragment->base.des_segment_count = 1;
+  fragment->base.des_flags = flags;
+  fragment->base.order = order;
+  fragment->segments[0].seg_len = size;
+  return fragment;
+}
+
+static void give_back(vicinity_fragment_t *fragment) {
+  opal_free_list_return(fragment->list, &fragment->base.super);
+}
+
+mca_btl_base_descriptor_t *vicinity_alloc(mca_btl_base_module_t *btl,
+                                          struct mca_btl_base_endpoint_t *peer, uint8_t order,
+                                          size_t size, uint32_t flags) {
+  (void)btl;
+  vicinity_fragment_t *fragment = take(peer, size, flags, order);
+  return fragment == NULL ? NULL : &fragment->base;
+}
+
+int vicinity_free(mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *descriptor) {
+  (void)btl;
+  give_back((vicinity_fragment_t *)descriptor);
+  return OPAL_SUCCESS;
+}
+
+/* Packs `*size` bytes at `to`, or finds where they are if `to` is NULL. */
+static int pack(opal_convertor_t *convertor, void **to, size_t *size) {
+  struct iovec vector = {.iov_base = *to, .iov_len = *size};
+  uint32_t count = 1;
+  int result = opal_convertor_pack(convertor, &vector, &count, size);
+  *to = vector.iov_base;
+  return result;
+}
+
+mca_btl_base_descriptor_t *vicinity_prepare(mca_btl_base_module_t *btl,
+                                            struct mca_btl_base_endpoint_t *peer,
+                                            opal_convertor_t *convertor, uint8_t order,
+                                            size_t reserve, size_t *size, uint32_t flags) {
+  size_t most = btl->btl_max_send_size - reserve;
+  if (*size > most)
+    *size = most;
+  /* Contiguous bytes stay in the program's memory until they are sent. */
+  bool in_place = *size > 0 && !opal_convertor_need_buffers(convertor);
+  vicinity_fragment_t *fragment = take(peer, in_place ? reserve : reserve + *size, flags, order);
+  if (fragment == NULL)
+    return NULL;
+  void *payload = in_place ? NULL : fragment->data + reserve;
+  if (*size > 0 && pack(convertor, &payload, size) < 0) {
+    give_back(fragment);
+    return NULL;
+  }
+  if (in_place) {
+    fragment->base.des_segment_count = 2;
+    fragment->segments[0].seg_len = reserve;
+    fragment->segments[1].seg_addr.pval = payload;
+    fragment->segments[1].seg_len = *size;
+  } else {
+    fragment->segments[0].seg_len = reserve + *size;
+  }
+  return &fragment->base;
+}
+
+/* Starts the send. Returns 1 if the message has left the fragment, 0 if it has not yet, and else an
+   error. */
+static int start(vicinity_fragment_t *fragment, mca_btl_base_tag_t tag) {
+  vicinity_module_t *module = &vicinity_module;
+  mx_segment_t segments[2];
+  uint32_t count = (uint32_t)fragment->base.des_segment_count, done = 0;
+  mx_request_t request;
+  mx_status_t status;
+  for (uint32_t i = 0; i < count; i++) {
+    segments[i].segment_ptr = fragment->segments[i].seg_addr.pval;
+    segments[i].segment_length = (uint32_t)fragment->segments[i].seg_len;
+  }
+  mx_return_t code = vicinity_mx.isend(module->endpoint, segments, count, fragment->peer->address,
+                                       tag, fragment, &request);
+  if (code == MX_NO_RESOURCES)
+    return OPAL_ERR_OUT_OF_RESOURCE;
+  if (code != MX_SUCCESS) {
+    vicinity_fail(fragment->peer->proc, vicinity_mx.strerror(code));
+    return OPAL_ERR_UNREACH;
+  }
+  code = vicinity_mx.test(module->endpoint, &request, &status, &done);
+  if (code == MX_SUCCESS && done && status.code == MX_STATUS_SUCCESS)
+    return 1;
+  if (code == MX_SUCCESS && done) {
+    vicinity_fail(fragment->peer->proc, vicinity_mx.strstatus(status.code));
+    return OPAL_ERR_UNREACH;
+  }
+  return 0;
+}
+
+int vicinity_send(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,
+                  mca_btl_base_descriptor_t *descriptor, mca_btl_base_tag_t tag) {
+  vicinity_fragment_t *fragment = (vicinity_fragment_t *)descriptor;
+  uint32_t flags = descriptor->des_flags;
+  fragment->peer = peer;
+  /* Whichever thread finds the completion must call back, unless it is found here. */
+  descriptor->des_flags |= MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+  vicinity_module.requests++;
+  int result = start(fragment, tag);
+  if (result == 0)
+    return OPAL_SUCCESS;
+  vicinity_module.requests--;
+  descriptor->des_flags = flags;
+  if (result < 0)
+    return result;
+  if (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
+    descriptor->des_cbfunc(btl, peer, descriptor, OPAL_SUCCESS);
+  if (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
+    give_back(fragment);
+  return 1;
+}
+
+int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,
+                            opal_convertor_t *convertor, void *header, size_t header_size,
+                            size_t payload_size, uint8_t order, uint32_t flags,
+                            mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor) {
+  vicinity_fragment_t *fragment = NULL;
+  if (descriptor != NULL)
+    *descriptor = NULL;
+  if (header_size + payload_size <= btl->btl_eager_limit)
+    fragment = take(peer, header_size + payload_size,
+                    flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, order);
+  if (fragment == NULL)
+    return OPAL_ERR_OUT_OF_RESOURCE;
+  memcpy(fragment->data, header, header_size);
+  void *payload = fragment->data + header_size;
+  fragment->base.des_cbfunc = NULL;
+  if (payload_size > 0 && pack(convertor, &payload, &payload_size) < 0) {
+    give_back(fragment);
+    return OPAL_ERROR;
+  }
+  vicinity_module.requests++;
+  int result = start(fragment, tag);
+  if (result == 0)
+    return OPAL_SUCCESS;
+  vicinity_module.requests--;
+  give_back(fragment);
+  return result == 1 ? OPAL_SUCCESS : result;
+}
+
+void vicinity_sent(vicinity_fragment_t *fragment, const mx_status_t *status) {
+  bool owned = fragment->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
+  int result = OPAL_SUCCESS;
+  if (status->code != MX_STATUS_SUCCESS) {
+    vicinity_fail(fragment->peer->proc, vicinity_mx.strstatus(status->code));
+    result = OPAL_ERR_UNREACH;
+  }
+  if (fragment->base.des_cbfunc != NULL)
+    fragment->base.des_cbfunc(&vicinity_module.super, fragment->peer, &fragment->base, result);
+  if (owned)
+    give_back(fragment);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What the tests share: a check that ends the job, and bytes that can be recognised. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORLD MPI_COMM_WORLD
+
+extern int rank, size;
+
+#define CHECK(what)                                                                                \
+  do {                                                                                             \
+    if (!(what)) {                                                                                 \
+      fprintf(stderr, "%s:%d: rank %d: %s is false\n", __FILE__, __LINE__, rank, #what);           \
+      MPI_Abort(WORLD, 1);                                                                         \
+    }                                                                                              \
+  } while (0)
+
+static inline unsigned char byte_at(size_t place, unsigned seed) {
+  return (unsigned char)(place * 31 + (place >> 8) + seed * 7 + 1);
+}
+
+static inline void fill(unsigned char *bytes, size_t length, unsigned seed) {
+  for (size_t i = 0; i < length; i++)
+    bytes[i] = byte_at(i, seed);
+}
+
+static inline int is_filled(const unsigned char *bytes, size_t length, unsigned seed) {
+  for (size_t i = 0; i < length; i++)
+    if (bytes[i] != byte_at(i, seed))
+      return 0;
+  return 1;
+}
+
+/* point_to_point.c */
+void lengths(void);
+void order_and_wildcards(void);
+void probes(void);
+void cancels(void);
+void modes(void);
+void persistent(void);
+void derived_types(void);
+void many_unexpected(void);
+
+/* collective.c */
+void collectives(void);
+void large_collectives(void);
+void communicators(void);
+void one_sided(void);
+void threads(void);
+
+#endif

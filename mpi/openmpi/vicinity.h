@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * An Open MPI byte transfer layer (BTL) on Vicinity's message plane.
+ *
+ *   MPI program
+ *       |  MPI_Send, MPI_Allreduce ...
+ *   Open MPI: pml/ob1 (matching, protocols)
+ *       |  fragments with a one-byte tag            |                     |
+ *   btl/vicinity (this component)               btl/vader             btl/tcp
+ *       |  mx_isend, handler of unexpected          same VM               other peers
+ *       |  messages (libmyriexpress.so)
+ *   message plane: shared memory between the processes of a host, VMs and the host
+ *
+ * A fragment is one message: the tag is the message's match value, so a fragment has no header of
+ * this component. The sender's memory is copied once into the shared memory, and ob1 reads the
+ * fragment there. The plane keeps the order of the messages of a pair, and holds a fast sender back.
+ *
+ * Interface: opal/mca/btl/btl.h of Open MPI 4.1 (BTL 3.1.0), and docs/message-c.md for mx_*.
+ */
+#ifndef BTL_VICINITY_H
+#define BTL_VICINITY_H
+
+#include "opal_config.h"
+
+#if OPAL_MAJOR_VERSION != 4 || OPAL_MINOR_VERSION != 1
+#error "This component is for Open MPI 4.1 (Debian 12). Other versions have another interface."
+#endif
+
+#include "opal/class/opal_free_list.h"
+#include "opal/class/opal_list.h"
+#include "opal/mca/btl/base/base.h"
+#include "opal/mca/btl/btl.h"
+#include "opal/threads/mutex.h"
+#include "opal/util/output.h"
+#include "opal/util/proc.h"
+
+#include "mx_extensions.h"
+#include "mx_io.h"
+#include "myriexpress.h"
+
+/* What a process publishes for its peers (the modex), in network byte order. */
+typedef struct {
+  uint32_t format; /* VICINITY_CARD_FORMAT */
+  uint32_t endpoint;
+  uint64_t nic;
+  uint32_t key; /* random, so that an equal address on another plane does not answer */
+  uint32_t reserved;
+} vicinity_card_t;
+
+#define VICINITY_CARD_FORMAT 1
+
+/* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
+   peer receives only when MPI ends. If the peer's process or VM dies, the send fails, so a rank that
+   waits for the peer, and sends nothing, finds out as well. Fragments have values below 256. */
+#define VICINITY_WATCH ((uint64_t)1 << 32)
+
+/* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
+struct mca_btl_base_endpoint_t {
+  mx_endpoint_addr_t address;
+  struct opal_proc_t *proc;
+  long long ended; /* when the peer closed its endpoint without a word, or 0 */
+  struct mca_btl_base_endpoint_t *next_ended;
+};
+
+/* A fragment to send. Open MPI gets `base`. */
+typedef struct {
+  mca_btl_base_descriptor_t base;
+  /* The bytes in `data`, and those in the program's memory, if any. */
+  mca_btl_base_segment_t segments[2];
+  struct mca_btl_base_endpoint_t *peer;
+  opal_free_list_t *list;
+  size_t capacity;
+  unsigned char data[];
+} vicinity_fragment_t;
+
+OBJ_CLASS_DECLARATION(vicinity_fragment_t);
+
+/* A received message that waits: its bytes do not fit into the plane's shared memory at once, or
+   it arrived while Open MPI was in another call of this component. */
+typedef struct {
+  opal_list_item_t super;
+  mca_btl_base_tag_t tag;
+  uint32_t length;
+  unsigned char data[];
+} vicinity_received_t;
+
+/* The module: one per process, because a process has one endpoint. */
+typedef struct {
+  mca_btl_base_module_t super;
+  mx_endpoint_t endpoint;
+  uint64_t nic;
+  opal_free_list_t small_fragments; /* of btl_eager_limit bytes */
+  opal_free_list_t large_fragments; /* of btl_max_send_size bytes */
+  opal_mutex_t progress_lock;
+  opal_mutex_t deferred_lock;
+  opal_list_t deferred;       /* of vicinity_received_t */
+  _Atomic int queued;  /* length of `deferred` */
+  _Atomic int requests; /* sends and receives that have not completed */
+  _Atomic int watches;  /* received from peers */
+  int peers;            /* number of watches sent */
+  struct mca_btl_base_endpoint_t *ended; /* peers whose end has no explanation yet */
+  mca_btl_base_module_error_cb_fn_t error;
+  bool failed; /* an error was reported; the job is about to end */
+} vicinity_module_t;
+
+extern vicinity_module_t vicinity_module;
+
+typedef struct {
+  mca_btl_base_component_t super;
+  char *library;         /* file name of libmyriexpress.so */
+  int connect_timeout;   /* milliseconds */
+  int fragments_max;     /* of each free list; -1: no limit */
+} vicinity_component_t;
+
+/* The name that Open MPI looks for: mca_<framework>_<component>_component. */
+OPAL_MODULE_DECLSPEC extern vicinity_component_t mca_btl_vicinity_component;
+
+/* mx.c: the functions of libmyriexpress.so, which is loaded when MPI starts. */
+typedef struct {
+  __typeof__(&mx__init_api) init_api;
+  __typeof__(&mx_finalize) finalize;
+  __typeof__(&mx_set_error_handler) set_error_handler;
+  __typeof__(&mx_strerror) strerror;
+  __typeof__(&mx_strstatus) strstatus;
+  __typeof__(&mx_open_endpoint) open_endpoint;
+  __typeof__(&mx_close_endpoint) close_endpoint;
+  __typeof__(&mx_get_endpoint_addr) get_endpoint_addr;
+  __typeof__(&mx_decompose_endpoint_addr) decompose_endpoint_addr;
+  __typeof__(&mx_register_unexp_handler) register_unexp_handler;
+  __typeof__(&mx_iconnect) iconnect;
+  __typeof__(&mx_cancel) cancel;
+  __typeof__(&mx_isend) isend;
+  __typeof__(&mx_issend) issend;
+  __typeof__(&mx_irecv) irecv;
+  __typeof__(&mx_test) test;
+  __typeof__(&mx_wait) wait;
+  __typeof__(&mx_ipeek) ipeek;
+  __typeof__(&mx_progress) progress;
+  const mx_error_handler_t *errors_return;
+} vicinity_mx_t;
+
+extern vicinity_mx_t vicinity_mx;
+
+/* Loads the library; returns false and writes the reason when that fails. */
+bool vicinity_mx_load(const char *file, char *reason, size_t size);
+
+/* peers.c */
+int vicinity_publish(uint32_t key);
+int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
+                       struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable);
+int vicinity_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
+                       struct mca_btl_base_endpoint_t **peers);
+
+/* send.c */
+mca_btl_base_descriptor_t *vicinity_alloc(mca_btl_base_module_t *btl,
+                                          struct mca_btl_base_endpoint_t *peer, uint8_t order,
+                                          size_t size, uint32_t flags);
+int vicinity_free(mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *descriptor);
+mca_btl_base_descriptor_t *vicinity_prepare(mca_btl_base_module_t *btl,
+                                            struct mca_btl_base_endpoint_t *peer,
+                                            opal_convertor_t *convertor, uint8_t order,
+                                            size_t reserve, size_t *size, uint32_t flags);
+int vicinity_send(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,
+                  mca_btl_base_descriptor_t *descriptor, mca_btl_base_tag_t tag);
+int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,
+                            opal_convertor_t *convertor, void *header, size_t header_size,
+                            size_t payload_size, uint8_t order, uint32_t flags,
+                            mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor);
+/* Ends a fragment whose message has completed with this status. */
+void vicinity_sent(vicinity_fragment_t *fragment, const mx_status_t *status);
+
+/* watch.c */
+bool vicinity_watch(struct mca_btl_base_endpoint_t *peer);
+void vicinity_watch_ended(struct mca_btl_base_endpoint_t *peer, const mx_status_t *status);
+void vicinity_check_ended(void);
+void vicinity_answer_watches(void);
+long long vicinity_now(void);
+
+/* The kind of a request is in the low bits of its context, which is the address of its owner. */
+enum { VICINITY_SEND = 0, VICINITY_RECEIVE = 1, VICINITY_WATCHING = 2, VICINITY_KINDS = 3 };
+
+static inline void *vicinity_context(void *owner, uintptr_t kind) {
+  return (void *)((uintptr_t)owner | kind);
+}
+
+/* receive.c */
+mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t source,
+                                           uint64_t match, uint32_t length, void *data);
+int vicinity_progress(void);
+
+/* Tells Open MPI that a peer is lost, once: it ends the job. */
+void vicinity_fail(struct opal_proc_t *proc, const char *reason);
+
+/* Writes a line at the verbosity at which Open MPI describes the choice of components. */
+#define VICINITY_EXPLAIN(...)                                                                      \
+  opal_output_verbose(10, opal_btl_base_framework.framework_output, "btl:vicinity: " __VA_ARGS__)
+
+#endif
