@@ -43,7 +43,7 @@ fn a_group_is_served_by_a_process_that_is_kept_running() {
     let output = daemon.command(&["direct", "leave", "c"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("no VM `c`"), "{said}");
+    assert!(said.contains("no trust group has a VM `c`"), "{said}");
 
     daemon.write(&CONFIG.replace("\"b\"", "\"c\""));
     let output = daemon.command(&["reload"]);

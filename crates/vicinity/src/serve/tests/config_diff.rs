@@ -232,7 +232,7 @@ fn accepted_ports_follow_their_network_and_give_way_to_listed_ones() {
     });
     let keys = json!({"accept": null, "port": null});
     let error = daemon.change(Method::PATCH, "/v1/networks/green", &keys);
-    assert!(error.unwrap_err().contains("accepts none"));
+    assert!(error.unwrap_err().contains("accepts no sockets"));
     drop(listener);
     std::fs::remove_file(daemon.run().join("green/v.sock")).unwrap();
     daemon.stop();
