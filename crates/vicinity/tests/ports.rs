@@ -96,7 +96,7 @@ fn two_vms_with_one_address_are_named_everywhere() {
         daemon.port("vm3")["duplicates"].as_array().unwrap().len(),
         0
     );
-    assert!(said(&daemon, &["port", "list"]).contains("vm2 uses 52:54:00:00:00:01 too"));
+    assert!(said(&daemon, &["port", "list"]).contains("vm2 uses 52:54:00:00:00:01, too"));
     assert_eq!(
         metric(
             &daemon,

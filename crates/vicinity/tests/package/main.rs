@@ -47,7 +47,7 @@ vicinity --version
 vicinity doctor >/doctor || true
 grep 'MISSING  qemu' /doctor
 grep 'serves 1 network' /doctor
-MANPAGER=cat man vicinity-port-add | grep 'Add one to a network'
+MANPAGER=cat man vicinity-port-add | grep 'Add a port to a network'
 bash -n /usr/share/bash-completion/completions/vicinity
 for module in direct wake; do
     grep -x 'PACKAGE_VERSION="0.1.0"' /usr/src/vicinity-$module-0.1.0/dkms.conf
