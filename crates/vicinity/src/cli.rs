@@ -16,8 +16,8 @@ use crate::commands::nic::NicArgs;
 use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
-    capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference,
-    selftest, top,
+    byte_size, capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version,
+    reference, selftest, top,
 };
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{gateway, switchboard, uplink};
@@ -261,7 +261,7 @@ impl Cli {
                 one_line,
                 json,
             } => {
-                let size = qemu_args::bytes(&memory).map_err(Failure::Usage)?;
+                let size = byte_size::bytes(&memory).map_err(Failure::Usage)?;
                 kind.check(size).map_err(Failure::Usage)?;
                 let nic = which.find(given)?;
                 let version = qemu_version::version(qemu_version::PROGRAM);
@@ -311,7 +311,7 @@ impl Cli {
 
 /// Checks a size in QEMU's format.
 fn memory(text: &str) -> Result<String, String> {
-    qemu_args::bytes(text).map(|_| text.to_owned())
+    byte_size::bytes(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]

@@ -175,7 +175,11 @@ fn a_space_comes_back_with_its_size_and_goes_when_it_is_removed() {
     let daemon = manager.start(Some(&config), "warn");
     assert_eq!(show(&daemon, "red")["slots"], 32);
     assert!(fetch(&daemon, "a") == content(5));
-    assert!(manager.log().contains("has room for 32"), "{}", manager.log());
+    assert!(
+        manager.log().contains("has room for 32"),
+        "{}",
+        manager.log()
+    );
     kill(daemon);
     let daemon = manager.start(Some("[[network]]\nname = \"lan\"\naccept = true\n"), "warn");
     until("an empty store", || manager.names().is_empty());

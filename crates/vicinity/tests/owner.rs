@@ -139,7 +139,11 @@ fn an_owner_that_cannot_be_is_named_with_its_place() {
             "no-such-user",
             ["no user `no-such-user`", "libvirt-qemu"],
         ),
-        ("owner-label", "", ["the pattern is empty", "remove the key"]),
+        (
+            "owner-label",
+            "",
+            ["the pattern is empty", "remove the key"],
+        ),
     ] {
         let file = folder.path().join("vicinity.toml");
         let text = format!(

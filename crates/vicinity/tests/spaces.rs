@@ -51,7 +51,10 @@ fn spaces_come_change_and_go_within_the_budget() {
     said(&daemon, &["set", "red", "slots=16"]);
     assert_eq!((slots(&daemon, "red"), slots(&daemon, "green")), (16, 8));
     for (words, why) in [
-        (["set", "red", "slots=17"], "more slots than the budget of 24"),
+        (
+            ["set", "red", "slots=17"],
+            "more slots than the budget of 24",
+        ),
         (["set", "red", "slots=7"], "8 to"),
         (
             ["set", "red", "allow=[\"::/0\"]"],

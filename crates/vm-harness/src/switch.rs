@@ -36,7 +36,7 @@ struct Config {
 struct Network {
     name: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    gather_us: Option<u32>,
+    moderation_us: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<Tap>,
     port: Vec<Port>,
@@ -94,7 +94,7 @@ impl Switch {
     fn launch(
         setting: &Setting<'_>,
         uplink: Option<&Uplink<'_>>,
-        gather_us: Option<u32>,
+        moderation_us: Option<u32>,
     ) -> Result<Self> {
         let run = RunFolder::new()?;
         let log = setting.logs.join("switch.log");
@@ -104,7 +104,7 @@ impl Switch {
         let config = run.path().join("config.toml");
         fs::write(
             &config,
-            configuration(run.path(), &vms, uplink.map(|up| up.tap), gather_us)?,
+            configuration(run.path(), &vms, uplink.map(|up| up.tap), moderation_us)?,
         )
         .context(|| format!("write {}", config.display()))?;
         let mut command = match uplink {
@@ -188,7 +188,7 @@ fn configuration(
     run: &Path,
     vms: &[String],
     tap: Option<&str>,
-    gather_us: Option<u32>,
+    moderation_us: Option<u32>,
 ) -> Result<String> {
     let port = |vm: &String| Port {
         vm: vm.clone(),
@@ -198,7 +198,7 @@ fn configuration(
         runtime_dir: run.to_owned(),
         network: vec![Network {
             name: "lab",
-            gather_us,
+            moderation_us,
             uplink: tap.map(|tap| Tap {
                 tap: tap.to_owned(),
             }),

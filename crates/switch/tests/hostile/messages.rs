@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn malformed_message_of_an_unknown_number() {
     let text = with_wire(|wire| ignore(wire.send(99, &[], &[])));
-    assert_names(&text, "no message 99");
+    assert_names(&text, "an unknown message 99");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which pages a VM's memory has, who touches them first, and on which NUMA node they lie: options of
 //! `qemu-args` and `libvirt-xml`.
 
-use super::qemu_args::bytes;
+use super::byte_size::bytes;
 
 /// How a VM's memory is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]

@@ -2,6 +2,7 @@
 //! Commands that need a daemon use [`crate::client`]. [`failure`] has their errors and exit codes.
 
 pub(crate) mod bench;
+pub(crate) mod byte_size;
 pub(crate) mod capture;
 pub(crate) mod configuration;
 pub(crate) mod demo;

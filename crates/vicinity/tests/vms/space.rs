@@ -132,7 +132,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     space(&rig, &["create", "green"]);
     assert_eq!((slots(&rig, "red"), slots(&rig, "green")), (12, 12));
     let large = refused(&rig, &["set", "red", "slots=17"]);
-    assert!(large.contains("more than the budget"), "{large}");
+    assert!(large.contains("more slots than the budget"), "{large}");
     let listen = refused(&rig, &["set", "red", "allow=[\"10.0.0.1\"]"]);
     assert!(listen.contains("only `slots`"), "{listen}");
     space(&rig, &["set", "red", "slots=8"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::Subcommand;
 
 use super::failure::Failure;
-use super::qemu_args;
+use super::{byte_size, qemu_args};
 use crate::commands::output::print;
 
 #[derive(Debug, Subcommand)]
@@ -45,7 +45,7 @@ pub(crate) enum Direct {
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..i64::from(::direct::layout::MEMBERS)), value_name = "MEMBERS")]
         ports: u16,
         /// Memory of the largest of these members
-        #[arg(long, default_value = "512M", value_parser = qemu_args::bytes, value_name = "SIZE", requires = "ports")]
+        #[arg(long, default_value = "512M", value_parser = byte_size::bytes, value_name = "SIZE", requires = "ports")]
         memory: u64,
         /// Print a JSON array of the words
         #[arg(long)]
