@@ -47,7 +47,7 @@
 //! malformed control message ends the membership of its gateway, and with it all of its links; other
 //! members are unaffected. The host detects the end of a VM by the end of the socket that QEMU got
 //! the region through. A gateway that ends says so, and one that joins again has ended before; one
-//! whose [heartbeat](heartbeat) is missing keeps its links, because its VM may be paused.
+//! whose [heartbeat] is missing keeps its links, because its VM may be paused.
 
 mod control_channel;
 mod control_message;
