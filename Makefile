@@ -36,9 +36,8 @@ test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly lint $(MAKE) lint
 	@scripts/quietly deny $(MAKE) deny
-	@scripts/quietly unit $(MAKE) unit
-	@scripts/quietly loom $(MAKE) loom
-	@scripts/quietly fuzz $(MAKE) fuzz
+	@scripts/beside 'scripts/quietly loom $(MAKE) loom && scripts/quietly fuzz $(MAKE) fuzz' \
+		scripts/quietly unit $(MAKE) unit
 
 ## make check         Runs rustfmt, clippy and the unit tests, without VMs, in some minutes.
 check:
