@@ -51,7 +51,7 @@ pub(super) fn measure(program: &Path, folder: &Path) -> Result<Idle> {
         command.arg("--runtime-dir").arg(folder.join("idle"));
         command.args(["message", "answer", "--endpoint", &number.to_string()]);
         let mut waiter = Process::start(&format!("idle-{number}"), folder, command)?;
-        waiter.expect("answers")?;
+        waiter.expect("answering")?;
         waiters.push(waiter);
     }
     let before = spent(&waiters)?;

@@ -90,7 +90,7 @@ impl Mediated {
             (folder, &board),
             cpu,
             &words,
-            "answers",
+            "answering",
         )?;
         Ok(Self {
             _answerer: answerer,

@@ -26,7 +26,7 @@ impl Vicinity {
         command.arg("--runtime-dir").arg(folder);
         command.args(["message", "answer", "--endpoint", ENDPOINT]);
         let mut answerer = Process::start("answerer", folder, command)?;
-        answerer.expect("answers")?;
+        answerer.expect("answering")?;
         Ok(Self {
             _answerer: answerer,
             program: program.to_owned(),

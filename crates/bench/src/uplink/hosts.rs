@@ -177,7 +177,7 @@ impl Hosts {
             .arg(self.runtime_dir(second.name));
         answer.args(["message", "answer", "--endpoint", ENDPOINT]);
         let mut answerer = Process::start("answerer", &self.folder, answer)?;
-        answerer.expect("answers")?;
+        answerer.expect("answering")?;
         let [_, namespace] = &self.namespaces;
         let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
         let mut server = Process::start("iperf3", &self.folder, server)?;
