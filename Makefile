@@ -36,8 +36,9 @@ test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly lint $(MAKE) lint
 	@scripts/quietly deny $(MAKE) deny
-	@scripts/beside 'scripts/quietly loom $(MAKE) loom && scripts/quietly fuzz $(MAKE) fuzz' \
+	@scripts/beside 'scripts/quietly loom $(MAKE) loom && scripts/quietly fuzz-build scripts/fuzz build' \
 		scripts/quietly unit $(MAKE) unit
+	@scripts/quietly fuzz $(MAKE) fuzz
 
 ## make check         Runs rustfmt, clippy and the unit tests, without VMs, in some minutes.
 check:
