@@ -31,13 +31,6 @@ pub struct Qmp {
     reset: bool,
 }
 
-/// Returns the id of the process at the other end of a Unix socket.
-pub(crate) fn process_of(socket: impl AsFd) -> Result<i32, DirectError> {
-    let of = rustix::net::sockopt::socket_peercred(socket);
-    let of = io(of, || "read the credentials of QEMU".to_owned())?;
-    Ok(of.pid.as_raw_nonzero().get())
-}
-
 impl Qmp {
     /// Connects to the monitor. Returns `None` if no process listens on the socket.
     ///
@@ -58,7 +51,9 @@ impl Qmp {
 
     /// Returns QEMU's process id.
     pub(crate) fn process(&self) -> Result<i32, DirectError> {
-        process_of(&self.socket)
+        let of = rustix::net::sockopt::socket_peercred(&self.socket);
+        let of = io(of, || "read the credentials of QEMU".to_owned())?;
+        Ok(of.pid.as_raw_nonzero().get())
     }
 
     /// Runs a command and returns its answer.

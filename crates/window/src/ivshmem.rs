@@ -38,8 +38,8 @@ pub use client::Client;
 #[derive(Debug)]
 pub struct Server {
     listener: OwnedFd,
-    /// The path of the socket, if this side removes the file.
-    path: Option<PathBuf>,
+    /// The path of the socket, whose file this side removes.
+    path: PathBuf,
 }
 
 /// A connected member.
@@ -101,18 +101,8 @@ impl Server {
         net::listen(&listener, 1)?;
         Ok(Self {
             listener,
-            path: Some(path.to_owned()),
+            path: path.to_owned(),
         })
-    }
-
-    /// Listens on a socket that another process bound; that process removes its file. The socket
-    /// must not block.
-    #[must_use]
-    pub fn adopt(listener: OwnedFd) -> Self {
-        Self {
-            listener,
-            path: None,
-        }
     }
 
     /// Accepts the next connection, if there is one.
@@ -137,10 +127,8 @@ impl AsFd for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // Another process may have removed it already.
-            let _ = fs::unlink(path);
-        }
+        // Another process may have removed it already.
+        let _ = fs::unlink(&self.path);
     }
 }
 

@@ -362,7 +362,7 @@ mod tests {
             merged(&with_all(), &GuestMemory::default(), &once).unwrap(),
             once
         );
-        // What is missing is added, and nothing twice.
+        // The command adds the elements that the domain lacks, and adds no element twice.
         let later = merged(
             &with_all(),
             &GuestMemory::default(),
