@@ -11,7 +11,10 @@
     reason = "a test fails by panicking"
 )]
 
+use std::fs::File;
+use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +42,8 @@ fn touch(mapping: &Mapping, pages: impl Iterator<Item = u64>) {
     for page in pages {
         let mut byte = [0];
         mapping.span(page * PAGE, 1).unwrap().read(&mut byte);
+        // Without a use of the byte, the compiler removes the read.
+        black_box(byte);
     }
 }
 
@@ -46,24 +51,55 @@ fn all_pages(mapping: &Mapping) -> std::ops::Range<u64> {
     0..mapping.size() as u64 / PAGE
 }
 
-/// Returns the longest time between two page reads of a thread that takes page faults, as a worker does:
-/// first while it runs alone, and then while `beside` runs.
-fn longest_gaps(beside: impl FnOnce()) -> [Duration; 2] {
+/// The longest time between two page reads of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gap {
+    /// By the clock.
+    elapsed: Duration,
+    /// The longest without the time in which the thread was ready to run and waited for a CPU: this part
+    /// depends on what else the machine runs. The rest is the time in page faults and in locks.
+    without_queue: Duration,
+}
+
+impl Gap {
+    fn extend(&mut self, elapsed: Duration, queued: Duration) {
+        self.elapsed = self.elapsed.max(elapsed);
+        self.without_queue = self.without_queue.max(elapsed.saturating_sub(queued));
+    }
+}
+
+/// Returns the time that this thread has waited in the run queue of a CPU (`run_delay` in the kernel's
+/// Documentation/scheduler/sched-stats.rst).
+fn queued(schedstat: &File) -> Duration {
+    let mut line = [0; 64];
+    let length = schedstat.read_at(&mut line, 0).unwrap();
+    let line = std::str::from_utf8(&line[..length]).unwrap();
+    let delay = line.split_whitespace().nth(1).unwrap();
+    Duration::from_nanos(delay.parse().unwrap())
+}
+
+/// Returns the longest gap of a thread that takes page faults, as a worker does: first while it runs
+/// alone, and then while `beside` runs.
+fn longest_gaps(beside: impl FnOnce()) -> [Gap; 2] {
     let over = AtomicBool::new(false);
     let work = || {
         let memory = memory(64 << 20, MemfdFlags::empty());
-        let mut longest = Duration::ZERO;
-        let mut before = Instant::now();
+        // The first read of each page also allocates and clears the page.
+        let mapping = Mapping::new(memory.as_fd(), 0, 64 << 20).unwrap();
+        touch(&mapping, all_pages(&mapping));
+        drop(mapping);
+        let schedstat = File::open("/proc/thread-self/schedstat").unwrap();
+        let mut longest = Gap::default();
         while !over.load(Ordering::Relaxed) {
             // A new mapping each time, so that page faults occur: they need the lock that `munmap` holds.
             let mapping = Mapping::new(memory.as_fd(), 0, 64 << 20).unwrap();
+            let mut before = (Instant::now(), queued(&schedstat));
             for page in all_pages(&mapping) {
                 touch(&mapping, page..=page);
-                longest = longest.max(before.elapsed());
-                before = Instant::now();
+                let now = (Instant::now(), queued(&schedstat));
+                longest.extend(now.0 - before.0, now.1.saturating_sub(before.1));
+                before = now;
             }
-            drop(mapping);
-            before = Instant::now();
         }
         longest
     };
@@ -90,7 +126,21 @@ fn vm(gib: u64) -> Vec<Mapping> {
         touch(&region, all_pages(&region));
         region
     });
-    regions.collect()
+    let regions: Vec<_> = regions.collect();
+    // Eight bytes of page tables for each page.
+    assert!(
+        page_tables() >= gib.min(REGIONS) * (GIB / PAGE * 8),
+        "pages are not mapped"
+    );
+    regions
+}
+
+/// Returns the size of the page tables of this process in bytes.
+fn page_tables() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() << 10
 }
 
 fn mapped() -> usize {
@@ -147,8 +197,9 @@ fn figures_of_a_large_vm_that_goes() {
         took[1] = started.elapsed();
     });
     println!(
-        "{gib} GiB: handed over in {:?}, unmapped after {:?}; longest gap of a worker {both:?}, alone {alone:?}",
-        took[0], took[1]
+        "{gib} GiB: handed over in {:?}, unmapped after {:?}; longest gap of a worker {:?}, alone {:?}; \
+         without the time in the run queue {:?}, alone {:?}",
+        took[0], took[1], both.elapsed, alone.elapsed, both.without_queue, alone.without_queue
     );
 }
 
