@@ -117,7 +117,7 @@ struct WorkerExit<'a>(&'a OwnedFd);
 impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
         // The eventfd is written once only, so its counter cannot be full.
-        let _told = rustix::io::write(self.0, &1_u64.to_ne_bytes());
+        let _result = rustix::io::write(self.0, &1_u64.to_ne_bytes());
     }
 }
 

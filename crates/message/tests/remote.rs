@@ -289,7 +289,7 @@ fn another_switchboard_takes_over_and_its_members_join_again() {
         listener
     };
     let listeners = Arc::new(members.each_ref().map(listen));
-    let parts = Resources::make(members.into()).unwrap();
+    let parts = Resources::create(members.into()).unwrap();
     let (tell, told) = mpsc::channel();
     let serve = |parts: Resources| {
         let mut switchboard = Switchboard::from_resources(parts).unwrap();

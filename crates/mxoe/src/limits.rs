@@ -94,7 +94,7 @@ pub const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Silence of a probed partner after which the node gives the partner up: a thousand times
 /// [`RESEND_TIMEOUT`].
-pub const PATIENCE: Duration = Duration::from_secs(500);
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(500);
 
 /// Bytes of a streamed message that the sender buffers: twice what is in flight, because the
 /// receiver may request a lost block again.

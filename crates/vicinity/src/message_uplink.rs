@@ -19,7 +19,7 @@ pub(crate) const UPLINK: &str = "uplink";
 const GROUP: &str = "host+uplink";
 
 /// After how long a host that does not answer is given up, unless it is said.
-pub(crate) const GIVE_UP: Duration = mxoe::limits::PATIENCE;
+pub(crate) const PEER_TIMEOUT: Duration = mxoe::limits::PEER_TIMEOUT;
 
 /// Where other hosts are, and how this one appears to them.
 #[derive(Clone, Debug, PartialEq, Eq)]

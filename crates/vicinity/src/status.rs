@@ -341,7 +341,7 @@ impl From<direct::MemberStatus> for GroupMemberStatus {
         Self {
             vm: status.name,
             state: status.state.to_owned(),
-            reason: status.trouble,
+            reason: status.reason,
         }
     }
 }

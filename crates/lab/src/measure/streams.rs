@@ -106,7 +106,7 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
 pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.run_only(2)?;
     let chain = chain(cell.level("look-ups"))?;
-    let (network, _told) = match chain {
+    let (network, _notification) = match chain {
         None => (testbed.network("bridge")?, None),
         Some((times, residents)) => {
             let (network, folder) = testbed.with_fdb_entries(residents)?;

@@ -191,7 +191,7 @@ impl Gateway {
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // A failed write affects names only, not messages.
-            let _told = directory::write(self.board.folder(), self.names.named_nics());
+            let _result = directory::write(self.board.folder(), self.names.named_nics());
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {
@@ -276,7 +276,7 @@ impl Gateway {
                         };
                         // If the endpoint has closed its socket, it needs no answer.
                         let channel = &local.channel;
-                        let _told = channel.answer(false, None, None, &reply.encode());
+                        let _result = channel.answer(false, None, None, &reply.encode());
                     }
                 }
                 ControlMessage::Name { nic, part, text } => {

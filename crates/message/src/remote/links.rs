@@ -80,7 +80,7 @@ impl Switchboard {
             if relay.is_idle() && !link.draining {
                 continue;
             }
-            match relay.turn(&self.yielder) {
+            match relay.forward_records(&self.yielder) {
                 Ok(turn) => {
                     peer_needs_cpu |= turn.needs_cpu;
                     for (end, taken) in link.ends.iter().zip(turn.taken) {

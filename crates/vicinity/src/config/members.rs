@@ -11,7 +11,7 @@ use super::model::MAX_MEMBERS;
 use super::owner::Owner;
 use super::values::{Unique, check_name, interface};
 use super::{file, owner};
-use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
+use crate::message_uplink::{PEER_TIMEOUT, HOST, UPLINK, Uplink};
 use crate::runtime_paths::FOLDERS;
 
 /// Checks the `[message]` table.
@@ -68,7 +68,7 @@ pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, Mistake> {
     Ok(Uplink {
         interface: interface(&uplink.interface, "an interface")?.clone(),
         host_name: host_name.map(|name| name.get_ref().clone()),
-        give_up: uplink.give_up.as_ref().map_or(Ok(GIVE_UP), seconds)?,
+        give_up: uplink.give_up.as_ref().map_or(Ok(PEER_TIMEOUT), seconds)?,
     })
 }
 
@@ -79,7 +79,7 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
         .map(|seconds| Duration::from_secs(seconds.into()))
         .ok_or_else(|| {
             let message = format!("a host cannot time out after {} s", text.get_ref());
-            let help = format!("write 1 or more; the default is {}", GIVE_UP.as_secs());
+            let help = format!("write 1 or more; the default is {}", PEER_TIMEOUT.as_secs());
             Mistake::new(text.span(), message, help)
         })
 }

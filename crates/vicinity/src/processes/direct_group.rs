@@ -75,7 +75,7 @@ fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
     loop {
         match control.receive::<Order>() {
             Ok(Some((Order::KeepOut { vm, out }, _))) => {
-                if !group.keep_out(&vm, out) {
+                if !group.set_left(&vm, out) {
                     tracing::error!(
                         "internal error, report it as a bug: the supervisor named a VM {vm} that is \
                         not in the group"

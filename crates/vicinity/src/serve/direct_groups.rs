@@ -26,7 +26,7 @@ use crate::status::{GroupMemberStatus, GroupStatus};
 const INBOX: usize = 64;
 
 /// Time in which the process answers: it may wait 20 s for each answer of a QEMU.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time in which guests release the devices that the process unplugs when it stops.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
@@ -85,7 +85,7 @@ impl Group {
         config: TrustGroup,
         launch: Launch,
     ) -> Result<Self, GroupError> {
-        let parts = GroupResources::make(&config.members)?;
+        let parts = GroupResources::create(&config.members)?;
         let (sender, inbox) = mpsc::channel(INBOX);
         let kind = ProcessKind::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
@@ -98,7 +98,7 @@ impl Group {
             out: BTreeSet::new(),
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             incoming: Vec::new(),
             members: Vec::new(),
         };
@@ -162,7 +162,7 @@ impl Group {
                     }
                     Some(Message::KeepOut { vm, out, known }) => {
                         // The client may be gone.
-                        let _gone = known.send(self.keep_out(vm, out));
+                        let _gone = known.send(self.set_left(vm, out));
                     }
                     Some(Message::Stop) | None => break,
                 },
@@ -172,7 +172,7 @@ impl Group {
         self.process.stop::<Event>(Order::Stop, STOP_LIMIT).await;
     }
 
-    fn keep_out(&mut self, vm: String, out: bool) -> bool {
+    fn set_left(&mut self, vm: String, out: bool) -> bool {
         if !self.config.members.contains(&vm) {
             return false;
         }
@@ -246,7 +246,7 @@ impl Group {
             restarts: self.process.lifecycle.restarts(),
             reason: self
                 .process
-                .trouble
+                .failure_reason
                 .clone()
                 .or_else(|| self.pending.stale_reason()),
             members: match up {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_told_from_the_owner() {
+    fn a_process_of_another_owner_is_refused() {
         let web = of(
             64055,
             "libvirt-1 (enforce)",

@@ -242,7 +242,7 @@ impl Uplink {
         let started = Instant::now();
         loop {
             for _ in 0..ROUNDS {
-                match self.turn()? {
+                match self.poll()? {
                     true => self.moved = Some(Instant::now()),
                     // The program that it waits for may need this processor, or its sibling.
                     false => {
@@ -259,7 +259,7 @@ impl Uplink {
     }
 
     /// Serves everything once; returns whether anything was moved.
-    fn turn(&mut self) -> Result<bool, Error> {
+    fn poll(&mut self) -> Result<bool, Error> {
         let mut moved = self.receive_frames();
         moved |= self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
@@ -313,7 +313,7 @@ impl Uplink {
                 continue;
             };
             let node = &mut wire_member.node;
-            match link.turn(&mut NodeContext { node, now }) {
+            match link.move_records(&mut NodeContext { node, now }) {
                 Ok(some) => moved |= some,
                 Err(_) => faulty.push(id),
             }
@@ -334,7 +334,7 @@ impl Uplink {
             link.prepare_to_wait();
         }
         // Members run on other kernels, or are treated so: they use a fence each.
-        let _told = doorbell::wait_fence();
+        let _result = doorbell::wait_fence();
         let now = self.port.now();
         let mut limit = match self.has_work() {
             true => Duration::ZERO,

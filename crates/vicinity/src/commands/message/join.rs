@@ -14,7 +14,7 @@ use window::cached::LoadTime;
 use crate::commands::failure::Failure;
 use crate::commands::signals::keep_running;
 use crate::config::deprecated;
-use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
+use crate::message_uplink::{PEER_TIMEOUT, HOST, Plan, UPLINK, Uplink};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 
@@ -31,7 +31,7 @@ pub(crate) struct UplinkArgs {
     #[arg(long, requires = "uplink", value_parser = host_name, value_name = "NAME")]
     host_name: Option<String>,
     /// Seconds after which the connections to a host that does not answer end with an error
-    #[arg(long, default_value_t = GIVE_UP.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    #[arg(long, default_value_t = PEER_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     peer_timeout: u64,
     /// The old name of `--peer-timeout`
     #[arg(long, hide = true, conflicts_with = "peer_timeout", value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]

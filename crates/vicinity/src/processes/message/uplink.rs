@@ -28,7 +28,7 @@ pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     // Connects to the host, and asks what the kernel can do, before the sandbox forbids it.
     let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
     uplink.watch(&control).map_err(ProcessError::Messages)?;
-    let _asked = window::doorbell::register_membarrier();
+    let _result = window::doorbell::register_membarrier();
     let missing = sandbox::enter_process().into_iter();
     log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Uplink)));
     let mut reported = ReportedCounters::default();

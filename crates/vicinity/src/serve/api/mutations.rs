@@ -98,7 +98,7 @@ pub(in crate::serve) async fn leave(
     State(daemon): State<Daemon>,
     Path(vm): Path<String>,
 ) -> Response {
-    daemon.keep_out(vm, true).await
+    daemon.set_left(vm, true).await
 }
 
 /// Lets a VM join its trust group again.
@@ -106,11 +106,11 @@ pub(in crate::serve) async fn join(
     State(daemon): State<Daemon>,
     Path(vm): Path<String>,
 ) -> Response {
-    daemon.keep_out(vm, false).await
+    daemon.set_left(vm, false).await
 }
 
 impl Daemon {
-    async fn keep_out(&self, vm: String, out: bool) -> Response {
+    async fn set_left(&self, vm: String, out: bool) -> Response {
         for group in self.groups() {
             let (known, answer) = oneshot::channel();
             let message = direct_groups::Message::KeepOut {

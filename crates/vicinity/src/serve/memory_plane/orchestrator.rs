@@ -27,7 +27,7 @@ const INBOX: usize = 16;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// A process that does not answer within this time is left out of the round.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Decisions that are remembered.
 const REMEMBERED: usize = 512;
@@ -206,7 +206,7 @@ impl Orchestrator {
                 asked.push((*id, answer));
             }
         }
-        let by = tokio::time::Instant::now() + PATIENCE;
+        let by = tokio::time::Instant::now() + ANSWER_TIMEOUT;
         let mut windows = Vec::new();
         for (id, answer) in asked {
             if let Ok(Ok(window)) = tokio::time::timeout_at(by, answer).await {
@@ -261,7 +261,7 @@ impl Orchestrator {
         drop(known.member.address.send(message).await);
         // One that does not answer is waited for once in a window.
         known.slots = match known.answers {
-            true => match timeout(PATIENCE, answer).await {
+            true => match timeout(ANSWER_TIMEOUT, answer).await {
                 Ok(has) => has.unwrap_or(slots),
                 Err(_) => {
                     known.answers = false;

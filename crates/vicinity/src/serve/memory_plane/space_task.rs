@@ -38,7 +38,7 @@ use crate::status::SpaceStatus;
 const INBOX: usize = 64;
 
 /// The process answers within so long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a space cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +158,7 @@ impl SpaceTask {
             launch,
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             figures: Figures::default(),
             size,
             windows: VecDeque::new(),
@@ -300,7 +300,7 @@ impl SpaceTask {
                 () = sleep_until(deadline) => self.tick(),
             }
         }
-        self.process.stop::<Event>(Order::Stop, PATIENCE).await;
+        self.process.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await;
     }
 
     /// Have this size, now or from the next start on.
@@ -368,9 +368,9 @@ impl SpaceTask {
             restarts: self.process.lifecycle.restarts(),
             reason: self
                 .process
-                .trouble
+                .failure_reason
                 .clone()
-                .or(self.replug.trouble())
+                .or(self.replug.failure_reason())
                 .or(self.pending.stale_reason()),
             listen,
             tls: self.config.tls.is_some(),

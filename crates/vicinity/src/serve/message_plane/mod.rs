@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::admission::Admission;
-use self::auxiliary::{Auxiliary, next_event};
+use self::auxiliary::{AuxiliaryProcess, next_event};
 pub(super) use self::resources::{PlaneResources, ResourcesError};
 use super::connections::Connection;
 use super::process::child_process::ChildProcess;
@@ -27,7 +27,7 @@ use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::{Accepted, Event, Order};
-use crate::serve::process::deadline::{PATIENCE, sleep_until};
+use crate::serve::process::deadline::{ANSWER_TIMEOUT, sleep_until};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 
 /// Messages that may wait; further senders wait until there is room.
@@ -52,8 +52,8 @@ pub(super) struct Messages {
     launch: Launch,
     plane: ChildProcess<Order>,
     /// The gateway of this host's programs, if the host is a member.
-    gateway: Option<Auxiliary>,
-    uplink: Option<Auxiliary>,
+    gateway: Option<AuxiliaryProcess>,
+    uplink: Option<AuxiliaryProcess>,
     /// The uplink's last report.
     uplink_status: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
@@ -83,11 +83,11 @@ impl Messages {
             .any(is_host)
             .then(|| {
                 let kind = ProcessKind::Gateway(&resources.runtime_dir);
-                Auxiliary::start("the message plane's gateway for this host", kind, &launch)
+                AuxiliaryProcess::start("the message plane's gateway for this host", kind, &launch)
             });
         let uplink = resources.uplink.as_ref().map(|_| {
             let kind = ProcessKind::Uplink(&resources.runtime_dir);
-            Auxiliary::start("the message plane's uplink", kind, &launch)
+            AuxiliaryProcess::start("the message plane's uplink", kind, &launch)
         });
         let mut messages = Self {
             plane: ChildProcess::start("the message plane", ProcessKind::Messages, &launch)?,
@@ -99,7 +99,7 @@ impl Messages {
             launch,
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             incoming: Vec::new(),
             members: Vec::new(),
         };
@@ -224,12 +224,12 @@ impl Messages {
         for auxiliary in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
             auxiliary.stop().await;
         }
-        self.plane.stop::<Event>(Order::Stop, PATIENCE).await;
+        self.plane.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await;
     }
 
     fn deadline(&self) -> Option<Instant> {
         let others = self.gateway.iter().chain(&self.uplink);
-        let others = others.filter_map(Auxiliary::deadline);
+        let others = others.filter_map(AuxiliaryProcess::deadline);
         let plane = self.plane.lifecycle.deadline();
         others.chain(plane).chain(self.pending.deadline()).min()
     }
@@ -343,13 +343,13 @@ impl Messages {
             restarts: self.plane.lifecycle.restarts(),
             reason: self
                 .plane
-                .trouble
+                .failure_reason
                 .clone()
                 .or_else(|| self.pending.stale_reason()),
-            gateway_restarts: gateway.map(Auxiliary::restarts),
-            gateway_reason: gateway.and_then(Auxiliary::trouble),
-            uplink_restarts: uplink.map(Auxiliary::restarts),
-            uplink_reason: uplink.and_then(Auxiliary::trouble),
+            gateway_restarts: gateway.map(AuxiliaryProcess::restarts),
+            gateway_reason: gateway.and_then(AuxiliaryProcess::failure_reason),
+            uplink_restarts: uplink.map(AuxiliaryProcess::restarts),
+            uplink_reason: uplink.and_then(AuxiliaryProcess::failure_reason),
             uplink: uplink.map(|_| self.uplink_status),
             members: match up {
                 true => self.members.clone(),

@@ -76,7 +76,7 @@ impl PlaneResources {
         let resources = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (listeners, files): (Vec<_>, Vec<_>) = resources.into_iter().unzip();
         Ok(Self {
-            parts: Resources::make(members)?,
+            parts: Resources::create(members)?,
             listeners: listeners.into_iter().zip(owners).collect(),
             _files: files,
             guests: BTreeMap::new(),

@@ -64,6 +64,6 @@ pub(super) struct Network {
     pub(super) pending: PendingRequest<Answer>,
     pub(super) worker: WorkerReport,
     /// Why the data plane does not run.
-    pub(super) trouble: Option<String>,
+    pub(super) failure_reason: Option<String>,
     _folder: Folder,
 }

@@ -70,9 +70,9 @@ impl Network {
     }
 
     fn down(&mut self, exit_reason: &str, now: Instant) {
-        let trouble = self.lifecycle.ended(exit_reason, now);
-        tracing::error!(network = %self.config.name, "{trouble}");
-        self.trouble = Some(trouble);
+        let failure_reason = self.lifecycle.ended(exit_reason, now);
+        tracing::error!(network = %self.config.name, "{failure_reason}");
+        self.failure_reason = Some(failure_reason);
     }
 
     fn start_again(&mut self, now: Instant) {
@@ -89,7 +89,7 @@ impl Network {
             }
         }
         self.lifecycle.started(now);
-        self.trouble = None;
+        self.failure_reason = None;
         tracing::info!(network = %self.config.name, "restarted the data plane");
         self.set_up();
         // Before the first frame, so that captures and mirrors miss none.

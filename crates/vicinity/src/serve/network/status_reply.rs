@@ -39,7 +39,7 @@ impl Network {
                 name: name.clone(),
                 up,
                 restarts: self.lifecycle.restarts(),
-                reason: self.trouble.clone().or_else(|| self.pending.stale_reason()),
+                reason: self.failure_reason.clone().or_else(|| self.pending.stale_reason()),
                 uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,

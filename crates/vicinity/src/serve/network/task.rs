@@ -14,7 +14,7 @@ use super::message::Message;
 use super::port::Port;
 use super::resources::NetworkResources;
 use super::{Mirrors, Network};
-use crate::serve::process::deadline::{PATIENCE, sleep_until};
+use crate::serve::process::deadline::{ANSWER_TIMEOUT, sleep_until};
 use crate::serve::process::handle::Process;
 use crate::serve::process::launch::{Launch, ProcessKind};
 use crate::serve::process::lifecycle::Lifecycle;
@@ -44,9 +44,9 @@ impl Network {
             uplink: None,
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             worker: WorkerReport::default(),
-            trouble: None,
+            failure_reason: None,
             _folder: parts.folder,
         };
         network.set_up();
@@ -181,7 +181,7 @@ impl Network {
         if !self.lifecycle.is_up() {
             return;
         }
-        if !self.plane.stop::<Event>(Order::Stop, PATIENCE).await {
+        if !self.plane.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await {
             tracing::error!(network = %self.config.name, "internal error, report it as a bug: the data plane does \
                 not stop");
         }

@@ -19,7 +19,7 @@ pub(in crate::serve) struct ChildProcess<O> {
     pub(in crate::serve) plane: Process<O>,
     pub(in crate::serve) lifecycle: Lifecycle,
     /// Why the process does not run, or why the last one ended.
-    pub(in crate::serve) trouble: Option<String>,
+    pub(in crate::serve) failure_reason: Option<String>,
 }
 
 impl<O: Serialize> ChildProcess<O> {
@@ -33,7 +33,7 @@ impl<O: Serialize> ChildProcess<O> {
             name: name.to_owned(),
             plane: Process::start(kind, launch)?,
             lifecycle: Lifecycle::new(Instant::now()),
-            trouble: None,
+            failure_reason: None,
         })
     }
 
@@ -63,9 +63,9 @@ impl<O: Serialize> ChildProcess<O> {
     }
 
     fn down(&mut self, exit_reason: &str) {
-        let trouble = self.lifecycle.ended(exit_reason, Instant::now());
-        tracing::error!("{}: {trouble}", self.name);
-        self.trouble = Some(trouble);
+        let failure_reason = self.lifecycle.ended(exit_reason, Instant::now());
+        tracing::error!("{}: {failure_reason}", self.name);
+        self.failure_reason = Some(failure_reason);
     }
 
     /// Starts the process again; returns whether it runs.
@@ -78,7 +78,7 @@ impl<O: Serialize> ChildProcess<O> {
             }
         }
         self.lifecycle.started(Instant::now());
-        self.trouble = None;
+        self.failure_reason = None;
         tracing::info!("{}: restarted", self.name);
         true
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Time in which a data plane answers a request for its state, and ends when it is told to.
-pub(in crate::serve) const PATIENCE: Duration = Duration::from_secs(5);
+pub(in crate::serve) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits until `deadline`; forever without one.
 pub(in crate::serve) async fn sleep_until(deadline: Option<Instant>) {
