@@ -19,7 +19,7 @@ const MESSAGES: [&str; 6] = [
     "../vhost/src/raw/alarm.rs",
     "../message/src/remote",
     "../switch/src/control",
-    "../vicinity/src/processes/message/switchboard.rs",
+    "../vicinity/src/processes/message/broker.rs",
 ];
 
 /// Where the code of the message plane's uplink is.

@@ -132,7 +132,7 @@ pub const SEND_QUEUE_TOTAL: usize = 4 * SEND_QUEUE;
 /// Shortest interval between two replacements of an entry in a full table.
 pub const REPLACE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Shortest interval between two changes of a host's name. Chosen by Vicinity: the switchboard
+/// Shortest interval between two changes of a host's name. Chosen by Vicinity: the broker
 /// passes each change to every VM.
 pub const RENAME_INTERVAL: Duration = Duration::from_secs(10);
 

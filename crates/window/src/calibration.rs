@@ -52,7 +52,7 @@ const YIELDS_PER_SWITCH: u32 = 3;
 /// interrupt of another processor, and the time in which that leaves its idle state.
 const DOORBELLS_PER_WAKEUP: u32 = 32;
 
-/// A remote wake-up takes so many wake-ups. It passes two gateways and the switchboard, and each of
+/// A remote wake-up takes so many wake-ups. It passes two gateways and the broker, and each of
 /// them has to be scheduled.
 const WAKEUPS_PER_REMOTE_WAKEUP: u32 = 25;
 

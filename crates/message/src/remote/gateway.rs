@@ -20,7 +20,7 @@ use super::limits::BURST;
 use super::local_link::{LOCAL_LINK, LocalLink};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
-use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
+use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
 use crate::address::Board;
 use crate::error::Error;
 use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
@@ -102,7 +102,7 @@ impl Gateway {
         };
         directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
-        let join_number = join_switchboard(&page, &doorbell)?;
+        let join_number = join_broker(&page, &doorbell)?;
         let control = region.control_window(member).ok_or_else(no_page)?;
         let control = ControlChannel::new(control.ends(Side::Attacher)?);
         let interrupts = doorbell.interrupts()?;

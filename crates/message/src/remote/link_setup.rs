@@ -7,14 +7,14 @@ use super::limits::LINKS_PER_MEMBER;
 use super::link::{End, Link};
 use super::member::MemberState;
 use super::relay::Relay;
-use super::switchboard::Switchboard;
+use super::broker::Broker;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 
 /// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
 
-impl Switchboard {
+impl Broker {
     /// Handles a connect of an endpoint; `None` if its gateway violated the protocol.
     pub(super) fn connect(&mut self, number: usize, id: LinkId, hello: Hello) -> Option<()> {
         let member = self.members.get(number)?;
@@ -105,7 +105,7 @@ impl Switchboard {
         let origin = self.members.get_mut(from)?;
         origin.links.insert(id, (number, 0));
         origin.counters.links += 1;
-        // The switchboard sets a guest's source address. Only an uplink sends for other NICs, see
+        // The broker sets a guest's source address. Only an uplink sends for other NICs, see
         // `connect`.
         if !origin.config.uplink {
             hello.from.nic = origin.nic;

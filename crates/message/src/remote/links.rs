@@ -2,12 +2,12 @@
 
 use super::control_message::{ControlMessage, LinkId};
 use super::relay::FaultyEnd;
-use super::switchboard::Switchboard;
+use super::broker::Broker;
 
 #[cfg(test)]
 mod tests;
 
-impl Switchboard {
+impl Broker {
     pub(super) fn handle_message(&mut self, number: usize, message: ControlMessage) {
         let done = match message {
             ControlMessage::Connect { link, hello, .. } => self.connect(number, link, hello),

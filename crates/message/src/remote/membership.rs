@@ -9,9 +9,9 @@ use window::ivshmem::{Doorbell, Member as Vm, Server};
 use super::control_channel::ControlChannel;
 use super::control_message::ControlMessage;
 use super::member::MemberState;
-use super::switchboard::{DOORBELL, Switchboard, VM};
+use super::broker::{DOORBELL, Broker, VM};
 
-impl Switchboard {
+impl Broker {
     /// Accepts a connection at a member's socket.
     pub(super) fn accept(&mut self, number: usize) {
         let server = self

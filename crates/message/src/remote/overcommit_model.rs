@@ -3,7 +3,7 @@
 //! Each virtual CPU runs one program, which exchanges messages with another one. The host takes a
 //! virtual CPU away for 0 to 90 ms at random, as CPU quotas and other VMs do, and shares its CPUs
 //! among the others in slices of 3 ms. What the programs decide is decided by the code that
-//! endpoints and the switchboard run: [`Wait`], [`StealMonitor`] and [`Heartbeat`].
+//! endpoints and the broker run: [`Wait`], [`StealMonitor`] and [`Heartbeat`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -247,7 +247,7 @@ impl Host {
         }
     }
 
-    /// What happens once a second: steal times are read, gateways beat, and the switchboard looks.
+    /// What happens once a second: steal times are read, gateways beat, and the broker looks.
     fn second(&mut self) {
         let now = self.start + self.now;
         for number in 0..VCPUS {

@@ -1,4 +1,4 @@
-//! The system resources that the switchboard needs. They can outlive its process: the next one
+//! The system resources that the broker needs. They can outlive its process: the next one
 //! adopts them, while the VMs run on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +63,7 @@ pub struct Connection<Fd = OwnedFd> {
 
 impl Resources {
     /// Creates the resources of these members. Another process accepts their VMs, see
-    /// [`Switchboard::admit`](super::Switchboard::admit).
+    /// [`Broker::admit`](super::Broker::admit).
     ///
     /// # Errors
     /// A group is too large, or the kernel refuses.

@@ -3,7 +3,7 @@
 //!
 //! # Theory of operation
 //!
-//! An uplink is a member like the others, with a page, a control window and links. The switchboard
+//! An uplink is a member like the others, with a page, a control window and links. The broker
 //! routes to it each connect to a NIC id that is not of this host. Where a gateway passes a window
 //! on to an endpoint, the uplink uses that end of the window itself ([`link`]): it turns records
 //! into messages that its nodes ([`mxoe::Node`]) send, and messages that the nodes receive into
@@ -11,9 +11,9 @@
 //!
 //! Each member that has joined is a host on the wire, with its NIC id as address and a node of its
 //! own ([`wire_member`]). So other hosts find a member by its NIC id on whichever host it runs, and
-//! no member can send under another's address. The switchboard reports which members have joined.
+//! no member can send under another's address. The broker reports which members have joined.
 //! Nodes discover remote hosts by their announcements. The uplink sends their names through the
-//! switchboard to all gateways, which write them into their board's
+//! broker to all gateways, which write them into their board's
 //! [`directory`](super::directory).
 //!
 //! A connect from another host is passed on like any other, and the endpoint itself accepts or
@@ -43,7 +43,7 @@ use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
-use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
+use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
 use crate::error::Error;
 use crate::peer::Fault;
 
@@ -52,7 +52,7 @@ pub use super::directory::NamedNic;
 /// The options of an uplink.
 #[derive(Debug)]
 pub struct Options {
-    /// The switchboard's socket for it.
+    /// The broker's socket for it.
     pub socket: PathBuf,
     /// The network interface, which receives for all members.
     pub port: Port,
@@ -146,7 +146,7 @@ const FULL_PAUSE: Duration = Duration::from_micros(50);
 const BEAT: Duration = Duration::from_secs(1);
 
 impl Uplink {
-    /// Joins the switchboard.
+    /// Joins the broker.
     ///
     /// # Errors
     /// The host does not answer, or has no member page for it.
@@ -166,7 +166,7 @@ impl Uplink {
             )
         };
         let page = page.ok_or_else(no_page)?;
-        let join_number = join_switchboard(&page, &doorbell)?;
+        let join_number = join_broker(&page, &doorbell)?;
         let control = region.control_window(place).ok_or_else(no_page)?;
         let control = ControlChannel::new(control.ends(Side::Attacher)?);
         let mut uplink = Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use message::MessageError;
-use message::remote::{self, Gateway, Member, Switchboard, uplink};
+use message::remote::{self, Gateway, Member, Broker, uplink};
 use mxoe::Port;
 use vm_harness::interrupt;
 use window::cached::LoadTime;
@@ -93,7 +93,7 @@ pub(crate) fn serve(
     });
     let uplink = uplink.transpose()?;
     let host = members.iter().any(|member| member.name == HOST);
-    let mut switchboard = Switchboard::new(&runtime_dir.join(MESSAGE_FOLDER), &members)?;
+    let mut broker = Broker::new(&runtime_dir.join(MESSAGE_FOLDER), &members)?;
     thread::scope(|scope| {
         let gateway = || {
             let way = remote::Transport::Socket(member_socket(runtime_dir, HOST));
@@ -106,8 +106,8 @@ pub(crate) fn serve(
         // If the gateway or the uplink ends, the whole process ends. Otherwise the members would
         // lose the host or the other hosts without any error message.
         let ended = || parts.iter().any(thread::ScopedJoinHandle::is_finished);
-        switchboard.serve(|_| keep_running() && !ended())?;
-        drop(switchboard);
+        broker.serve(|_| keep_running() && !ended())?;
+        drop(broker);
         let cut_short = keep_running();
         for part in parts {
             match part.join() {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use message::MessageError;
-use message::remote::{Connection, Member, MemberResources, Resources, Switchboard};
+use message::remote::{Connection, Member, MemberResources, Resources, Broker};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::ProcessKind;
 use switch::control::ControlSocket;
@@ -23,14 +23,14 @@ pub(crate) fn run() -> Result<(), ProcessError> {
     rustix::param::page_size();
     // Maps memory, and asks what the kernel can do, before the sandbox forbids it.
     let resources = receive_resources(&control).map_err(ProcessError::System)?;
-    let board = resources.adopt().and_then(Switchboard::from_resources);
-    let mut board = board.map_err(ProcessError::Messages)?;
-    board.watch(&control).map_err(ProcessError::Messages)?;
+    let broker = resources.adopt().and_then(Broker::from_resources);
+    let mut broker = broker.map_err(ProcessError::Messages)?;
+    broker.watch(&control).map_err(ProcessError::Messages)?;
     let _result = window::doorbell::register_membarrier();
     let missing = sandbox::enter_process().into_iter();
     log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Messages)));
-    let served = board.serve(|board| {
-        board.report_accepted(|member, connection| {
+    let served = broker.serve(|broker| {
+        broker.report_accepted(|member, connection| {
             let events = [
                 (Event::Interrupt(member), connection.interrupt),
                 (Event::Doorbell(member), connection.doorbell),
@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<(), ProcessError> {
             let full = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
             !sent.any(|sent| sent.is_err_and(full))
         });
-        !board.is_watched_ready() || handle_orders(&control, board)
+        !broker.is_watched_ready() || handle_orders(&control, broker)
     });
     served.map_err(ProcessError::Messages)
 }
@@ -123,14 +123,14 @@ fn receive_resources(control: &ControlSocket) -> io::Result<ReceivedResources> {
 }
 
 /// Carries out one order. Returns false if the process must end.
-fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
+fn handle_orders(control: &ControlSocket, broker: &mut Broker) -> bool {
     match control.receive::<Order>() {
-        Ok(Some((Order::Report, _))) => report(control, board).is_ok(),
+        Ok(Some((Order::Report, _))) => report(control, broker).is_ok(),
         Ok(Some((Order::Admit(member), Some(socket)))) => {
             // The event comes first: once the data plane has begun a handshake, no other data plane may get this
             // connection.
             let sent = control.send(&Event::Admitting(member), None).is_ok();
-            if sent && !board.admit(member, socket) {
+            if sent && !broker.admit(member, socket) {
                 tracing::debug!(
                     member,
                     "rejected a connection: the member already has one, or the kernel refused it"
@@ -144,8 +144,8 @@ fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
 }
 
 /// Sends a report. The supervisor requests one at a time, so the socket has room for it.
-fn report(control: &ControlSocket, board: &Switchboard) -> io::Result<()> {
-    for member in board.report() {
+fn report(control: &ControlSocket, broker: &Broker) -> io::Result<()> {
+    for member in broker.report() {
         let member = Box::new(MemberStatus::from(member));
         control.send(&Event::Member(member), None)?;
     }

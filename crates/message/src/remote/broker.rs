@@ -1,4 +1,4 @@
-//! The switchboard: the host's process that joins the gateways of all members.
+//! The broker: the host's process that joins the gateways of all members.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,7 +24,7 @@ use crate::error::Error;
 
 /// Joins the gateways of a host.
 #[derive(Debug)]
-pub struct Switchboard {
+pub struct Broker {
     pub(super) link_pools: Vec<LinkPool>,
     pub(super) members: Vec<MemberState>,
     pub(super) links: HashMap<u64, Link>,
@@ -50,7 +50,7 @@ const OTHER: Token = 1;
 const SERVER: Token = 1 << 32;
 pub(super) const VM: Token = 2 << 32;
 
-/// How long the switchboard polls after a relay forwarded a record.
+/// How long the broker polls after a relay forwarded a record.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The longest time that a ring of a member's eventfd may block: then its connection ends.
@@ -65,8 +65,8 @@ const ROUNDS_PER_SOCKET_CHECK: u32 = 64;
 /// The interval at which heartbeats and idle links are checked.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Switchboard {
-    /// Opens a switchboard for these members. Each has a socket `NAME.sock` in `folder`, which is
+impl Broker {
+    /// Opens a broker for these members. Each has a socket `NAME.sock` in `folder`, which is
     /// created.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Switchboard {
         Self::from_resources(Resources::create_in(folder, members)?)
     }
 
-    /// Opens a switchboard with these resources, new or [adopted](Resources::adopt). VMs that run
+    /// Opens a broker with these resources, new or [adopted](Resources::adopt). VMs that run
     /// have to join again: their links are unknown.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Switchboard {
             .map(|resources| &resources.member)
             .collect();
         let numbers = region_of_each(&members);
-        let mut board = Self {
+        let mut broker = Self {
             link_pools: parts.regions.into_iter().map(LinkPool::new).collect(),
             members: Vec::new(),
             links: HashMap::new(),
@@ -103,8 +103,8 @@ impl Switchboard {
             accepted: Vec::new(),
         };
         let mut member_resources = parts.member_resources.into_iter().zip(numbers);
-        member_resources.try_for_each(|(resources, link_pool)| board.add(resources, link_pool))?;
-        Ok(board)
+        member_resources.try_for_each(|(resources, link_pool)| broker.add(resources, link_pool))?;
+        Ok(broker)
     }
 
     fn add(&mut self, resources: MemberResources, link_pool: usize) -> Result<(), Error> {
@@ -266,7 +266,7 @@ impl Switchboard {
     }
 
     /// Reports each VM, or process of the host, that was accepted since the last call: the number
-    /// of its member, and its descriptors, with which another switchboard [takes
+    /// of its member, and its descriptors, with which another broker [takes
     /// over](Resources::adopt). If `report` returns false, the VM is reported again.
     pub fn report_accepted(
         &mut self,
