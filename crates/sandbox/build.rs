@@ -42,7 +42,7 @@ const SPACE: [&str; 4] = [
 /// Calls that newer architectures do without.
 const OF_X86: [&str; 1] = ["epoll_wait"];
 
-const MARK: &str = "// syscalls: ";
+const SYSCALL_NOTE: &str = "// syscalls: ";
 
 fn main() -> io::Result<()> {
     let tables = table("NETWORK", &NETWORK)?
@@ -80,7 +80,7 @@ fn collect(path: &Path, names: &mut BTreeSet<String>) -> io::Result<()> {
         return Ok(());
     }
     for line in fs::read_to_string(path)?.lines() {
-        if let Some(note) = line.trim_start().strip_prefix(MARK) {
+        if let Some(note) = line.trim_start().strip_prefix(SYSCALL_NOTE) {
             names.extend(note.split_whitespace().map(str::to_owned));
         }
     }

@@ -82,13 +82,13 @@ pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
         statistic,
         expects: Region::Within(0.9, 1.1),
     };
-    weigh(NOISE, &claim, samples, scale)
+    evaluate(NOISE, &claim, samples, scale)
 }
 
 /// Returns the largest logarithm of a ratio that the noise explains: the end of the interval of the
 /// A/A run. NaN without an A/A run.
 #[must_use]
-pub fn gate(noise: &Evidence) -> f64 {
+pub fn noise_threshold(noise: &Evidence) -> f64 {
     let Interval { low, high } = noise.interval;
     low.ln().abs().max(high.ln().abs())
 }
@@ -106,7 +106,7 @@ pub fn judge(
         .flat_map(|row| {
             row.claims
                 .iter()
-                .map(|claim| (*row, claim, weigh(row.sweep, claim, samples, scale)))
+                .map(|claim| (*row, claim, evaluate(row.sweep, claim, samples, scale)))
         })
         .collect();
     let raw: Vec<f64> = claims
@@ -115,7 +115,7 @@ pub fn judge(
         .map(|(.., evidence)| evidence.sureness.p())
         .collect();
     let mut corrected = inference::holm(&raw).into_iter();
-    let noise = gate(&noise(samples, scale));
+    let noise = noise_threshold(&noise(samples, scale));
     claims
         .into_iter()
         .map(|(row, claim, evidence)| {
@@ -174,7 +174,7 @@ fn decide(
         return (Verdict::NotRunnable, reason);
     }
     if p >= LEVEL {
-        return (Verdict::NotSignificant, leaning(claim, evidence));
+        return (Verdict::NotSignificant, side_of_interval(claim, evidence));
     }
     // An effect that is no larger than that of the A/A run is noise.
     let about_one = matches!(claim.expects, Region::Above(x) | Region::Below(x) if x == 1.0);
@@ -212,7 +212,7 @@ fn undefined(statistic: Statistic, blocks: usize) -> String {
 
 /// For a figure that is not significant, returns the side of the region on which its interval is; empty if the
 /// interval is on both sides.
-fn leaning(claim: &Claim, evidence: &Evidence) -> String {
+fn side_of_interval(claim: &Claim, evidence: &Evidence) -> String {
     let blocks = evidence.blocks;
     if blocks < 3 {
         return format!("only {blocks} of 3 blocks");
@@ -259,18 +259,18 @@ const fn kind(statistic: Statistic) -> &'static str {
     }
 }
 
-fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Evidence {
+fn evaluate(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Evidence {
     let of_sweep: Vec<Sample> = samples
         .iter()
         .filter(|sample| sample.sweep == sweep && sample.failed.is_none())
-        .filter(|sample| is_papers(sample))
+        .filter(|sample| is_papers_server(sample))
         .cloned()
         .collect();
-    claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
+    claim.evaluate(&of_sweep, &|factor| levels(sweep, factor, scale))
 }
 
 /// The papers' claims are about Apache httpd; the report shows other servers beside it.
-fn is_papers(sample: &Sample) -> bool {
+fn is_papers_server(sample: &Sample) -> bool {
     let server = sample.cell.0.get("server");
     server.is_none_or(|server| server == "httpd")
 }
@@ -301,7 +301,7 @@ pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
             )
         })
         .map(|claim| {
-            let Interval { low, high } = weigh(sweep.name, claim, samples, scale).interval;
+            let Interval { low, high } = evaluate(sweep.name, claim, samples, scale).interval;
             (high / low).ln() / 2.0
         });
     widths.all(|width| width <= 0.03)
@@ -313,7 +313,7 @@ mod tests {
     use crate::sample::Cell;
 
     /// Makes samples like those of `idle-max`, in which 3 idle VMs reduce VM 1's throughput at 1 kB by `loss`.
-    fn made_up(blocks: u32, loss: f64) -> Vec<Sample> {
+    fn synthetic_samples(blocks: u32, loss: f64) -> Vec<Sample> {
         let cell = |levels: &[(&str, &str)]| {
             Cell(
                 levels
@@ -379,16 +379,16 @@ mod tests {
     #[test]
     fn each_verdict_has_its_evidence() {
         use Verdict::{NotRunnable, NotSignificant, Reproduced, Reversed};
-        assert_eq!(verdict(&made_up(8, 0.066)), [Reproduced, NotRunnable]);
-        assert_eq!(verdict(&made_up(8, -0.066)), [Reversed, NotRunnable]);
-        assert_eq!(verdict(&made_up(2, 0.066)), [NotSignificant, NotRunnable]);
+        assert_eq!(verdict(&synthetic_samples(8, 0.066)), [Reproduced, NotRunnable]);
+        assert_eq!(verdict(&synthetic_samples(8, -0.066)), [Reversed, NotRunnable]);
+        assert_eq!(verdict(&synthetic_samples(2, 0.066)), [NotSignificant, NotRunnable]);
         assert_eq!(verdict(&[]), [NotRunnable, NotRunnable]);
     }
 
     #[test]
     fn what_was_measured_and_gives_no_figure_says_why() {
         let with_zeros = |blocks: u32| {
-            let mut samples = made_up(8, 0.066);
+            let mut samples = synthetic_samples(8, 0.066);
             let zeros = samples
                 .iter_mut()
                 .filter(|one| one.cell.level("idle") == "3" && one.block <= blocks);
@@ -416,7 +416,7 @@ mod tests {
                 blocks,
                 undefined: 0,
             };
-            leaning(claim, &evidence)
+            side_of_interval(claim, &evidence)
         };
         assert!(said(0.99, 1.01, 4).contains("speaks for it"));
         assert!(said(1.1, 1.3, 4).contains("speaks against it"));
@@ -426,16 +426,16 @@ mod tests {
 
     #[test]
     fn an_effect_as_small_as_the_noise_is_none() {
-        assert_eq!(verdict(&made_up(8, 0.0008))[0], Verdict::NotSignificant);
+        assert_eq!(verdict(&synthetic_samples(8, 0.0008))[0], Verdict::NotSignificant);
         // The ratio is significantly below one, but within the interval of the A/A run.
-        let mut samples = made_up(8, 0.02);
+        let mut samples = synthetic_samples(8, 0.02);
         let noisy = samples
             .iter_mut()
             .filter(|one| one.cell.level("arm") == "b");
         for (sample, factor) in noisy.zip([1.0, 1.08, 0.95].into_iter().cycle()) {
             sample.values.insert("mbit_s".into(), 100.0 * factor);
         }
-        assert!(gate(&noise(&samples, Scale::Ci)) > 0.02);
+        assert!(noise_threshold(&noise(&samples, Scale::Ci)) > 0.02);
         assert_eq!(verdict(&samples)[0], Verdict::NotSignificant);
     }
 
@@ -444,7 +444,7 @@ mod tests {
         let sweep = catalogue::sweep("idle-max").unwrap();
         assert!(!is_tight(sweep, &[], Scale::Ci));
         assert!(
-            !is_tight(sweep, &made_up(8, 0.066), Scale::Ci),
+            !is_tight(sweep, &synthetic_samples(8, 0.066), Scale::Ci),
             "70 kB was not measured"
         );
     }

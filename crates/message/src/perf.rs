@@ -201,7 +201,7 @@ pub fn round_trips(
         let sent = endpoint.isend(peer, DATA, there)?;
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
         back = finish(endpoint, request, go_on)?.memory;
-        laps.lap();
+        laps.record();
         there = finish(endpoint, sent, go_on)?.memory;
     }
     match is_same(&back, &there) {

@@ -52,7 +52,7 @@ impl ProcessKind {
     }
 
     /// Returns what happens on a call that is not noted.
-    fn otherwise(self) -> SeccompAction {
+    fn default_action(self) -> SeccompAction {
         match self {
             // A new version of a library may make calls that have no note. They fail as if the kernel did
             // not implement them, which libraries handle.
@@ -82,7 +82,7 @@ fn filter(kind: ProcessKind) -> Result<BpfProgram, seccompiler::BackendError> {
     }
     SeccompFilter::new(
         rules,
-        kind.otherwise(),
+        kind.default_action(),
         SeccompAction::Allow,
         TargetArch::try_from(std::env::consts::ARCH)?,
     )?

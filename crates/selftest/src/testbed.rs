@@ -17,7 +17,7 @@ use vm_harness::machine;
 use vm_harness::scope::RunFolder;
 use vm_harness::vm::{Nic, SMP_MAXCPUS_2, Spec, Vm};
 
-use crate::check::{Need, Subject};
+use crate::check::{Requirement, Subject};
 use crate::daemon::Daemon;
 use crate::guest::Guest;
 use crate::host::{self, Firmware};
@@ -339,13 +339,13 @@ fn with_mac(option: &str, mac: &str) -> String {
 }
 
 impl Subject for Testbed {
-    fn missing(&mut self, need: Need) -> Result<Option<String>> {
+    fn missing(&mut self, need: Requirement) -> Result<Option<String>> {
         let unless = |good: bool, reason: &str| Ok((!good).then(|| reason.to_owned()));
         match need {
-            Need::Vms if !rustix::process::geteuid().is_root() => {
+            Requirement::Vms if !rustix::process::geteuid().is_root() => {
                 unless(false, "VMs, taps and namespaces need root")
             }
-            Need::Vms => {
+            Requirement::Vms => {
                 if matches!(self.image, Prepared::Not) {
                     match self.prepare() {
                         Err(error @ (Error::Interrupted | Error::Timeout { .. })) => {
@@ -362,25 +362,25 @@ impl Subject for Testbed {
                     _ => None,
                 })
             }
-            Need::Kvm => unless(
+            Requirement::Kvm => unless(
                 self.accel == Some(Accel::Kvm),
                 "the guests do not run under KVM",
             ),
-            Need::Ovmf => unless(Firmware::find().is_some(), NO_OVMF),
-            Need::Modules if self.has_modules => Ok(None),
-            Need::Modules => Ok(guest_module::missing()
+            Requirement::Ovmf => unless(Firmware::find().is_some(), NO_OVMF),
+            Requirement::Modules if self.has_modules => Ok(None),
+            Requirement::Modules => Ok(guest_module::missing()
                 .or_else(|| Some("the guests' kernel modules could not be built".to_owned()))),
-            Need::MemoryMib(needed) => {
+            Requirement::MemoryMib(needed) => {
                 let available = machine::available_mib();
                 let reason =
                     format!("{available} MiB of memory are available, and the VMs need {needed}");
                 unless(available >= needed + RESERVE_MIB, &reason)
             }
-            Need::VfioNic => unless(
+            Requirement::VfioNic => unless(
                 !host::vfio_nics().is_empty(),
                 "no NIC is bound to `vfio-pci`",
             ),
-            Need::KvmStatistics => unless(
+            Requirement::KvmStatistics => unless(
                 fs::read_dir(host::KVM_STATISTICS).is_ok(),
                 "KVM's statistics cannot be read: mount debugfs at /sys/kernel/debug",
             ),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::estimator::Window;
 
 /// Windows over which slots must stay in use to count as held.
-const HELD_WINDOWS: usize = 5;
+const RETAINED_WINDOWS: usize = 5;
 
 /// The profile of one space.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Profile {
     used: u32,
     writing: bool,
     waiting: bool,
-    /// Fewest slots in use in this window, and in each of the last [`HELD_WINDOWS`] windows.
+    /// Fewest slots in use in this window, and in each of the last [`RETAINED_WINDOWS`] windows.
     low_water: u32,
     low_water_history: VecDeque<u32>,
     /// Seconds since the last allocation: those in which the guest was busy, and all.
@@ -100,7 +100,7 @@ impl Profile {
             held: self.held(),
             ..Window::default()
         };
-        if self.low_water_history.len() == HELD_WINDOWS {
+        if self.low_water_history.len() == RETAINED_WINDOWS {
             self.low_water_history.pop_front();
         }
         self.low_water_history.push_back(self.low_water);
@@ -120,10 +120,10 @@ impl Profile {
         }
     }
 
-    /// Returns the slots that stayed in use throughout this window and the last [`HELD_WINDOWS`].
+    /// Returns the slots that stayed in use throughout this window and the last [`RETAINED_WINDOWS`].
     fn held(&self) -> u32 {
         match self.low_water_history.len() {
-            HELD_WINDOWS => self
+            RETAINED_WINDOWS => self
                 .low_water_history
                 .iter()
                 .copied()

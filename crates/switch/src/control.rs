@@ -90,9 +90,9 @@ pub enum Order {
         on: bool,
     },
     /// Sets how long the frames of a stream may gather. The default is
-    /// [`GATHER`](crate::limits::GATHER).
-    SetGather {
-        /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 disables gathering.
+    /// [`MODERATION_DELAY`](crate::limits::MODERATION_DELAY).
+    SetModerationDelay {
+        /// Microseconds, at most [`MAX_MODERATION_DELAY_US`](crate::limits::MAX_MODERATION_DELAY_US); 0 disables gathering.
         micros: u32,
     },
     /// Sets how often each frame's destination is looked up: a measuring aid.

@@ -10,7 +10,7 @@ use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Cost, Outgoing, Rates, Tagging, passage};
+use crate::guard::{Checked, Cost, Outgoing, Rates, Tagging, egress_tagging};
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, Port, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
@@ -59,7 +59,7 @@ impl Switch {
         let Some(port) = self.port(number) else {
             return Ok(());
         };
-        let tagging = passage(port.guard.as_deref(), checked)?;
+        let tagging = egress_tagging(port.guard.as_deref(), checked)?;
         let observed = (head, *rest, checked);
         let out = Outgoing::new(tagging, checked, head, rest).ok_or(Loss::Untranslatable)?;
         let delivered = self.send_to_port(context, (number, pair), port, &out.head, &out.rest());

@@ -15,7 +15,7 @@ use crate::control::{
 use crate::event_key::EventKey;
 use crate::fdb::FdbKey;
 use crate::front_end::guest;
-use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
+use crate::limits::{MAX_MODERATION_DELAY_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::raw::ticks;
@@ -63,10 +63,10 @@ impl Manager {
                 }
             }
             Order::RemoveFdbEntry { mac, vlan } => {
-                switch.table.forget(FdbKey::new(mac, vlan));
+                switch.table.remove(FdbKey::new(mac, vlan));
             }
-            Order::SetGather { micros } => {
-                switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
+            Order::SetModerationDelay { micros } => {
+                switch.gather = Duration::from_micros(micros.min(MAX_MODERATION_DELAY_US).into());
             }
             Order::SetLookUps { times } => {
                 switch.look_ups = NonZeroU32::new(times.min(MAX_LOOK_UPS));
@@ -230,7 +230,7 @@ impl Manager {
             let Some(port) = switch.port_mut(number) else {
                 continue;
             };
-            let storm = port.limits.floods.storm(seconds);
+            let storm = port.limits.floods.is_storm(seconds);
             let (counters, peers) = (port.counters(), port.peers());
             let (running, logging, features, mtu) = match &mut port.kind {
                 Kind::Guest(guest) => (

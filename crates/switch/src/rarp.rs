@@ -10,7 +10,7 @@ use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::MAX_LEARNT_PER_PORT;
 use crate::mac::Mac;
-use crate::multicast::Origin;
+use crate::multicast::FloodSource;
 use crate::switch::Switch;
 
 impl Switch {
@@ -36,7 +36,7 @@ impl Switch {
             .learn(key, number, context.seconds, MAX_LEARNT_PER_PORT);
         let frame = frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            let origin = Origin {
+            let origin = FloodSource {
                 port: number,
                 pair: 0,
                 deferred: &Deferred::default(),
@@ -48,7 +48,7 @@ impl Switch {
                 port.lose(0, loss, 1);
             }
         }
-        self.blame(&mut context.faults);
+        self.report_faults(&mut context.faults);
     }
 }
 

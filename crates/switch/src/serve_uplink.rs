@@ -8,10 +8,10 @@ use crate::deferred::Deferred;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::BURST;
-use crate::multicast::Origin;
+use crate::multicast::FloodSource;
 use crate::port::Port;
 use crate::resolve::Source;
-use crate::switch::{Switch, Visit};
+use crate::switch::{Switch, Served};
 use crate::uplink::{Ingress, Queue, Uplink};
 use vhost::fault::Fault;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
@@ -24,16 +24,16 @@ impl Switch {
         number: u16,
         port: &Port,
         uplink: &Uplink,
-    ) -> Result<Visit, Fault> {
-        let mut visit = Visit::default();
+    ) -> Result<Served, Fault> {
+        let mut served = Served::default();
         for (pair, queue) in uplink.queues().enumerate() {
             if self.steering.worker(number, pair) == context.worker {
                 let one = self.serve_queue(context, (number, pair), port, queue)?;
-                visit.moved += one.moved;
-                visit.more |= one.more;
+                served.moved += one.moved;
+                served.more |= one.more;
             }
         }
-        Ok(visit)
+        Ok(served)
     }
 
     fn serve_queue(
@@ -42,8 +42,8 @@ impl Switch {
         (number, pair): (u16, usize),
         port: &Port,
         queue: &Queue,
-    ) -> Result<Visit, Fault> {
-        let mut visit = Visit::default();
+    ) -> Result<Served, Fault> {
+        let mut served = Served::default();
         let mut buffer = std::mem::take(&mut context.buffer);
         let Ingress {
             counters,
@@ -54,13 +54,13 @@ impl Switch {
         learn_cache.begin(context.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, learn_cache);
         let end = loop {
-            if visit.moved == u32::from(BURST) {
-                visit.more = true;
-                break Ok(visit);
+            if served.moved == u32::from(BURST) {
+                served.more = true;
+                break Ok(served);
             }
             match queue.receive(&mut buffer) {
                 Ok(Some(received)) => {
-                    visit.moved += 1;
+                    served.moved += 1;
                     counters.tx_frames += 1;
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
@@ -70,13 +70,13 @@ impl Switch {
                         Err(loss) => counters.drops.count(loss),
                     }
                 }
-                Ok(None) => break Ok(visit),
+                Ok(None) => break Ok(served),
                 Err(error) => break Err(Fault::Host(error)),
             }
         };
         context.buffer = buffer;
-        if visit.moved > 0 {
-            counters.bursts.note(visit.moved.into());
+        if served.moved > 0 {
+            counters.bursts.note(served.moved.into());
             counters.count_latency(sampler.next().then_some(context.now));
         }
         end
@@ -114,7 +114,7 @@ impl Switch {
         match target {
             Target::Port(to) => self.deliver_one(context, to, pair, &head, &rest, checked)?,
             Target::Flood => {
-                let origin = Origin {
+                let origin = FloodSource {
                     port: source.port,
                     pair,
                     deferred: &Deferred::default(),

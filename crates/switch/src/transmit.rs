@@ -16,14 +16,14 @@ use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::Head;
-use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, passage};
+use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, egress_tagging};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
-use crate::multicast::Origin;
+use crate::multicast::FloodSource;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::resolve::Source;
 use crate::ring_state::{LearnCache, RingState};
 use crate::sender::Sender;
-use crate::switch::{Switch, Visit};
+use crate::switch::{Switch, Served};
 use crate::uplink::Uplink;
 
 impl Switch {
@@ -33,14 +33,14 @@ impl Switch {
         number: u16,
         port: &Port,
         guest: &Guest,
-    ) -> Result<Visit, Fault> {
+    ) -> Result<Served, Fault> {
         let (guard, limits) = (port.guard.as_deref(), &port.limits);
         let must_wait = limits
             .send
             .as_ref()
             .is_some_and(|rates| rates.wait(context.now).is_some());
         let (memory, features) = (guest.backend.memory(), guest.backend.features());
-        let mut visit = Visit::default();
+        let mut total = Served::default();
         let pairs = guest.backend.pairs();
         for pair in self.steering.pairs(number, context.worker, pairs) {
             let number_of_ring = transmit_ring(pair);
@@ -60,7 +60,7 @@ impl Switch {
             let mut delivered = 0;
             if !backlog.deferred.is_empty() {
                 delivered = self.deliver_deferred(context, pair, backlog, counters, sampler);
-                visit.moved += delivered;
+                total.moved += delivered;
             }
             let Some(ring) = ring else {
                 continue;
@@ -98,8 +98,8 @@ impl Switch {
             );
             context.snapshots = room;
             let served = served.map_err(ring_fault(number_of_ring))?;
-            visit.moved += served.moved;
-            visit.more |= served.more;
+            total.moved += served.moved;
+            total.more |= served.more;
             *sent = sent.saturating_add(delivered + served.moved);
             let measured = served.moved > 0 && sampler.next();
             publish(&mut vring).map_err(ring_fault(number_of_ring))?;
@@ -110,7 +110,7 @@ impl Switch {
                 counters.count_latency(since);
             }
         }
-        Ok(visit)
+        Ok(total)
     }
 
     /// Returns whether the ring's first frame still waits for its receiver and no frame behind it can
@@ -144,7 +144,7 @@ impl Switch {
         features: u64,
         learn_cache: &mut LearnCache,
         room: &mut [Snapshot],
-    ) -> Result<Visit, RingFault> {
+    ) -> Result<Served, RingFault> {
         sender.ring.disable_kicks();
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
@@ -201,7 +201,7 @@ impl Switch {
             self.observe(context, (sender.port, sender.pair), Direction::Sent, taken);
         }
         sender.ring.consume(taken);
-        Ok(Visit {
+        Ok(Served {
             moved: u32::from(taken),
             more: usize::from(taken) == entries.len() && !entries.is_empty(),
         })
@@ -237,7 +237,7 @@ impl Switch {
                     .iter()
                     .take_while(|entry| entry.target == target)
                     .count(),
-                Some(_) => alike(run),
+                Some(_) => same_destination(run),
             };
             let run = run.get_mut(..length).unwrap_or_default();
             let passed = match target {
@@ -294,7 +294,7 @@ impl Switch {
                 let checked = run
                     .first()
                     .map_or_else(Checked::default, BatchEntry::checked);
-                match passage(guard.as_deref(), checked) {
+                match egress_tagging(guard.as_deref(), checked) {
                     Ok(tagging) => tagging,
                     Err(loss) => return drop_run(sender, run, loss),
                 }
@@ -349,7 +349,7 @@ impl Switch {
         run: &mut [BatchEntry<'_, '_>],
     ) -> usize {
         for entry in run.iter() {
-            let origin = Origin {
+            let origin = FloodSource {
                 port: sender.port,
                 pair: sender.pair,
                 deferred: &sender.backlog.deferred,
@@ -369,7 +369,7 @@ impl Switch {
 }
 
 /// Returns the number of leading entries with the same target and VLAN.
-fn alike(run: &[BatchEntry<'_, '_>]) -> usize {
+fn same_destination(run: &[BatchEntry<'_, '_>]) -> usize {
     let of = |entry: &BatchEntry<'_, '_>| (entry.target, entry.checked());
     let first = run.first().map(of);
     run.iter()

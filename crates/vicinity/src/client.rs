@@ -89,7 +89,7 @@ impl ApiRequest {
     }
 
     /// Returns a request without a body.
-    pub(crate) fn bare(method: Method, path: &str) -> Self {
+    pub(crate) fn without_body(method: Method, path: &str) -> Self {
         Self::new(method, path, "", Bytes::new())
     }
 

@@ -36,7 +36,7 @@ const PASSES: u32 = 8;
 
 /// Uncached memory is at least so many times slower than cached memory, and takes at least so long for a load.
 const TIMES: u32 = 8;
-const LEAST: Duration = Duration::from_nanos(20);
+const MIN_UNCACHED: Duration = Duration::from_nanos(20);
 
 /// What a load takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl LoadTime {
     /// Whether the processor loads from the region without its caches.
     #[must_use]
     pub fn is_uncached(self) -> bool {
-        self.region >= LEAST && self.region >= self.private * TIMES
+        self.region >= MIN_UNCACHED && self.region >= self.private * TIMES
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) fn latency(
                 samples.push(sample(round, cell, setup.switch, Some(rate), &run));
             }
         }
-        tell(
+        print_progress(
             progress,
             &samples,
             round,
@@ -132,7 +132,7 @@ pub(super) fn gso(
             let run = setup.run(&both_ways(), OfferedLoad::Saturate)?;
             samples.push(sample(round, Cell::Gso, setup.switch, None, &run));
         }
-        tell(progress, &samples, round, options.rounds, "64 KB");
+        print_progress(progress, &samples, round, options.rounds, "64 KB");
         setups.reverse();
     }
     Ok(samples)
@@ -162,13 +162,13 @@ pub(super) fn residents(
         run(&mut small, fdb::FEW, &few, fdb::FEW)?;
         run(&mut large, fdb::MANY, &few, fdb::FEW)?;
         run(&mut large, fdb::MANY, &many, fdb::MANY)?;
-        tell(progress, &samples, round, options.rounds, "residents");
+        print_progress(progress, &samples, round, options.rounds, "residents");
     }
     Ok(samples)
 }
 
 /// Prints one line of progress for a round.
-fn tell(progress: &Progress, samples: &[LoadSample], round: u32, rounds: u32, what: &str) {
+fn print_progress(progress: &Progress, samples: &[LoadSample], round: u32, rounds: u32, what: &str) {
     let mut text = format!("round {round} of {rounds}, {what}:");
     for sample in samples.iter().filter(|sample| sample.round == round) {
         let LoadSample {

@@ -178,7 +178,7 @@ pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     let _pinned = testbed.pin("shared")?;
     let network = match cell.level("gather") {
         "native" => testbed.network("bridge")?,
-        micros => testbed.gathering(micros)?,
+        micros => testbed.network_with_moderation(micros)?,
     };
     let target = channel::address(network, 2);
     let flow = Flow {

@@ -196,7 +196,7 @@ impl Groups {
         if self.hierarchy.version == Version::Two {
             // The parent accepts processes once it has a threaded child.
             for process in processes(set.threads) {
-                self.take_in(journal, process)?;
+                self.move_to_parent(journal, process)?;
             }
         }
         if let Some(cap) = set.cap {
@@ -212,7 +212,7 @@ impl Groups {
 
 impl Groups {
     /// Moves a process into the parent. The journal undoes this before it removes the groups.
-    fn take_in(&self, journal: &mut Journal, process: u32) -> Result<()> {
+    fn move_to_parent(&self, journal: &mut Journal, process: u32) -> Result<()> {
         let path = format!("/proc/{process}/cgroup");
         let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;
         let now = text.lines().find_map(|line| line.strip_prefix("0::/"));

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use vhost::alarm::Alarm;
 use window::doorbell;
 use window::ivshmem::{Doorbell, Member as Vm};
-use window::waiter::{Token, Waiter, Woken};
+use window::waiter::{Token, Waiter, WaitResult};
 use window::yielding::Yielder;
 
 use super::control_message::ControlMessage;
@@ -252,7 +252,7 @@ impl Broker {
     }
 
     /// Handles the events of the sockets.
-    fn handle_events(&mut self, woken: &Woken) {
+    fn handle_events(&mut self, woken: &WaitResult) {
         self.watched_is_ready = false;
         for &token in &woken.tokens {
             let member = usize::try_from(token & 0xffff_ffff).unwrap_or(usize::MAX);

@@ -11,7 +11,7 @@ use window::attach::{Channel, Listener};
 use window::cached::LoadTime;
 use window::pci::Interrupts;
 use window::region::{MemberPage, Region};
-use window::waiter::{Token, Waiter, Woken};
+use window::waiter::{Token, Waiter, WaitResult};
 
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, LinkId};
@@ -179,7 +179,7 @@ impl Gateway {
     /// Sends a heartbeat, handles messages of the host, and sends what is queued: the gateway may
     /// sleep next. Returns whether there were messages.
     fn poll_host(&mut self) -> Result<bool, Error> {
-        self.page.beat();
+        self.page.send_heartbeat();
         if self.page.joined_number() != self.join_number {
             return Err(Error::Join("the host has ended this gateway".to_owned()));
         }
@@ -201,7 +201,7 @@ impl Gateway {
     }
 
     /// Handles the events of the sockets.
-    fn handle_events(&mut self, woken: &Woken) -> Result<(), Error> {
+    fn handle_events(&mut self, woken: &WaitResult) -> Result<(), Error> {
         for &token in &woken.tokens {
             let result = match token {
                 LISTENER => self.accept(),

@@ -126,7 +126,7 @@ impl Broker {
             stale: false,
         };
         let between = [hello.from, hello.to];
-        self.supersede(between);
+        self.end_older_offers(between);
         let link = Link {
             ends: [end(from, id, first), end(to, other, second)],
             between,
@@ -161,7 +161,7 @@ impl Broker {
     /// again has closed its last link, whichever of the two had connected that one. The other end
     /// may never take what is left in that link, and it has to learn of the close before it learns
     /// of the new link.
-    fn supersede(&mut self, [from, to]: [Address; 2]) {
+    fn end_older_offers(&mut self, [from, to]: [Address; 2]) {
         let links = self.links.iter();
         let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
         let old = links.filter(|(_, link)| link.draining && joins(link));

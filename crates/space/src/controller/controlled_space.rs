@@ -2,7 +2,7 @@
 
 use super::decision::{Decision, Id};
 use super::limits::{
-    AT_RISK, BAD_ERROR, BAD_ROUNDS, GOOD_ROUNDS, MIN_IMPROVEMENT, NEARLY_FULL, SLOW_PERIOD,
+    AT_RISK_FRACTION, BAD_ERROR, BAD_ROUNDS, GOOD_ROUNDS, MIN_IMPROVEMENT, NEARLY_FULL, SLOW_PERIOD,
 };
 use crate::allocation::Claim;
 use crate::demand::{Model, Objective};
@@ -189,8 +189,8 @@ impl ControlledSpace {
             completion,
             ..
         } = self.latest;
-        blocked > AT_RISK * seconds
-            || blocked > 0.0 && completion > AT_RISK * self.objective.seconds
+        blocked > AT_RISK_FRACTION * seconds
+            || blocked > 0.0 && completion > AT_RISK_FRACTION * self.objective.seconds
     }
 
     /// Returns whether the space is full, or will be before the next windows arrive.

@@ -159,7 +159,7 @@ fn a_new_space_gets_an_equal_share_of_slots_that_are_not_in_use() {
         &[(1, window(5, 0.0, 6)), (2, window(5, 0.0, 6))],
         false,
     );
-    assert_eq!(controller.attach(3, objective()), Err(NoRoom));
+    assert_eq!(controller.attach(3, objective()), Err(BudgetInUse));
     assert_eq!(controller.slots(3), None);
 }
 

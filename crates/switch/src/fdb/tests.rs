@@ -52,7 +52,7 @@ fn a_port_at_its_limit_learns_no_more() {
     assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::Known);
     assert_eq!(table.learn(mac(2), 4, 0, 1), Learnt::New);
     assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Refused);
-    table.forget(mac(1));
+    table.remove(mac(1));
     assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Moved(4));
 }
 
@@ -119,7 +119,7 @@ proptest! {
                     model.insert(m, (p, true));
                 }
                 Step::Forget(m) => {
-                    table.forget(mac(m));
+                    table.remove(mac(m));
                     model.remove(&m);
                 }
                 Step::ForgetPort(p) => {

@@ -2,8 +2,8 @@
 //! with an unknown destination.
 //!
 //! Each flooded frame costs the worker one copy for each port, and each VM an interrupt. A frame above the
-//! limit is dropped and counted. A port that exceeds a limit in [`STORM`] consecutive seconds is in a
-//! storm, which is reported until the port has stayed within its limits for [`CALM`] seconds.
+//! limit is dropped and counted. A port that exceeds a limit in [`STORM_SECONDS`] consecutive seconds is in a
+//! storm, which is reported until the port has stayed within its limits for [`STORM_CLEAR_SECONDS`] seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::rates::segments;
 use super::rules::FloodRules;
 use crate::control::Loss;
 use crate::frame::Head;
-use crate::limits::{CALM, STORM};
+use crate::limits::{STORM_CLEAR_SECONDS, STORM_SECONDS};
 use crate::mac::Mac;
 
 /// Why a frame is flooded.
@@ -121,9 +121,9 @@ impl Floods {
 
     /// Returns whether the port is in a storm.
     #[must_use]
-    pub fn storm(&self, now: u32) -> bool {
+    pub fn is_storm(&self, now: u32) -> bool {
         let (begin, last) = self.excess();
-        last.wrapping_sub(begin) >= STORM && now.wrapping_sub(last) <= CALM
+        last.wrapping_sub(begin) >= STORM_SECONDS && now.wrapping_sub(last) <= STORM_CLEAR_SECONDS
     }
 }
 
@@ -190,21 +190,21 @@ mod tests {
     #[test]
     fn an_excess_that_lasts_is_a_storm_until_it_has_ended_for_some_time() {
         let floods = Floods::default();
-        assert!(!floods.storm(0));
+        assert!(!floods.is_storm(0));
         let begin = 100;
-        for second in begin..begin + STORM {
+        for second in begin..begin + STORM_SECONDS {
             floods.note_excess(second);
-            assert!(!floods.storm(second), "{second}");
+            assert!(!floods.is_storm(second), "{second}");
         }
-        let last = begin + STORM;
+        let last = begin + STORM_SECONDS;
         floods.note_excess(last);
-        assert!(floods.storm(last));
-        assert!(floods.storm(last + CALM));
-        assert!(!floods.storm(last + CALM + 1));
+        assert!(floods.is_storm(last));
+        assert!(floods.is_storm(last + STORM_CLEAR_SECONDS));
+        assert!(!floods.is_storm(last + STORM_CLEAR_SECONDS + 1));
         // An excess in every second second is no storm.
         for second in 0..60 {
             floods.note_excess(1000 + 2 * second);
-            assert!(!floods.storm(1000 + 2 * second));
+            assert!(!floods.is_storm(1000 + 2 * second));
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
         for begin in [0, 1, 2] {
             let floods = Floods::default();
             floods.note_excess(begin);
-            assert!(!floods.storm(begin));
+            assert!(!floods.is_storm(begin));
         }
     }
 }

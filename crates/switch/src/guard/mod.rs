@@ -3,7 +3,7 @@
 //! # Theory of operation
 //!
 //! ```text
-//!  sender's ring -> Guard::admit ------> FDB look-up -> passage -----> receiver's ring
+//!  sender's ring -> Guard::admit ------> FDB look-up -> egress_tagging -----> receiver's ring
 //!                   VLAN tag removed,    (VLAN, MAC)    role, VLAN;
 //!                   source checked                      tag added on a trunk
 //! ```
@@ -15,7 +15,7 @@
 //!    from here on the frame is untagged, and [`Checked`] has its VLAN. The guard checks the source addresses
 //!    ([`source`]) in a [`Snapshot`] of the frame's first bytes. A frame that is refused here is dropped,
 //!    counted by reason at the sender, and not learnt by the FDB.
-//! 2. **Before delivery** ([`passage`]). The roles of sender and receiver must allow it ([`Role`]), and the
+//! 2. **Before delivery** ([`egress_tagging`]). The roles of sender and receiver must allow it ([`Role`]), and the
 //!    receiver must be in the frame's VLAN. A trunk gets the tag again.
 //!
 //! Rates are separate ([`Limiter`]) and apply to every port that has limits, with or without a guard: send and
@@ -220,7 +220,7 @@ impl Guard {
 /// # Errors
 /// The rules do not let the port receive the frame.
 #[inline]
-pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Tagging, Loss> {
+pub fn egress_tagging(guard: Option<&Guard>, checked: Checked) -> Result<Tagging, Loss> {
     let role = guard.map_or_else(Role::default, |guard| guard.role);
     if !role.meets(checked.role) {
         return Err(Loss::Private);

@@ -197,9 +197,9 @@ proptest! {
             (false, false) => Err(Loss::Vlan),
         };
         let checked = Checked { tci: Tci::of(vlan), ..Checked::default() };
-        prop_assert_eq!(passage(Some(&guard), checked), expected);
+        prop_assert_eq!(egress_tagging(Some(&guard), checked), expected);
         let without_guard = if vlan == 0 { Ok(Tagging::Untagged) } else { Err(Loss::Vlan) };
-        prop_assert_eq!(passage(None, checked), without_guard);
+        prop_assert_eq!(egress_tagging(None, checked), without_guard);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::frame::{ETHERNET, Head};
 /// Bytes of a tag.
 const TAG: u16 = 4;
 /// EtherType of a VLAN tag.
-const CUSTOMER: u16 = 0x8100;
+const C_TAG: u16 = 0x8100;
 /// EtherTypes of tags that no port may send: 802.1ad and its predecessors.
 const SERVICE: [u16; 3] = [0x88a8, 0x9100, 0x9200];
 
@@ -95,7 +95,7 @@ impl Vlans {
         if SERVICE.contains(&kind) {
             return Err(Loss::Vlan);
         }
-        let tci = if kind == CUSTOMER {
+        let tci = if kind == C_TAG {
             pop(head, &mut read)?
         } else {
             Tci::NONE
@@ -131,7 +131,7 @@ fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci
     };
     let [a, b, c, d] = tag;
     let kind = u16::from_be_bytes([c, d]);
-    if kind == CUSTOMER || SERVICE.contains(&kind) {
+    if kind == C_TAG || SERVICE.contains(&kind) {
         return Err(Loss::Vlan);
     }
     let header = moved(head.header(), |place| place.checked_sub(TAG));
@@ -157,7 +157,7 @@ pub(super) fn push(head: &Head, tci: Tci) -> Option<(Head, [u8; 4])> {
         length,
     };
     let ([a, b], [c, d]) = (tci.0.to_be_bytes(), head.ether_type().to_be_bytes());
-    tagged.set_ether_type(CUSTOMER);
+    tagged.set_ether_type(C_TAG);
     (length <= MAX_FRAME).then_some((tagged, [a, b, c, d]))
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::diagnostic::{Mistake, line_number};
+use super::diagnostic::{ValueError, line_number};
 
 /// The old and the new name of each renamed key.
 const KEYS: [(&str, &str); 4] = [
@@ -33,11 +33,11 @@ impl DeprecatedKey {
         table: &DeTable<'_>,
         old: &Spanned<Cow<'_, str>>,
         new: &'static str,
-    ) -> Result<Self, Mistake> {
+    ) -> Result<Self, ValueError> {
         if table.contains_key(new) {
             let message = format!("`{}` is the old name of `{new}`", old.get_ref());
             let help = format!("the table has both: remove `{}`", old.get_ref());
-            return Err(Mistake::new(old.span(), message, help));
+            return Err(ValueError::new(old.span(), message, help));
         }
         Ok(Self {
             at: old.span(),

@@ -55,7 +55,7 @@ pub(crate) struct Network {
     /// Threads that forward frames: at least one, at most [`MAX_WORKERS`](switch::steering::MAX_WORKERS).
     pub(crate) workers: usize,
     /// Microseconds for which the switch may collect frames of a stream; at most
-    /// [`MAX_GATHER_US`](switch::limits::MAX_GATHER_US).
+    /// [`MAX_MODERATION_DELAY_US`](switch::limits::MAX_MODERATION_DELAY_US).
     pub(crate) gather_us: u32,
     /// Look-ups that the switch makes for each frame, at most [`MAX_LOOK_UPS`](switch::limits::MAX_LOOK_UPS);
     /// `None` for only those that it needs.

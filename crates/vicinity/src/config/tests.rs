@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS};
+use switch::limits::{MODERATION_DELAY_US, MAX_MODERATION_DELAY_US, MAX_LOOK_UPS};
 
 use super::model::*;
 use super::parse::parse;
@@ -50,7 +50,7 @@ fn a_configuration_is_read() {
     }
     assert!(!lan.accept);
     assert_eq!(lan.workers, 1);
-    assert_eq!(lan.gather_us, GATHER_US);
+    assert_eq!(lan.gather_us, MODERATION_DELAY_US);
     let [web, db] = lan.ports.as_slice() else {
         panic!("two ports");
     };
@@ -250,7 +250,7 @@ fn how_long_frames_gather_is_bounded() {
         assert_ne!(text, GOOD);
         text
     };
-    for micros in [0, MAX_GATHER_US] {
+    for micros in [0, MAX_MODERATION_DELAY_US] {
         let config = parse("test.toml", &with(&micros.to_string()), None).unwrap();
         assert_eq!(config.networks[0].gather_us, micros);
     }

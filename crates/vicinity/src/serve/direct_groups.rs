@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::process::child_process::ChildProcess;
 use super::process::launch::{Launch, ProcessKind};
-use super::process::lifecycle::Due;
+use super::process::lifecycle::NextAction;
 use super::process::pending_request::PendingRequest;
 use super::runtime_dir::RuntimeDirError;
 use crate::config::TrustGroup;
@@ -156,7 +156,7 @@ impl Group {
                     Some(Message::Ask(asker)) => {
                         self.pending.add_waiter(asker, Instant::now());
                         match self.process.lifecycle.is_up() {
-                            true => self.ask(),
+                            true => self.request_report(),
                             false => self.answer(),
                         }
                     }
@@ -190,14 +190,14 @@ impl Group {
     fn tick(&mut self) {
         let now = Instant::now();
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         match self.process.due(&mut self.pending, now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(),
-            Due::Start => {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
                 let kind = ProcessKind::Group(&self.runtime_dir, &self.config.name);
-                if self.process.start_again(kind, &self.launch) {
+                if self.process.restart(kind, &self.launch) {
                     self.set_up();
                 }
             }
@@ -205,7 +205,7 @@ impl Group {
     }
 
     /// Requests a report from the process, unless a request is outstanding.
-    fn ask(&mut self) {
+    fn request_report(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.incoming.clear();
             self.process.plane.orders.push(Order::Report, None);
@@ -234,11 +234,11 @@ impl Group {
     /// Ends the request, because the process has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    fn tell(&mut self) {
+    fn send_status(&mut self) {
         let up = self.process.lifecycle.is_up();
         let status = GroupStatus {
             name: self.config.name.clone(),

@@ -61,7 +61,7 @@ impl Peer {
     }
 
     /// Returns whether it runs as this process's user, or as root.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(super) fn is_own_user(&self) -> bool {
         [0, geteuid().as_raw()].contains(&self.user)
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(&ours).unwrap();
         assert_eq!(peer.user, geteuid().as_raw());
-        assert!(peer.is_ours());
+        assert!(peer.is_own_user());
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = own.lines().find_map(|line| line.strip_prefix("0::"));
         assert_eq!(peer.cgroup, own.map(|path| path.replace(r"\x2d", "-")));

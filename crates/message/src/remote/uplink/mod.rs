@@ -227,7 +227,7 @@ impl Uplink {
     /// The interface or the host is gone, or the host has ended this uplink's membership.
     pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         while go_on(self) {
-            self.page.beat();
+            self.page.send_heartbeat();
             if self.page.joined_number() != self.join_number {
                 return Err(Error::Join("the host has ended this uplink".to_owned()));
             }
@@ -282,7 +282,7 @@ impl Uplink {
         let wire_members = &mut self.wire_members;
         let count = self.port.receive(|frame| {
             for wire_member in wire_members.values_mut() {
-                if wire_member.is_meant(frame) {
+                if wire_member.accepts_frame(frame) {
                     wire_member.node.receive(now, frame);
                 }
             }

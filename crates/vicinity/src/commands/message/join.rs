@@ -19,7 +19,7 @@ use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 
 /// Pause between two attempts to join again.
-const AGAIN: Duration = Duration::from_millis(100);
+const REJOIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where other hosts are, and how this one appears to them, on the command line.
 #[derive(Args, Clone, Debug)]
@@ -161,7 +161,7 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
         gateway = loop {
             match Gateway::join(&board, &way) {
                 Ok(gateway) => break gateway,
-                Err(_) if keep_running() => thread::sleep(AGAIN),
+                Err(_) if keep_running() => thread::sleep(REJOIN_PAUSE),
                 Err(_) => return Ok(()),
             }
         };

@@ -41,7 +41,7 @@ impl Dialing {
     }
 
     /// Gives the attempt up, because its process is gone.
-    pub(in crate::serve) fn give_up(&mut self) {
+    pub(in crate::serve) fn cancel(&mut self) {
         self.0 = JoinSet::new();
     }
 }

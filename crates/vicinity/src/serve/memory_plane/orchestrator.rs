@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Decisions that are remembered.
-const REMEMBERED: usize = 512;
+const MAX_DECISIONS: usize = 512;
 
 /// A space whose size is to be decided.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub(in crate::serve) enum Message {
 
 /// A space, and what it is known to have.
 #[derive(Debug)]
-struct Known {
+struct SpaceEntry {
     member: Member,
     /// The controller has taken it in.
     attached: bool,
@@ -70,7 +70,7 @@ struct Known {
 pub(in crate::serve) struct Orchestrator {
     budget: u32,
     controller: Controller,
-    spaces: BTreeMap<Id, Known>,
+    spaces: BTreeMap<Id, SpaceEntry>,
     next: Id,
     began: Instant,
     pressure: bool,
@@ -107,7 +107,7 @@ impl Orchestrator {
                     // The client may be gone.
                     Some(Message::Ask(asker)) => drop(asker.send(self.status())),
                     Some(Message::Share(budget, members, done)) => {
-                        self.share(budget, members).await;
+                        self.share_budget(budget, members).await;
                         let _gone = done.send(());
                     }
                     Some(Message::Stop) | None => return,
@@ -117,7 +117,7 @@ impl Orchestrator {
     }
 
     /// Another budget, or other spaces.
-    async fn share(&mut self, budget: u32, members: Vec<Member>) {
+    async fn share_budget(&mut self, budget: u32, members: Vec<Member>) {
         let named = |vm: &str| members.iter().any(|member| member.vm == vm);
         let gone = self
             .spaces
@@ -140,16 +140,16 @@ impl Orchestrator {
                 known.member = member;
                 continue;
             }
-            self.take_in(member);
+            self.add_member(member);
         }
         self.attach();
-        self.carry_out().await;
+        self.send_sizes().await;
     }
 
-    fn take_in(&mut self, member: Member) {
+    fn add_member(&mut self, member: Member) {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        let known = Known {
+        let known = SpaceEntry {
             member,
             attached: false,
             slots: 0,
@@ -193,7 +193,7 @@ impl Orchestrator {
         let decisions = self.controller.tick(now, &windows, self.pressure);
         self.note(&decisions);
         self.attach();
-        self.carry_out().await;
+        self.send_sizes().await;
     }
 
     /// What has happened in each space. Those that say nothing are not there.
@@ -225,9 +225,9 @@ impl Orchestrator {
     }
 
     /// Gives the spaces the sizes that the controller has for them.
-    async fn carry_out(&mut self) {
+    async fn send_sizes(&mut self) {
         let wanted =
-            |spaces: &BTreeMap<Id, Known>, controller: &Controller| -> Vec<(Id, u32, u32)> {
+            |spaces: &BTreeMap<Id, SpaceEntry>, controller: &Controller| -> Vec<(Id, u32, u32)> {
                 let wanted = spaces.iter().filter_map(|(id, known)| {
                     let slots = controller.slots(*id)?;
                     Some((*id, known.slots, slots))
@@ -286,7 +286,7 @@ impl Orchestrator {
             if same && decision.slots == decision.before {
                 continue;
             }
-            if self.decisions.len() == REMEMBERED {
+            if self.decisions.len() == MAX_DECISIONS {
                 self.decisions.pop_front();
             }
             self.decisions
@@ -295,7 +295,7 @@ impl Orchestrator {
     }
 
     fn status(&self) -> ControlStatus {
-        let controlled = |known: &Known| ControlledStatus {
+        let controlled = |known: &SpaceEntry| ControlledStatus {
             vm: known.member.vm.clone(),
             slots: known.slots,
             reason: known.decision.map(|decision| decision.reason),
@@ -364,7 +364,7 @@ mod tests {
         let (mut orchestrator, _outlet) = Orchestrator::new(64);
         let (idle, mut to_idle) = member("idle", 20, 0.0);
         let (busy, mut to_busy) = member("busy", 32, 0.9);
-        orchestrator.share(64, vec![idle.clone(), busy]).await;
+        orchestrator.share_budget(64, vec![idle.clone(), busy]).await;
         // All to who came first, then it gives half up.
         assert_eq!(to_idle.recv().await, Some(32));
         assert_eq!(to_busy.recv().await, Some(32));
@@ -376,7 +376,7 @@ mod tests {
         assert!(reasons.contains(&Reason::ShrinkLent) && reasons.contains(&Reason::GrowBlocked));
         assert_eq!(status.spaces.len(), 2);
         // Who is gone gives everything back.
-        orchestrator.share(64, vec![idle]).await;
+        orchestrator.share_budget(64, vec![idle]).await;
         assert_eq!(orchestrator.status().spaces.len(), 1);
         assert_eq!(orchestrator.status().free, 64 - idle_has);
     }
@@ -386,10 +386,10 @@ mod tests {
         let (mut orchestrator, _outlet) = Orchestrator::new(64);
         // It tells of fewer slots than it has in use.
         let (first, mut to_first) = member("first", 60, 0.0);
-        orchestrator.share(64, vec![first.clone()]).await;
+        orchestrator.share_budget(64, vec![first.clone()]).await;
         assert_eq!(to_first.recv().await, Some(64));
         let (second, mut to_second) = member("second", 0, 0.0);
-        orchestrator.share(64, vec![first, second]).await;
+        orchestrator.share_budget(64, vec![first, second]).await;
         // It was to have 32, and keeps 60.
         assert_eq!(to_first.recv().await, Some(60));
         assert_eq!(to_second.recv().await, Some(4));

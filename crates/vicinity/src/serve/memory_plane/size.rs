@@ -8,7 +8,7 @@ use crate::processes::space::protocol::Size;
 use crate::serve::systemd::fd_store::Memory;
 
 /// Times its slots that a space can become as large while it is at work.
-const ROOM: u32 = 4;
+const MAX_GROWTH_FACTOR: u32 = 4;
 
 /// Memory for a space that has never been, with places for `most` slots.
 pub(in crate::serve) fn new_memory(name: &str, most: u32) -> std::io::Result<Memory> {
@@ -25,7 +25,7 @@ impl Size {
     /// controller has a say in begins without slots: it will be given some.
     pub(in crate::serve) fn of(config: &Space, budget: Option<u32>, room: Option<u32>) -> Self {
         let slots = config.slots.unwrap_or(0);
-        let most = slots.saturating_mul(ROOM).max(budget.unwrap_or(0));
+        let most = slots.saturating_mul(MAX_GROWTH_FACTOR).max(budget.unwrap_or(0));
         let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
         if slots > most {
             tracing::warn!(

@@ -28,7 +28,7 @@ use crate::runtime_paths::{space_monitor, space_socket};
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::deadline::sleep_until;
 use crate::serve::process::launch::{Launch, ProcessKind};
-use crate::serve::process::lifecycle::Due;
+use crate::serve::process::lifecycle::NextAction;
 use crate::serve::process::pending_request::PendingRequest;
 use crate::serve::runtime_dir::{self, RuntimeDirError, SOCKET_MODE, SocketFile};
 use crate::serve::systemd::fd_store::Memory;
@@ -254,7 +254,7 @@ impl SpaceTask {
                     }
                     None => {
                         self.process.ended().await;
-                        self.dialing.give_up();
+                        self.dialing.cancel();
                         self.figures = Figures::default();
                         self.windows.clear();
                         self.sized.clear();
@@ -265,7 +265,7 @@ impl SpaceTask {
                     Some(Message::Ask(asker)) => {
                         self.pending.add_waiter(asker, Instant::now());
                         match self.process.lifecycle.is_up() {
-                            true => self.ask(),
+                            true => self.request_report(),
                             false => self.answer(),
                         }
                     }
@@ -327,14 +327,14 @@ impl SpaceTask {
     fn tick(&mut self) {
         let now = Instant::now();
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         match self.process.due(&mut self.pending, now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(),
-            Due::Start => {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
                 let kind = ProcessKind::Space(&self.config.vm);
-                if self.process.start_again(kind, &self.launch) {
+                if self.process.restart(kind, &self.launch) {
                     if let Err(error) = self.charge() {
                         tracing::error!("space of {}: {error}", self.config.vm);
                     }
@@ -346,7 +346,7 @@ impl SpaceTask {
     }
 
     /// Requests a report from the process, unless a request is outstanding.
-    fn ask(&mut self) {
+    fn request_report(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.process.plane.orders.push(Order::Report, None);
         }
@@ -355,11 +355,11 @@ impl SpaceTask {
     /// Ends the request, because the process has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    fn tell(&mut self) {
+    fn send_status(&mut self) {
         let listen = self.clients.as_ref();
         let listen = listen.and_then(|clients| clients.local_addr().ok());
         self.pending.reply(SpaceStatus {

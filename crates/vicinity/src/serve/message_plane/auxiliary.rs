@@ -9,7 +9,7 @@ use crate::processes::message::protocol::{Event, Order};
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::deadline::ANSWER_TIMEOUT;
 use crate::serve::process::launch::{Launch, ProcessKind};
-use crate::serve::process::lifecycle::Due;
+use crate::serve::process::lifecycle::NextAction;
 use crate::serve::process::pending_request::PendingRequest;
 
 #[derive(Debug)]
@@ -56,14 +56,14 @@ impl AuxiliaryProcess {
     /// it serves.
     pub(super) fn tick(&mut self, now: Instant, kind: ProcessKind<'_>, launch: &Launch) -> bool {
         match self.process.due(&mut self.pending, now) {
-            Due::Nothing => false,
-            Due::HealthCheck => {
+            NextAction::Nothing => false,
+            NextAction::HealthCheck => {
                 if self.pending.begin(now) {
                     self.push(Order::Report, None);
                 }
                 false
             }
-            Due::Start => self.process.start_again(kind, launch),
+            NextAction::Start => self.process.restart(kind, launch),
         }
     }
 

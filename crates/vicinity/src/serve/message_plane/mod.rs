@@ -23,7 +23,7 @@ use super::connections::Connection;
 use super::process::child_process::ChildProcess;
 use super::process::handle::Orders;
 use super::process::launch::{Launch, ProcessKind};
-use super::process::lifecycle::Due;
+use super::process::lifecycle::NextAction;
 use super::process::pending_request::PendingRequest;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::{Accepted, Event, Order};
@@ -152,7 +152,7 @@ impl Messages {
             give(orders, Order::Region, region);
         }
         orders.push(Order::Begin, None);
-        self.admission.again(orders);
+        self.admission.resend(orders);
     }
 
     /// Gives the uplink its interface.
@@ -207,7 +207,7 @@ impl Messages {
                     Some(Message::Ask(asker)) => {
                         self.pending.add_waiter(asker, Instant::now());
                         match self.plane.lifecycle.is_up() {
-                            true => self.ask(),
+                            true => self.request_report(),
                             false => self.answer(),
                         }
                     }
@@ -237,13 +237,13 @@ impl Messages {
     fn tick(&mut self) {
         let now = Instant::now();
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         match self.plane.due(&mut self.pending, now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(),
-            Due::Start => {
-                if self.plane.start_again(ProcessKind::Messages, &self.launch) {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
+                if self.plane.restart(ProcessKind::Messages, &self.launch) {
                     let guests = &self.resources.guests;
                     let renewed = self
                         .resources
@@ -286,7 +286,7 @@ impl Messages {
     }
 
     /// Requests a report from the data plane, unless a request is outstanding.
-    fn ask(&mut self) {
+    fn request_report(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.incoming.clear();
             self.plane.plane.orders.push(Order::Report, None);
@@ -331,11 +331,11 @@ impl Messages {
     /// Ends the request, because the data plane has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    fn tell(&mut self) {
+    fn send_status(&mut self) {
         let up = self.plane.lifecycle.is_up();
         let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
         let status = MessageStatus {

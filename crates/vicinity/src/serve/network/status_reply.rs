@@ -10,7 +10,7 @@ use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
 
 impl Network {
     /// Requests a report from the data plane, unless a request is outstanding.
-    pub(in crate::serve) fn ask(&mut self, now: Instant) {
+    pub(in crate::serve) fn request_report(&mut self, now: Instant) {
         if self.pending.begin(now) {
             self.plane.orders.push(Order::Report, None);
         }
@@ -19,11 +19,11 @@ impl Network {
     /// Ends the request, because the data plane has answered or is gone, and answers the clients.
     pub(in crate::serve) fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    pub(in crate::serve) fn tell(&mut self) {
+    pub(in crate::serve) fn send_status(&mut self) {
         let now = Instant::now();
         let name = &self.config.name;
         let up = self.lifecycle.is_up();

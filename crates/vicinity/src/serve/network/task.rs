@@ -56,7 +56,7 @@ impl Network {
         for port in parts.ports {
             network.configured(port);
         }
-        network.look();
+        network.scan_folder();
         network.order_mirrors();
         Ok(network)
     }
@@ -149,7 +149,7 @@ impl Network {
                 let now = Instant::now();
                 self.pending.add_waiter(asker, now);
                 match self.lifecycle.is_up() {
-                    true => self.ask(now),
+                    true => self.request_report(now),
                     false => self.answer(),
                 }
             }
@@ -174,7 +174,7 @@ impl Network {
         for port in self.ports.values_mut() {
             port.tick(now, &mut self.plane.orders);
         }
-        self.live(now);
+        self.tick(now);
     }
 
     async fn stop(mut self) {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::handle::Process;
 use super::launch::{Launch, ProcessKind};
-use super::lifecycle::{Due, Lifecycle};
+use super::lifecycle::{NextAction, Lifecycle};
 use super::pending_request::PendingRequest;
 
 /// A supervised process that takes orders `O`.
@@ -43,7 +43,7 @@ impl<O: Serialize> ChildProcess<O> {
         &mut self,
         pending: &mut PendingRequest<A>,
         now: Instant,
-    ) -> Due {
+    ) -> NextAction {
         if pending.is_overdue(now) {
             self.kill_unresponsive();
         }
@@ -69,7 +69,7 @@ impl<O: Serialize> ChildProcess<O> {
     }
 
     /// Starts the process again; returns whether it runs.
-    pub(in crate::serve) fn start_again(&mut self, kind: ProcessKind<'_>, launch: &Launch) -> bool {
+    pub(in crate::serve) fn restart(&mut self, kind: ProcessKind<'_>, launch: &Launch) -> bool {
         match Process::start(kind, launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => {

@@ -22,6 +22,6 @@ pub(in crate::serve) async fn watch(answers: impl AsyncFn() -> bool) {
             // The supervisor no longer answers, because the daemon ends.
             return std::future::pending().await;
         }
-        tell(&[NotifyState::Watchdog]);
+        notify(&[NotifyState::Watchdog]);
     }
 }

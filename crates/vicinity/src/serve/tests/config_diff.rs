@@ -42,7 +42,7 @@ impl Daemon {
 
     fn reload(&self, text: &str) -> Result<ConfigStatus, String> {
         std::fs::write(self.file(), text).unwrap();
-        let asked = self.ask(ApiRequest::bare(Method::POST, "/v1/reload"));
+        let asked = self.ask(ApiRequest::without_body(Method::POST, "/v1/reload"));
         asked.map_err(|error| error.to_string())
     }
 }

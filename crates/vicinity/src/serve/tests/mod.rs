@@ -55,7 +55,7 @@ fn obedient(control: ControlSocket) -> io::Result<()> {
             Ok(Some((
                 Order::SetRules { .. }
                 | Order::SetSnooping { .. }
-                | Order::SetGather { .. }
+                | Order::SetModerationDelay { .. }
                 | Order::SetLookUps { .. },
                 _,
             ))) => {}
@@ -287,7 +287,7 @@ fn a_socket_that_was_there_before_is_found() {
 }
 
 #[test]
-fn a_faulty_front_end_is_kept_out_and_its_neighbour_is_not() {
+fn a_faulty_front_end_is_quarantined_and_its_neighbour_is_not() {
     let daemon = Daemon::start(TWO);
     let mut a = daemon.connect("blue/a.sock");
     let b = UnixListener::bind(daemon.folder.path().join("b.sock")).unwrap();
