@@ -5,12 +5,13 @@
 //!
 //! ```text
 //!  QEMU of VM A                      this process                       QEMU of VM B
-//! ┌──────────────────┐        ┌──────────────────────────┐        ┌──────────────────┐
+//! ┌──────────────────┐        ┌───────────────────────────┐        ┌──────────────────┐
 //! │ RAM (memfd) ─────┼─ view ─┼── Group, one Member a VM ─┼─ view ─┼───── RAM (memfd) │
 //! │ monitor (QMP) ◀──┼────────┼── vm, qmp                 ├────────┼──▶ monitor (QMP) │
-//! │ ivshmem-doorbell │◀───────┼── GroupResources: control window,  ├───────▶│ ivshmem-doorbell │
-//! └──────────────────┘        │   one doorbell a member   │        └──────────────────┘
-//!                             └──────────────────────────┘
+//! │ ivshmem-doorbell │◀───────┼── GroupResources:         ├───────▶│ ivshmem-doorbell │
+//! └──────────────────┘        │   control window, and one │        └──────────────────┘
+//!                             │   doorbell a member       │
+//!                             └───────────────────────────┘
 //! ```
 //!
 //! A *group* is a trust group: VMs of one owner. Each member's RAM is a sealed memfd of its QEMU

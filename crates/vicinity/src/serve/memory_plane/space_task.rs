@@ -65,13 +65,13 @@ pub(crate) enum SpaceError {
     /// Only what begins anew has another one.
     #[error(
         "only `slots`, `objective` and `rate` can change while the space runs; to change other keys, remove the \
-            space with all its files, and create it again"
+        space with all its files, and create it again"
     )]
     Fixed,
     /// Its memory was laid out for fewer.
     #[error(
         "the space can have at most {most} slots while it runs; to have more, remove the space with all its \
-            files, and create it again"
+        files, and create it again"
     )]
     TooLarge {
         /// Slots that it can have.
@@ -221,8 +221,7 @@ impl SpaceTask {
             let fd = fd.try_clone_to_owned();
             // A process that finds an order without its descriptor ends, and is started again.
             let fd = fd.inspect_err(|error| {
-                tracing::error!(%error, "space of {}: cannot pass a descriptor to \
-            its process", self.config.vm);
+                tracing::error!(%error, "space of {}: cannot pass a descriptor to its process", self.config.vm);
             });
             self.process.plane.orders.push(order, fd.ok());
         }
