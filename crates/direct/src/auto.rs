@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_comes_back_and_stays_away_longer_each_time_that_was_wrong() {
+    fn a_pair_returns_to_shared_memory_and_each_fallback_is_longer() {
         let mut now = Instant::now();
         let mut pair = Pair::default();
         let mut sent = 0;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_third_of_the_time_is_short() {
+    fn a_process_that_waits_for_a_third_of_the_time_is_short_of_cpus() {
         let before = CpuTimes {
             ran: 1000,
             waited: 1000,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_was_seen_before_can_be_short() {
+    fn only_processes_of_the_last_sample_can_be_short_of_cpus() {
         let mut auto = Auto::default();
         let me = i32::try_from(std::process::id()).unwrap();
         assert!(auto.short([(0, me), (1, -1)].into_iter()).is_empty());

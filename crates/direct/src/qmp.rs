@@ -308,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn answers_and_events_are_told_apart() {
+    fn answers_and_events_are_distinguished() {
         let (socket, mut qemu) = UnixStream::pair().unwrap();
         let mut qmp = Qmp {
             socket,
@@ -375,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_monitor_that_never_stops_talking_is_not_listened_to_for_ever() {
+    fn a_monitor_that_sends_without_end_is_read_for_a_limited_time() {
         for line in ["{\"event\": \"RESET\"}\n", "{\"QMP\": {}}\n"] {
             let (socket, mut qemu) = UnixStream::pair().unwrap();
             let mut qmp = Qmp {

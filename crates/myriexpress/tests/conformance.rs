@@ -198,7 +198,7 @@ fn mx_1_only_the_interface_is_visible() {
 
 /// A program that sets no error handler ends at its first error.
 #[test]
-fn mx_2_errors_are_fatal_unless_told_otherwise() {
+fn mx_2_errors_are_fatal_unless_a_handler_is_set() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     let mut compile = compiler("fatal.c", &program);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_by_the_set_they_are_in() {
+    fn threads_are_classified_by_their_set() {
         let reading = host(&[
             ((11, 21), 5.0),
             ((21, 11), 4.0),

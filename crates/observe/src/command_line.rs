@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn vicinitys_processes_are_told_apart() {
+    fn vicinitys_processes_are_distinguished() {
         let serve = ["./vicinity", "--log", "error", "serve"];
         assert_eq!(parse(&serve), Some(Kind::Supervisor));
         let plane = [

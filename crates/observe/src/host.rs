@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_short_of_memory_by_what_is_left_or_by_who_waits() {
+    fn a_host_is_short_of_memory_by_available_memory_or_by_pressure() {
         let folder = tempfile::tempdir().unwrap();
         let short = |percent: &str, available: u32| {
             fs::create_dir_all(folder.path().join("pressure")).unwrap();

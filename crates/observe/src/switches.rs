@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_was_told_late_is_of_the_time_before() {
+    fn a_loss_record_that_comes_late_belongs_to_the_time_before() {
         let lost = [0; 24];
         let mut tally = RingReader::new(0, true);
         tally.add(LOST, 0, &lost);

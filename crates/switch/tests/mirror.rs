@@ -28,7 +28,7 @@ fn three(plane: &mut Plane) -> [Nic; 3] {
 }
 
 #[test]
-fn both_directions_are_copied_until_it_is_told_to_end() {
+fn both_directions_are_copied_until_the_mirror_ends() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut mirror_port] = three(&mut plane);
     mirror(&mut plane, 1, &[3]);

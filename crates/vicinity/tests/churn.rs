@@ -138,7 +138,7 @@ impl Lifecycle {
 }
 
 #[test]
-fn a_thousand_lives_leave_nothing_behind() {
+fn a_thousand_connections_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(&config()));
     let listeners: Vec<_> = (0..PAIRS)

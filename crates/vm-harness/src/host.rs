@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_children_and_their_children() {
+    fn descendants_are_children_and_their_children() {
         let mut shell = command("sh");
         shell.args(["-c", "sh -c 'sleep 600; :'; :"]);
         shell.stdout(Stdio::null());
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_outlives_the_thread_that_asked_for_it() {
+    fn a_child_outlives_the_thread_that_started_it() {
         let mut sleep = command("sleep");
         sleep.arg("600");
         let mut child = thread::spawn(|| ChildProcess::spawn(sleep).unwrap())

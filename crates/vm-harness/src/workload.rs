@@ -225,7 +225,7 @@ sockperf: ---> percentile 50.000 =   13.500
 ";
 
     #[test]
-    fn sockperf_percentiles_are_told_apart() {
+    fn sockperf_percentiles_are_distinguished() {
         let got = parse_sockperf(SOCKPERF).unwrap();
         assert!((got.p50_us - 13.5).abs() < 1e-9 && (got.p99_us - 46.539).abs() < 1e-9);
         assert_eq!(got.exchanges, 19783);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_that_take_a_transaction_on_the_bus_are_told_from_slow_processors() {
+    fn loads_that_take_a_bus_transaction_are_distinguished_from_slow_processors() {
         let is_uncached = |region, private| {
             let [region, private] = [region, private].map(Duration::from_nanos);
             LoadTime { region, private }.is_uncached()

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_within_a_round_and_promises_are_kept_or_not() {
+    fn ratios_are_taken_within_a_round_and_targets_are_met_or_missed() {
         let samples = [
             sample(1, 8, Transport::Vicinity, 0.2, 9e6),
             sample(1, 8, Transport::Ucx, 0.4, 10e6),

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_compared_within_themselves_and_short_files_are_not_promised() {
+    fn rounds_are_compared_within_themselves_and_short_files_have_no_target() {
         let both = |round, length, ours, theirs| {
             [
                 sample(round, length, Kind::Vicinity, ours),

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_kept_or_not() {
+    fn a_target_is_met_or_missed() {
         let kept = |name: &str| {
             let targets = targets(&report());
             let found = targets.iter().find(|target| target.name.contains(name));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_promised() {
+    fn what_was_not_measured_has_no_target() {
         let nothing = Report {
             comparisons: Vec::new(),
             load_samples: Vec::new(),

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_of_the_link_and_the_promise_is_kept_or_not() {
+    fn parts_are_of_the_link_and_the_target_is_met_or_missed() {
         let sample = |round, rate, messages| Sample {
             round,
             rate,

@@ -10,7 +10,7 @@ use crate::frames::{own, ethernet, from_station_1, arp, ipv4, udp, LINK_LOCAL, i
 use crate::{assert_lost, assert_nothing, nics, send};
 
 #[test]
-fn a_port_speaks_with_its_own_mac_address() {
+fn a_port_sends_with_its_own_mac_address() {
     let macs = vec![Mac::from_octets(frame::mac(1))];
     let rules = Rules {
         source: SourceRules {

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kernel_tells_who_connected() {
+    async fn the_kernel_reports_the_connecting_process() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(&ours).unwrap();
         assert_eq!(peer.user, geteuid().as_raw());

@@ -18,7 +18,7 @@ use crate::direct::{
     config, counter, devices, flood, ip, is_well, load, member, received, signal, standing,
     until_devices, until_peers, until_reached, with_module,
 };
-use crate::direct_churn::{Churn, guest_who_goes};
+use crate::direct_churn::{Churn, leaving_vm};
 use crate::guest::{self, sh};
 use crate::rig::{Rig, step};
 
@@ -276,7 +276,7 @@ fn vms_of_a_group_see_each_others_memory() {
     let [a, b, c] = rig.boot([
         member(&rig, "a"),
         member(&rig, "b"),
-        guest_who_goes(&rig, 0),
+        leaving_vm(&rig, 0),
     ]);
 
     step("the devices are plugged in while the guests run");

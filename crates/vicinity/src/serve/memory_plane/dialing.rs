@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_does_not_hold_up_the_end() {
+    fn a_look_up_does_not_delay_the_end() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

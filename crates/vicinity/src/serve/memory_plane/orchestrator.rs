@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slots_go_from_who_has_them_idle_to_who_waits_and_the_sum_is_kept() {
+    async fn idle_slots_move_to_waiting_spaces_and_the_sum_stays() {
         let (mut orchestrator, _outlet) = Orchestrator::new(64);
         let (idle, mut to_idle) = member("idle", 20, 0.0);
         let (busy, mut to_busy) = member("busy", 32, 0.9);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn good_conduct_is_rewarded_after_a_minute_and_not_before() {
+    fn the_length_resets_after_a_minute_without_faults_and_not_before() {
         let mut history = ConnectionHistory::default();
         let start = Instant::now();
         let end = history.quarantine(start);

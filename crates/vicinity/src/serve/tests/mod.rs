@@ -26,7 +26,7 @@ mod openapi;
     clippy::needless_pass_by_value,
     reason = "that is what a data plane takes"
 )]
-fn obedient(control: ControlSocket) -> io::Result<()> {
+fn answering_data_plane(control: ControlSocket) -> io::Result<()> {
     std::thread::sleep(Duration::from_millis(100));
     let mut ports: BTreeMap<u16, (UnixStream, Counters)> = BTreeMap::new();
     let mut residents = 0;
@@ -130,7 +130,7 @@ fn report(
 fn threads() -> process::launch::Launch {
     process::launch::Launch::by(|_, control| {
         let (ended, end) = oneshot::channel();
-        std::thread::spawn(move || drop(ended.send(obedient(control))));
+        std::thread::spawn(move || drop(ended.send(answering_data_plane(control))));
         Ok(process::launch::Ending::Thread(end))
     })
 }
@@ -307,7 +307,7 @@ fn a_faulty_front_end_is_quarantined_and_its_neighbour_is_not() {
 }
 
 #[test]
-fn a_data_plane_that_panics_is_started_again_and_other_networks_do_not_notice() {
+fn a_data_plane_that_panics_is_started_again_and_other_networks_are_unaffected() {
     let daemon = Daemon::start(TWO);
     let b = UnixListener::bind(daemon.folder.path().join("b.sock")).unwrap();
     let c = UnixListener::bind(daemon.run().join("green/c.sock")).unwrap();

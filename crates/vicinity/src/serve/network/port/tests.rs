@@ -101,7 +101,7 @@ async fn a_second_front_end_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn a_fault_keeps_the_port_out_for_a_while() {
+async fn a_fault_quarantines_the_port_for_a_while() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     port.connected(connection().0, now, &mut orders);
     let (waiting, waiting_end, _next) = connection();
@@ -148,7 +148,7 @@ async fn a_front_end_that_connects_all_the_time_is_quarantined() {
 }
 
 #[tokio::test]
-async fn the_hosts_trouble_is_not_blamed_on_the_guest() {
+async fn a_fault_of_the_host_is_not_attributed_to_the_guest() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     port.connected(connection().0, now, &mut orders);
     let trouble = Reason::Host("out of descriptors".into());
