@@ -197,7 +197,7 @@ mod tests {
         [none, sent]
     }
 
-    /// What a pair of which nothing is known is told.
+    /// Returns the decision for a pair without history.
     fn first(traffic: Traffic, is_short: bool) -> Option<Duration> {
         Pair::default().decide(traffic, is_short, Instant::now())
     }

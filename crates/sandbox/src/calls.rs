@@ -18,7 +18,7 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 // syscalls: write
 // the time, where the kernel's page for it cannot tell
 // syscalls: clock_gettime
-// the end of a signal handler; one for a fault that nobody expects is put back, so that the fault
+// the end of a signal handler; the handler of an unexpected fault is restored, so that the fault
 // ends the process
 // syscalls: rt_sigreturn rt_sigaction
 // the end, in order, by a panic (its unwinder has a lock) or by `abort`

@@ -2,7 +2,7 @@
 //!
 //! A guest's kernel maps a BAR uncached when a program maps it through `resource2` in sysfs (Linux
 //! `drivers/pci/mmap.c`). Some processors obey, others do not: KVM on AMD always does, KVM on Intel
-//! does when a device without coherent DMA is assigned, and TCG never does. No file tells a program
+//! does when a device without coherent DMA is assigned, and TCG never does. No file shows a program
 //! which memory type is in force, so this module measures. An uncached load is a transaction on the
 //! bus of 100 ns and more; a load from a cache takes a nanosecond, or some ten under TCG, which
 //! emulates both alike. The comparison with private memory of the same program, in turns, keeps the

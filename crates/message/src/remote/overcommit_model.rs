@@ -247,7 +247,7 @@ impl Host {
         }
     }
 
-    /// What happens once a second: steal times are read, gateways beat, and the broker looks.
+    /// What happens once a second: steal times are read, gateways send heartbeats, and the broker checks them.
     fn second(&mut self) {
         let now = self.start + self.now;
         for number in 0..VCPUS {

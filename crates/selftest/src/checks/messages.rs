@@ -100,7 +100,7 @@ fn members(bed: &mut Testbed) -> Result<(&Vm, &Vm)> {
         region::ensure_joined(vm, bed.has_modules())?;
     }
     region::ensure_answers(two)?;
-    // The host tells each member of the others when they have joined.
+    // The host announces each member to the others when it has joined.
     let peer = peer(two);
     until(
         one,

@@ -19,7 +19,7 @@ pub(crate) struct TrustGroup {
     pub(crate) name: String,
     /// Names of VMs: at least two, all different, no more than a window has room for.
     pub(crate) members: Vec<String>,
-    /// What holds for pairs that are not listed.
+    /// The policy of pairs that are not listed.
     pub(crate) policy: Policy,
     /// Pairs of members.
     pub(crate) pairs: Vec<(String, String, Policy)>,

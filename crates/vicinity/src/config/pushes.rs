@@ -13,23 +13,23 @@ use super::values::absolute;
 /// Default region for signatures. Self-hosted stores accept this one.
 const REGION: &str = "us-east-1";
 
-/// Where a space pushes to.
+/// The store to which a space pushes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Push {
     /// A valid [`Target`].
     pub(crate) to: String,
-    /// What the store knows it by.
+    /// The credential of the space at the store.
     pub(crate) credential: Option<Credential>,
-    /// For TLS: who is trusted.
+    /// For TLS: the file of trusted certificate authorities.
     pub(crate) trust: Option<PathBuf>,
 }
 
-/// What a store knows a space by: what is in a file.
+/// The credential of a space at a store, in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Credential {
-    /// It is shown the file's token.
+    /// The requests contain the token in this file.
     Token(PathBuf),
-    /// Requests are signed with the file's keys.
+    /// The requests are signed with the keys in this file.
     Keys { file: PathBuf, region: String },
 }
 

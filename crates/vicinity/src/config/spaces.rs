@@ -38,37 +38,37 @@ const MAX_ALLOWED: usize = 64;
 pub(crate) struct Space {
     /// A valid name.
     pub(crate) vm: String,
-    /// How many slots it has; none if the controller is to say.
+    /// The number of slots; `None` if the controller decides.
     pub(crate) slots: Option<u32>,
-    /// What the controller is to reach.
+    /// The controller's objective for the space.
     pub(crate) objective: Objective,
-    /// Bytes a second that are sent at most.
+    /// The limit of the send rate, in bytes a second.
     pub(crate) rate: Option<u64>,
-    /// Where clients fetch; nowhere unless given.
+    /// The address at which clients fetch files; `None` for a space without clients.
     pub(crate) listen: Option<SocketAddr>,
-    /// Who may: clients with these addresses.
+    /// The networks whose clients may fetch.
     pub(crate) allow: Vec<IpNet>,
-    /// And those that show what is in this file.
+    /// The file of the token; clients that present the token may fetch, too.
     pub(crate) token_file: Option<PathBuf>,
-    /// The files of certificate and key; without, there is no TLS.
+    /// The files of certificate and key for TLS; `None` without TLS.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
-    /// Where its files are pushed to, instead of being fetched.
+    /// The store to which files are pushed, for a space without clients.
     pub(crate) push: Option<Push>,
     /// The cgroup that its process belongs to.
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// What a VM is promised, if there is room for it: this share of the slots that it asks for, it has within
-/// this time from when it began to work on what is to be in them.
+/// The objective of a space, as far as the budget allows: this share of the slots that the VM requests is available
+/// within this time after the VM began to compute the data for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Objective {
     /// Milliseconds.
     pub(crate) within_ms: u32,
     /// The share, in percent.
     pub(crate) percent: u32,
-    /// How much its slots count against others', where some are left.
+    /// The weight of its slots in the distribution of the remaining slots.
     pub(crate) weight: u32,
-    /// Lower ones are served first.
+    /// The class. The floors of lower classes are met first.
     pub(crate) class: u32,
 }
 

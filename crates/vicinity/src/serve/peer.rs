@@ -80,11 +80,11 @@ fn demand(what: &str, pattern: Option<&str>, found: Option<&str>) -> Result<(), 
 
 /// The path of a process's cgroup (version 2), with systemd's escapes undone.
 fn cgroup(socket: std::os::fd::BorrowedFd<'_>, process: i32) -> io::Result<String> {
-    // Opened first: what is read there is told of this process, or of none.
+    // Opened before the read, so that the file is that of this process, or of none.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(format!("/proc/{process}"), flags, Mode::empty())?;
     if let Some(handle) = option::process(socket)? {
-        // The one that connected lives, so the number was not given to another one.
+        // The process that connected still runs, so its id was not reused.
         let mut ended = [PollFd::new(&handle, PollFlags::IN)];
         if poll(&mut ended, Some(&Timespec::default()))? > 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -149,7 +149,7 @@ mod tests {
             root.check(&owner(Some(107), Some("libvirt-1 *"), None))
                 .is_err()
         );
-        // What is not known is no match.
+        // An unknown value never matches.
         let unknown = Peer::default();
         assert!(unknown.check(&owner(None, Some("*"), None)).is_err());
         assert!(unknown.check(&owner(None, None, Some("*"))).is_err());

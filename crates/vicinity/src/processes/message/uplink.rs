@@ -1,4 +1,4 @@
-//! The message plane's way to other hosts, as a process of the supervisor.
+//! The message plane's uplink to other hosts, as a process of the supervisor.
 //!
 //! The supervisor sends it the socket on the interface, which this process could not open itself. The process is
 //! confined like a data plane before it reads a frame.
@@ -32,9 +32,9 @@ pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     let missing = sandbox::enter_process().into_iter();
     log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Uplink)));
     let mut reported = ReportedCounters::default();
-    // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
-    // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
-    // supervisor asks how it is, and is reported what it has done.
+    // Each opening of an endpoint on the wire has a random number (getrandom); a read of a socket detects a closed
+    // peer (recvfrom); the uplink yields the processor while it finds no work, and sleeps without new descriptors
+    // (sched_yield, epoll_pwait2); and it answers health checks and reports its counters (recvmsg, sendmsg).
     // syscalls: getrandom recvfrom sched_yield epoll_pwait2 recvmsg sendmsg
     let served = uplink.run(|uplink| {
         reported.report(uplink, &control);

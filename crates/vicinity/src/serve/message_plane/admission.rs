@@ -24,7 +24,7 @@ const WARNING_PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 struct MemberSocket {
     name: String,
-    /// Who may connect; none if only processes of this daemon may.
+    /// The processes that may connect; `None` if only processes of this daemon may.
     owner: Option<Owner>,
     /// When the log last had a line about a process that may not connect.
     last_warning: Option<Instant>,
@@ -139,7 +139,7 @@ impl MemberSocket {
         }
     }
 
-    /// Gives what waits.
+    /// Sends the pending connection to the data plane.
     fn send_pending(&mut self, number: usize, orders: &mut Orders<Order>) {
         if let Some(Connection { stream, .. }) = self.waiting.take() {
             self.hand_over(number, stream, orders);
@@ -211,7 +211,7 @@ mod tests {
                 .try_recv()
                 .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
         );
-        // Two come that do not begin with it.
+        // Two data planes start that do not acknowledge the connection.
         for _ in 0..2 {
             admission.resend(&mut orders);
             assert_eq!(admits(&mut orders), 1);
@@ -225,7 +225,7 @@ mod tests {
         admission.begun(0, &mut orders);
         admission.resend(&mut orders);
         assert_eq!(admits(&mut orders), 0, "it was begun with");
-        // Of a member that there is not.
+        // A member that does not exist.
         admission.arrived(7, connection().0, true, &mut orders);
         admission.begun(7, &mut orders);
         assert_eq!(admits(&mut orders), 0);

@@ -35,7 +35,7 @@ use super::process::pending_request::PendingRequest;
 use super::runtime_dir::Folder;
 use crate::config;
 
-/// The ports that each port's frames are copied to, as the data plane was told.
+/// The ports to which each port's frames are copied, as last sent to the data plane.
 pub(super) type Mirrors = BTreeMap<PortId, Vec<PortId>>;
 
 /// A running network.

@@ -154,7 +154,7 @@ impl Network {
                 }
             }
             Message::Watch(vm, bytes, answer) => {
-                // Who asked may be gone: that will be noticed as soon.
+                // The subscriber may have closed its end already; the subscription then ends soon.
                 drop(answer.send(self.watch_port(&vm, bytes)));
             }
             Message::Unwatch(port, number) => self.unwatch(port, number),

@@ -39,7 +39,7 @@ enum State {
 pub(in crate::serve) enum NextAction {
     /// Nothing.
     Nothing,
-    /// Ask the process for its state.
+    /// Request the state of the process.
     HealthCheck,
     /// Start the process again.
     Start,

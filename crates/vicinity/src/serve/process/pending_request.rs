@@ -110,7 +110,7 @@ mod tests {
         assert!(question.stale_reason().is_some());
         question.reply("old");
         assert_eq!(answer.try_recv(), Ok("old"));
-        // It is still asked, and those who come later need not wait.
+        // The request is still outstanding, and clients that come later need not wait.
         let (waiter, _answer) = oneshot::channel();
         question.add_waiter(waiter, now + 2 * MAX_CLIENT_WAIT);
         assert!(question.is_late(now + 2 * MAX_CLIENT_WAIT));

@@ -264,7 +264,7 @@ fn invalid_requests_are_answered_and_do_not_affect_others() {
     let run = daemon.run();
     let talk = |words: &[u8]| {
         let mut stream = daemon.connect(CONTROL_SOCKET);
-        // It may answer before it has heard all.
+        // The daemon may answer before it has read the whole request.
         drop(stream.write_all(words));
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
@@ -284,7 +284,7 @@ fn invalid_requests_are_answered_and_do_not_affect_others() {
     ]
     .concat();
     assert_eq!(talk(&[&header[..], &long].concat()), "413");
-    // One that promises and says nothing is in nobody's way.
+    // A client that announces a body and sends none does not block other clients.
     let mut silent = daemon.connect(CONTROL_SOCKET);
     silent.write_all(header).unwrap();
     assert!(client::get::<Vec<PortStatus>>(&run, "/v1/ports").is_ok());

@@ -1,4 +1,4 @@
-//! How a port is.
+//! The status of a port, for the control API.
 
 use tokio::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::config::Mode;
 use crate::status::{Kind, PortStatus, State};
 
 impl Port {
-    /// How it is at this time.
+    /// Returns the status of the port at `now`.
     pub(in crate::serve) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
         let uplink = matches!(self.kind, PortKind::Uplink(_));
         let state = match self.service {

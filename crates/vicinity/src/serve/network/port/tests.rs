@@ -303,7 +303,7 @@ async fn a_storm_is_reported_as_long_as_it_lasts() {
     }
 }
 
-/// A port whose owner has a security label that no test's front-end has: none is let in.
+/// A port whose owner has a security label that no test's front-end has, so that the port refuses every front-end.
 fn owned(mut port: Port) -> Port {
     port.settings.owner = Owner {
         label: Some("of the owner".to_owned()),
@@ -322,7 +322,7 @@ async fn a_foreign_process_is_refused_and_does_not_count() {
     }
     assert_eq!(orders.take(), []);
     assert_eq!(state(&port, now), State::Waiting, "no quarantine");
-    // The owner comes: of default rights here, for a label cannot be had in every test.
+    // The owner connects. It has default rights here, because a test cannot always set a label.
     port.settings.owner = Owner::default();
     port.connected(connection().0, now, &mut orders);
     assert_eq!(orders.take(), [attach()]);
