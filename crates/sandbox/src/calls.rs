@@ -16,7 +16,7 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 // syscalls: brk mmap mremap munmap
 // the log
 // syscalls: write
-// the time, where the kernel's page for it cannot tell
+// the time, on machines whose clock the vDSO cannot read
 // syscalls: clock_gettime
 // the end of a signal handler; the handler of an unexpected fault is restored, so that the fault
 // ends the process

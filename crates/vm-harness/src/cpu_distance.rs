@@ -47,7 +47,7 @@ fn fastest_round_trip(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
 
 /// Waits for odd numbers, and stores the even number after each.
 fn echo(line: &AtomicU32, cpu: u32, tries: u32) {
-    // If pinning fails here, it also fails in `ask`, which returns the error.
+    // If pinning fails here, it also fails in `fastest_round_trip`, which returns the error.
     let _reported_by_ask = pin(cpu);
     for trip in 0..tries * TRIPS {
         wait_for(line, 2 * trip + 1);

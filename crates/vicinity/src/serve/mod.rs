@@ -77,7 +77,8 @@ pub(crate) enum ServeError {
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
-    // Writing to the socket of a front-end that has disconnected must not end this process.
+    // The thread that closes descriptors: closing the socket of a refused front-end, or of a front-end whose data
+    // plane has ended, may block.
     vhost::reclaim::start(|| {})?;
     let (control, kept) = systemd::handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
