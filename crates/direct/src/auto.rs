@@ -64,7 +64,9 @@ struct Pair {
 impl Auto {
     /// Returns whether the next decision is due.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.decided.is_none_or(|decided| now >= decided + DECISION_INTERVAL);
+        let due = self
+            .decided
+            .is_none_or(|decided| now >= decided + DECISION_INTERVAL);
         if due {
             self.decided = Some(now);
         }
@@ -240,7 +242,10 @@ mod tests {
         assert_eq!(away(&mut pair), MAX_FALLBACK);
         // It was right to come back.
         assert_eq!(pair.decide(udp(1 << 40, 1 << 60), true, now), None);
-        assert_eq!(pair.decide(udp(1 << 41, 1 << 60), true, now), Some(FIRST_FALLBACK));
+        assert_eq!(
+            pair.decide(udp(1 << 41, 1 << 60), true, now),
+            Some(FIRST_FALLBACK)
+        );
     }
 
     #[test]

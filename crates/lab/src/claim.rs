@@ -5,7 +5,7 @@
 
 use super::sample::{Sample, Selector, size};
 pub use super::statistic::Statistic;
-use report::inference::{self, Interval, Region, PValues};
+use report::inference::{self, Interval, PValues, Region};
 
 /// A claim of a paper.
 #[derive(Clone, Copy, Debug, PartialEq)]

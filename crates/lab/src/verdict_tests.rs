@@ -68,9 +68,18 @@ fn verdict(samples: &[Sample]) -> Vec<Verdict> {
 #[test]
 fn each_verdict_has_its_evidence() {
     use Verdict::{NotRunnable, NotSignificant, Reproduced, Reversed};
-    assert_eq!(verdict(&synthetic_samples(8, 0.066)), [Reproduced, NotRunnable]);
-    assert_eq!(verdict(&synthetic_samples(8, -0.066)), [Reversed, NotRunnable]);
-    assert_eq!(verdict(&synthetic_samples(2, 0.066)), [NotSignificant, NotRunnable]);
+    assert_eq!(
+        verdict(&synthetic_samples(8, 0.066)),
+        [Reproduced, NotRunnable]
+    );
+    assert_eq!(
+        verdict(&synthetic_samples(8, -0.066)),
+        [Reversed, NotRunnable]
+    );
+    assert_eq!(
+        verdict(&synthetic_samples(2, 0.066)),
+        [NotSignificant, NotRunnable]
+    );
     assert_eq!(verdict(&[]), [NotRunnable, NotRunnable]);
 }
 
@@ -115,7 +124,10 @@ fn what_is_not_sure_says_where_its_interval_is() {
 
 #[test]
 fn an_effect_as_small_as_the_noise_is_none() {
-    assert_eq!(verdict(&synthetic_samples(8, 0.0008))[0], Verdict::NotSignificant);
+    assert_eq!(
+        verdict(&synthetic_samples(8, 0.0008))[0],
+        Verdict::NotSignificant
+    );
     // The ratio is significantly below one, but within the interval of the A/A run.
     let mut samples = synthetic_samples(8, 0.02);
     let noisy = samples

@@ -13,7 +13,7 @@ use crate::limits::POLLS_PER_SOCKET_CHECK;
 use crate::matching::Pattern;
 use crate::status::{Completion, Status};
 use crate::token::Token;
-use crate::wait_policy::{Step, HostConditions, Wait};
+use crate::wait_policy::{HostConditions, Step, Wait};
 
 /// The longest sleep of an endpoint whose wake-ups may be lost.
 const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
@@ -83,7 +83,9 @@ impl Endpoint {
                     accepted: false, ..
                 })) if link.remote => return self.fail_unreachable(peer),
                 Ok(Some(_)) => return self.fail_peer(peer, Code::Unreachable),
-                Err(window::attach::AttachError::Gone) => return self.fail_peer(peer, Code::Closed),
+                Err(window::attach::AttachError::Gone) => {
+                    return self.fail_peer(peer, Code::Closed);
+                }
                 Err(_) => return self.fail_peer(peer, Code::Unreachable),
             }
         }

@@ -108,7 +108,12 @@ impl Wait {
 
     /// Returns the limit of the polling time.
     #[inline]
-    fn limit(&self, thresholds: &Thresholds, around: HostConditions, awaits_reply: bool) -> Duration {
+    fn limit(
+        &self,
+        thresholds: &Thresholds,
+        around: HostConditions,
+        awaits_reply: bool,
+    ) -> Duration {
         if around.overcommitted {
             return thresholds.spin;
         }

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use message::remote::{Gateway, Member, Broker, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -19,9 +19,7 @@ use std::time::Duration;
 
 use common::{both, pattern};
 use message::limits::INCOMING;
-use message::remote::{
-    Connection, Gateway, Member, MemberResources, Resources, Broker, Transport,
-};
+use message::remote::{Broker, Connection, Gateway, Member, MemberResources, Resources, Transport};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
 use window::attach::Channel;

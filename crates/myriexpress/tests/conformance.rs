@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{panic, panic::AssertUnwindSafe, thread};
 
-use message::remote::{Gateway, Member, Broker, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use tempfile::TempDir;
 
 /// The libraries and headers, built once.

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::reading::{Id, Plane, Reading, Switches, ThreadSet, Vm};
-use crate::report::{self, VmSwitches, ThreadSetName, SwitchPair};
+use crate::report::{self, SwitchPair, ThreadSetName, VmSwitches};
 use crate::switches::SwitchRates;
 
 /// Sums the switches between threads to switches between sets of threads. Omits threads that belong to
 /// no set, and switches within a set.
-pub(crate) fn sets(seen: &SwitchRates, vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> Switches {
+pub(crate) fn sets(
+    seen: &SwitchRates,
+    vms: &BTreeMap<Id, Vm>,
+    planes: &BTreeMap<Id, Plane>,
+) -> Switches {
     let owners = owners(vms, planes);
     let mut rates = BTreeMap::new();
     for ((from, to), rate) in &seen.rates {

@@ -223,7 +223,9 @@ fn parse(data: &[u8]) -> Option<(u32, u32, u64)> {
 /// Returns the size of each CPU's ring in bytes. The kernel requires a power of two.
 fn ring_bytes(cpus: usize) -> usize {
     let each = ALL_RINGS_BYTES / cpus.max(1);
-    (each / 2 + 1).next_power_of_two().clamp(MIN_RING_BYTES, MAX_RING_BYTES)
+    (each / 2 + 1)
+        .next_power_of_two()
+        .clamp(MIN_RING_BYTES, MAX_RING_BYTES)
 }
 
 /// Returns the numbers of a list like `0-3,8`.
@@ -317,7 +319,13 @@ mod tests {
     fn rings_share_the_room() {
         assert_eq!(
             [1, 2, 3, 64, 4096].map(room),
-            [MAX_RING_BYTES, MAX_RING_BYTES, 1 << 19, 1 << 15, MIN_RING_BYTES]
+            [
+                MAX_RING_BYTES,
+                MAX_RING_BYTES,
+                1 << 19,
+                1 << 15,
+                MIN_RING_BYTES
+            ]
         );
         assert_eq!(numbers("0-2,7\n"), [0, 1, 2, 7]);
         assert_eq!(numbers(""), []);

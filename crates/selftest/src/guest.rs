@@ -12,7 +12,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Messages of a kernel in which something went wrong. A soft lockup is none of them: a guest reports it if a busy host
 /// does not run the guest for some time.
-const KERNEL_ERRORS: &str = "BUG:|Oops|refcount_t|is not a head|NETDEV WATCHDOG|virtio_net.*(error|fail)";
+const KERNEL_ERRORS: &str =
+    "BUG:|Oops|refcount_t|is not a head|NETDEV WATCHDOG|virtio_net.*(error|fail)";
 
 /// A VM of the self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ pub struct InRing {
 }
 
 impl InRing {
-    /// Returns the number of frames that wait; each is counted as held once.
+    /// Returns the number of frames that wait; each is counted as backpressured once.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.frames)

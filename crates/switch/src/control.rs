@@ -220,7 +220,7 @@ pub struct PortReport {
     /// MTU that the front-end announced, or 0.
     pub mtu: u16,
     /// FDB entries of this port, learnt or pinned.
-    pub residents: u32,
+    pub fdb_entries: u32,
     /// The port is in a storm: it keeps exceeding a flood limit.
     pub storm: bool,
     /// Running totals since the port was attached.
@@ -283,5 +283,6 @@ pub struct WorkerReport {
     /// Time-stamp counter ticks since the network started.
     pub elapsed_ticks: u64,
     /// Entries of the FDB.
-    pub residents: u32,
+    #[serde(rename = "residents")]
+    pub fdb_entries: u32,
 }

@@ -11,7 +11,7 @@ pub const MAX_QUEUE_PAIRS: usize = vhost::limits::MAX_QUEUE_PAIRS;
 /// Frames that a worker takes from one ring before it serves the next ring.
 pub const BURST: u16 = 64;
 
-/// How long a receiver may post no buffers before frames to it are dropped instead of held back.
+/// How long a receiver may post no buffers before frames to it are dropped instead of waiting.
 ///
 /// A CPU quota of the host (`cpu.max`, libvirt's `<quota>`) may stop a VM for 90 of each 100 ms, and the
 /// guest may use a whole share for other work before it refills its ring. So the time is two such periods

@@ -66,7 +66,8 @@ impl Switch {
         let time = now();
         for (head, rest, checked) in frames {
             // A frame that the rules do not let this port have is copied without a tag.
-            let tagging = egress_tagging(port.guard.as_deref(), checked).unwrap_or(Tagging::Untagged);
+            let tagging =
+                egress_tagging(port.guard.as_deref(), checked).unwrap_or(Tagging::Untagged);
             let Some(out) = Outgoing::new(tagging, checked, head, &rest) else {
                 continue;
             };

@@ -15,7 +15,7 @@ use crate::control::{
 use crate::event_key::EventKey;
 use crate::fdb::FdbKey;
 use crate::front_end::guest;
-use crate::limits::{MAX_MODERATION_DELAY_US, MAX_LOOK_UPS};
+use crate::limits::{MAX_LOOK_UPS, MAX_MODERATION_DELAY_US};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::raw::ticks;
@@ -66,7 +66,8 @@ impl Manager {
                 switch.table.remove(FdbKey::new(mac, vlan));
             }
             Order::SetModerationDelay { micros } => {
-                switch.gather = Duration::from_micros(micros.min(MAX_MODERATION_DELAY_US).into());
+                switch.moderation_delay =
+                    Duration::from_micros(micros.min(MAX_MODERATION_DELAY_US).into());
             }
             Order::SetLookUps { times } => {
                 switch.look_ups = NonZeroU32::new(times.min(MAX_LOOK_UPS));
@@ -225,7 +226,7 @@ impl Manager {
         let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         let (mut ready, mut bytes) = (Vec::new(), 0);
         for number in numbers {
-            let residents = switch.table.count(number);
+            let fdb_entries = switch.table.count(number);
             let duplicates = switch.duplicates_of(number);
             let Some(port) = switch.port_mut(number) else {
                 continue;
@@ -247,7 +248,7 @@ impl Manager {
                 logging,
                 features,
                 mtu,
-                residents,
+                fdb_entries,
                 storm,
                 counters,
                 duplicates,
@@ -262,11 +263,11 @@ impl Manager {
             ready.push(report);
         }
         self.outbox.send(Event::Report(ready));
-        let residents = switch.table.entries();
+        let fdb_entries = switch.table.entries();
         let elapsed_ticks = ticks::now().wrapping_sub(self.started);
         self.outbox.send(Event::ReportEnd(WorkerReport {
             elapsed_ticks,
-            residents,
+            fdb_entries,
             ..self.shared.figures()
         }));
     }

@@ -86,7 +86,7 @@ impl Sender<'_> {
             if deferred.push(to, &entry.head, rest, checked, entry.segments, now) {
                 self.finish(entry.chain, entry.head.length);
                 self.peers.add(to, 1, entry.head.length.into());
-                self.counters.held += u64::from(index >= known);
+                self.counters.backpressured += u64::from(index >= known);
             } else if self.backlog.stall(now) {
                 self.lose(entry.chain, entry.head.length, Loss::ReceiverStuck);
             } else {
@@ -108,7 +108,7 @@ impl Sender<'_> {
         now: Instant,
     ) {
         let waited = before.map_or(0, InRing::count);
-        self.counters.held += entries.len().saturating_sub(waited.max(done)) as u64;
+        self.counters.backpressured += entries.len().saturating_sub(waited.max(done)) as u64;
         let Some(first) = entries.get(done) else {
             return;
         };

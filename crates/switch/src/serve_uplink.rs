@@ -11,7 +11,7 @@ use crate::limits::BURST;
 use crate::multicast::FloodSource;
 use crate::port::Port;
 use crate::resolve::Source;
-use crate::switch::{Switch, Served};
+use crate::switch::{Served, Switch};
 use crate::uplink::{Ingress, Queue, Uplink};
 use vhost::fault::Fault;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};

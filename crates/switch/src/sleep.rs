@@ -104,7 +104,9 @@ impl Switch {
         {
             let recheck = match held_back {
                 Some(_) => Recheck::Always,
-                None if contended && !self.gather.is_zero() => Recheck::Streams(self.gather),
+                None if contended && !self.moderation_delay.is_zero() => {
+                    Recheck::Streams(self.moderation_delay)
+                }
                 None => Recheck::Never,
             };
             let result = prepare_ring(guest, pair, recheck, &mut state, &mut receivers);
@@ -273,7 +275,9 @@ mod tests {
     fn frames_gather_for_the_configured_time() {
         let (mut worker, mut nic, supervisor) = worker(Contention::always());
         let tell = |worker: &mut Worker, micros| {
-            supervisor.send(&Order::SetModerationDelay { micros }, None).unwrap();
+            supervisor
+                .send(&Order::SetModerationDelay { micros }, None)
+                .unwrap();
             worker.wait(Some(Duration::ZERO)).unwrap();
         };
         tell(&mut worker, 1000);

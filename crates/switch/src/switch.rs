@@ -34,7 +34,7 @@ use crate::context::WorkerContext;
 use crate::fdb::Fdb;
 use crate::guard::groups::Groups;
 use crate::guard::{Guard, Limiter, Rules};
-use crate::limits::{MODERATION_DELAY, MAX_PORTS, SWEEP};
+use crate::limits::{MAX_PORTS, MODERATION_DELAY, SWEEP};
 use crate::port::{Kind, Port};
 use crate::steering::Steering;
 use crate::sync::{AtomicBool, Mutex, RwLock};
@@ -59,7 +59,7 @@ pub struct Switch {
     /// Seconds since the network started, at its last change.
     pub seconds: u32,
     /// How long the frames of a stream may gather; zero disables gathering.
-    pub(crate) gather: Duration,
+    pub(crate) moderation_delay: Duration,
     /// Look-ups of each frame's destination (a measuring aid). If `None`, consecutive frames with the
     /// same destination share one look-up.
     pub(crate) look_ups: Option<NonZeroU32>,
@@ -93,7 +93,7 @@ impl Switch {
             table: Fdb::new(),
             steering,
             seconds: 0,
-            gather: MODERATION_DELAY,
+            moderation_delay: MODERATION_DELAY,
             look_ups: None,
             faults: Mutex::new(Vec::with_capacity(MAX_PORTS)),
             faulty: AtomicBool::new(false),

@@ -23,7 +23,7 @@ use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::resolve::Source;
 use crate::ring_state::{LearnCache, RingState};
 use crate::sender::Sender;
-use crate::switch::{Switch, Served};
+use crate::switch::{Served, Switch};
 use crate::uplink::Uplink;
 
 impl Switch {
@@ -359,7 +359,7 @@ impl Switch {
             match self.flood(context, origin, &entry.head, &entry.rest()) {
                 Ok(heard) => {
                     sender.finish(entry.chain, entry.head.length);
-                    sender.counters.unheard += u64::from(!heard);
+                    sender.counters.multicast_without_members += u64::from(!heard);
                 }
                 Err(loss) => sender.lose(entry.chain, entry.head.length, loss),
             }

@@ -169,7 +169,7 @@ impl Worker {
             moved += served.moved;
             more |= served.more;
         }
-        self.may_gather = !switch.gather.is_zero();
+        self.may_gather = !switch.moderation_delay.is_zero();
         self.has_captures = !switch.captures.is_empty();
         let faulty = switch.is_faulty();
         drop(switch);

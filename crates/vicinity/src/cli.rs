@@ -20,7 +20,7 @@ use crate::commands::{
     reference, selftest, top,
 };
 use crate::logging::{self, Format, Level};
-use crate::processes::message::{gateway, broker, uplink};
+use crate::processes::message::{broker, gateway, uplink};
 use crate::processes::start::{
     DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
 };

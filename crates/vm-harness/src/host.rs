@@ -43,7 +43,9 @@ const BEFORE: usize = PARENT_DEATH_ARGUMENTS.len() + 1;
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(PARENT_DEATH_ARGUMENTS).arg(std::process::id().to_string());
+    command
+        .args(PARENT_DEATH_ARGUMENTS)
+        .arg(std::process::id().to_string());
     command.arg(program).process_group(0);
     command
 }

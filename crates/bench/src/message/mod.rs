@@ -35,7 +35,7 @@ use crate::priority::Priority;
 use crate::requirements;
 
 pub use self::idle::Idle;
-pub use self::report::{PeerComparison, Cell, Report, Sample, Transport};
+pub use self::report::{Cell, PeerComparison, Report, Sample, Transport};
 
 use ::report::message_perf::Figures;
 

@@ -33,7 +33,8 @@ pub(super) fn measure(server: &Server, round: u32, length: u32) -> Result<SlowSa
     // The clients of an earlier measurement have disconnected.
     interrupt::sleep(READ_INTERVAL)?;
     let (before, kernel_before) = (own(server)?, kernel()?);
-    let clients: Result<Vec<TcpStream>> = (0..CLIENTS).map(|_| request(server.at, length)).collect();
+    let clients: Result<Vec<TcpStream>> =
+        (0..CLIENTS).map(|_| request(server.at, length)).collect();
     let mut clients = clients?;
     for _ in 0..READS {
         interrupt::sleep(READ_INTERVAL)?;

@@ -168,7 +168,13 @@ pub(super) fn residents(
 }
 
 /// Prints one line of progress for a round.
-fn print_progress(progress: &Progress, samples: &[LoadSample], round: u32, rounds: u32, what: &str) {
+fn print_progress(
+    progress: &Progress,
+    samples: &[LoadSample],
+    round: u32,
+    rounds: u32,
+    what: &str,
+) {
     let mut text = format!("round {round} of {rounds}, {what}:");
     for sample in samples.iter().filter(|sample| sample.round == round) {
         let LoadSample {

@@ -24,7 +24,11 @@ const SMALL: Selector = &[("protocol", "tcp"), ("size", "64")];
 const LARGE: Selector = &[("protocol", "tcp"), ("size", "16K")];
 const ROW: Experiment = Experiment {
     sweep: "direct",
-    needs: &[Requirement::Cpus(2), Requirement::Spread(3), Requirement::Module],
+    needs: &[
+        Requirement::Cpus(2),
+        Requirement::Spread(3),
+        Requirement::Module,
+    ],
     ..Experiment::EMPTY
 };
 const EMPTY: Figure = Figure {

@@ -234,7 +234,11 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "N7",
         source: "Fig. 9",
         title: "throughput with a space, without, and with a protected backend",
-        needs: &[Requirement::SecondHost, Requirement::Cpus(2), Requirement::Groups],
+        needs: &[
+            Requirement::SecondHost,
+            Requirement::Cpus(2),
+            Requirement::Groups,
+        ],
         figures: &[
             Figure {
                 source: "Fig. 9",
@@ -277,7 +281,11 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "N8",
         source: "Fig. 10",
         title: "what a space's throughput costs, beside a job",
-        needs: &[Requirement::SecondHost, Requirement::Cpus(2), Requirement::Energy],
+        needs: &[
+            Requirement::SecondHost,
+            Requirement::Cpus(2),
+            Requirement::Energy,
+        ],
         figures: &[
             Figure {
                 source: "Fig. 10",
@@ -323,7 +331,11 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "N9",
         source: "Fig. 11",
         title: "CPU time for what clients get (a client of the paper gets 2 Mbit/s)",
-        needs: &[Requirement::SecondHost, Requirement::Cpus(2), Requirement::Energy],
+        needs: &[
+            Requirement::SecondHost,
+            Requirement::Cpus(2),
+            Requirement::Energy,
+        ],
         figures: &[Figure {
             source: "Fig. 11",
             title: "CPU time of guest and backend for each GB",

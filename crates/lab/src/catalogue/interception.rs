@@ -32,7 +32,12 @@ const EMPTY: Figure = Figure {
 };
 
 /// Claims that a stream of the cells `of` has more than 99 % of the throughput of the cells `to`.
-const fn keeps_throughput(text: &'static str, paper: &'static str, of: Selector, to: Selector) -> Claim {
+const fn keeps_throughput(
+    text: &'static str,
+    paper: &'static str,
+    of: Selector,
+    to: Selector,
+) -> Claim {
     claim(text, paper, ratio("mbit_s", of, to), Above(0.99))
 }
 

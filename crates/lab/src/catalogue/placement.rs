@@ -1,6 +1,8 @@
 //! Experiments of paper 000, section 4.3: UDP between VMs of one host on shared and separate cores.
 
-use super::experiment::{SEPARATE_CPUS, Experiment, Figure, Requirement, claim, difference, ratio, value};
+use super::experiment::{
+    Experiment, Figure, Requirement, SEPARATE_CPUS, claim, difference, ratio, value,
+};
 use crate::claim::Statistic::{Correlation, Crossover, Shift};
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};

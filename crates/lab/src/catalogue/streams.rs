@@ -1,7 +1,7 @@
 //! Experiments of paper 000, section 4.4, and on its consequences: TCP, and stability.
 
 use super::experiment::{
-    SEPARATE_CPUS, Curve, Experiment, Figure, Requirement, claim, difference, ratio, trend, value,
+    Curve, Experiment, Figure, Requirement, SEPARATE_CPUS, claim, difference, ratio, trend, value,
 };
 use crate::claim::Statistic::Crossover;
 use crate::sample::Selector;

@@ -10,7 +10,11 @@ const EMPTY: Figure = Figure {
 };
 const ROW: Experiment = Experiment {
     sweep: "weights",
-    needs: &[Requirement::SecondHost, Requirement::Groups, Requirement::Cpus(2)],
+    needs: &[
+        Requirement::SecondHost,
+        Requirement::Groups,
+        Requirement::Cpus(2),
+    ],
     ..Experiment::EMPTY
 };
 const SAME: Selector = &[("set", "10+10")];

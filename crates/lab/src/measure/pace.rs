@@ -32,7 +32,11 @@ const MAX_VCPUS_PER_CPU: usize = 8;
 /// which some experiments need, and at most 40, for which the channels are made.
 fn fitting(available_mib: u64, cpus: usize) -> usize {
     let by_memory = usize::try_from(available_mib / 4 * 3 / VM_MIB).unwrap_or(usize::MAX);
-    by_memory.min(cpus.saturating_mul(MAX_VCPUS_PER_CPU)).clamp(6, 40) / 2 * 2
+    by_memory
+        .min(cpus.saturating_mul(MAX_VCPUS_PER_CPU))
+        .clamp(6, 40)
+        / 2
+        * 2
 }
 
 impl Pace {

@@ -105,7 +105,12 @@ fn have_order(factor: &str, levels: &[String]) -> bool {
     !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))
 }
 
-fn curve(sheet: &PlotArea, (number, colour): (usize, usize), count: usize, series: &Series) -> String {
+fn curve(
+    sheet: &PlotArea,
+    (number, colour): (usize, usize),
+    count: usize,
+    series: &Series,
+) -> String {
     let dashes = colour >= COLOURS;
     let colour = colour % COLOURS;
     // The curves are shifted sideways a little, so that their intervals do not hide each other.

@@ -211,7 +211,8 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         .metrics
         .first()
         .map_or("", |metric| catalogue::metric(metric).1);
-    let (levels, curves) = figure::measured_curves(figure, sweep, &report.samples, report.manifest.scale);
+    let (levels, curves) =
+        figure::measured_curves(figure, sweep, &report.samples, report.manifest.scale);
     let measured = curves
         .iter()
         .any(|one| one.points.iter().any(Option::is_some));

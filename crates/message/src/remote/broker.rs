@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use vhost::alarm::Alarm;
 use window::doorbell;
 use window::ivshmem::{Doorbell, Member as Vm};
-use window::waiter::{Token, Waiter, WaitResult};
+use window::waiter::{Token, WaitResult, Waiter};
 use window::yielding::Yielder;
 
 use super::control_message::ControlMessage;
@@ -235,7 +235,11 @@ impl Broker {
         // Members run on other kernels, or are treated so: they use a fence each.
         let _result = doorbell::wait_fence();
         let work = relays.iter_mut().any(|relay| relay.has_work());
-        let limit = if work { Duration::ZERO } else { HOUSEKEEPING_INTERVAL };
+        let limit = if work {
+            Duration::ZERO
+        } else {
+            HOUSEKEEPING_INTERVAL
+        };
         let woken = self.waiter.wait(Some(limit))?;
         relays.iter_mut().for_each(|relay| relay.finish_wait());
         self.handle_events(&woken);

@@ -11,7 +11,7 @@ use window::attach::{Channel, Listener};
 use window::cached::LoadTime;
 use window::pci::Interrupts;
 use window::region::{MemberPage, Region};
-use window::waiter::{Token, Waiter, WaitResult};
+use window::waiter::{Token, WaitResult, Waiter};
 
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, LinkId};

@@ -2,12 +2,12 @@
 
 use window::Side;
 
+use super::broker::Broker;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::limits::LINKS_PER_MEMBER;
 use super::link::{End, Link};
 use super::member::MemberState;
 use super::relay::Relay;
-use super::broker::Broker;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 

@@ -1,7 +1,7 @@
 //! The close of links: notifies the other end, and returns the windows to their pools.
 
-use super::control_message::ControlMessage;
 use super::broker::Broker;
+use super::control_message::ControlMessage;
 
 impl Broker {
     /// Stops a link, and notifies its ends.

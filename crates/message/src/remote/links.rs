@@ -1,8 +1,8 @@
 //! Links between members: handles their control messages, and moves records through mediated links.
 
+use super::broker::Broker;
 use super::control_message::{ControlMessage, LinkId};
 use super::relay::FaultyEnd;
-use super::broker::Broker;
 
 #[cfg(test)]
 mod tests;

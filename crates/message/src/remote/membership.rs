@@ -6,10 +6,10 @@ use std::time::Instant;
 use window::Side;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
 
+use super::broker::{Broker, DOORBELL, VM};
 use super::control_channel::ControlChannel;
 use super::control_message::ControlMessage;
 use super::member::MemberState;
-use super::broker::{DOORBELL, Broker, VM};
 
 impl Broker {
     /// Accepts a connection at a member's socket.

@@ -49,6 +49,7 @@
 //! the region through. A gateway that ends says so, and one that joins again has ended before; one
 //! whose [heartbeat] is missing keeps its links, because its VM may be paused.
 
+mod broker;
 mod control_channel;
 mod control_message;
 pub(crate) mod directory;
@@ -72,12 +73,11 @@ mod poll_backoff;
 mod relay;
 mod report;
 mod resources;
-mod broker;
 mod transport;
 pub mod uplink;
 
+pub use broker::Broker;
 pub use gateway::Gateway;
 pub use report::{Counters, MemberReport};
 pub use resources::{Connection, Member, MemberResources, Resources};
-pub use broker::Broker;
 pub use transport::Transport;

@@ -13,7 +13,7 @@ use window::steal::{CpuTimes, StealMonitor};
 
 use super::heartbeat::{Heartbeat, SILENT_AFTER};
 use crate::limits::REMOTE_TRANSFER_SPIN;
-use crate::wait_policy::{Step, HostConditions, Wait};
+use crate::wait_policy::{HostConditions, Step, Wait};
 
 /// The step of the model.
 const STEP: Duration = Duration::from_micros(10);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use message::remote::{Gateway, Member, Broker, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use message::{Board, Code, Endpoint, Options, Pattern, Peer};
 
 use crate::attack::{Attack, ENDPOINT};

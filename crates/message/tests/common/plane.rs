@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use message::remote::{Gateway, Member, Broker, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use message::{Board, Endpoint, Options, Peer};
 
 use crate::common::both;

@@ -115,7 +115,8 @@ fn read(stream: &mut TcpStream) -> Result<Vec<u8>> {
                 last = Instant::now();
             }
             Err(error)
-                if error.kind() == std::io::ErrorKind::WouldBlock && last.elapsed() < STALL_TIMEOUT => {}
+                if error.kind() == std::io::ErrorKind::WouldBlock
+                    && last.elapsed() < STALL_TIMEOUT => {}
             Err(error) => return Err(error).context(|| "read the space's answer".to_owned()),
         }
     }

@@ -65,12 +65,14 @@ totals! {
     /// Notifications sent to the guest (calls).
     calls,
     /// Frames that waited because a receiver had no room.
-    held,
+    #[serde(rename = "held")]
+    backpressured,
     /// Number of times that frames stayed in the port's rings because the port had reached its send rate.
     limited,
     /// Frames sent to a multicast group without members, or to routers where there are none. They do not
     /// count as dropped.
-    unheard,
+    #[serde(rename = "unheard")]
+    multicast_without_members,
     /// Frames that were segmented because a receiver had not negotiated their kind of GSO.
     segmented,
     /// Frames whose checksum was computed because a receiver had not negotiated partial checksums.

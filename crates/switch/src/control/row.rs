@@ -54,9 +54,9 @@ mod tests {
             rx_bytes: 4,
             kicks: 5,
             calls: 6,
-            held: 7,
+            backpressured: 7,
             limited: 8,
-            unheard: 9,
+            multicast_without_members: 9,
             segmented: 10,
             checksummed: u64::MAX,
             ..Counters::default()
@@ -107,7 +107,7 @@ mod tests {
             port: u16::MAX,
             features: most,
             mtu: u16::MAX,
-            residents: u32::MAX,
+            fdb_entries: u32::MAX,
             counters,
             ..PortReport::default()
         };

@@ -43,7 +43,13 @@ pub(crate) fn arp(operation: u8, sender: [u8; 6], address: [u8; 4]) -> Vec<u8> {
 }
 
 /// Returns an IPv4 packet of station 1 with this source address.
-pub(crate) fn ipv4(source: [u8; 4], protocol: u8, fragment: u16, options: usize, body: &[u8]) -> Vec<u8> {
+pub(crate) fn ipv4(
+    source: [u8; 4],
+    protocol: u8,
+    fragment: u16,
+    options: usize,
+    body: &[u8],
+) -> Vec<u8> {
     let length = (20 + options + body.len()) as u16;
     let mut header = vec![0x40 | (5 + options / 4) as u8, 0];
     header.extend(length.to_be_bytes());
@@ -120,7 +126,7 @@ pub(crate) fn are_dropped(rules: &Rules, reason: impl Fn(&Drops) -> u64, frames:
         );
     }
     assert_nothing(&mut b);
-    assert_eq!(plane.report().1.residents, 0);
+    assert_eq!(plane.report().1.fdb_entries, 0);
     let other = frame::numbered(frame::BROADCAST, frame::mac(3), 1, 60);
     send(&mut c, &other);
     assert_eq!(

@@ -6,7 +6,9 @@ use switch::guard::{Rules, SourceRules};
 use switch::mac::Mac;
 
 use crate::common::Plane;
-use crate::frames::{own, ethernet, from_station_1, arp, ipv4, udp, LINK_LOCAL, ipv6, neighbour, passes, are_dropped};
+use crate::frames::{
+    LINK_LOCAL, are_dropped, arp, ethernet, from_station_1, ipv4, ipv6, neighbour, own, passes, udp,
+};
 use crate::{assert_lost, assert_nothing, nics, send};
 
 #[test]
@@ -21,7 +23,10 @@ fn a_port_sends_with_its_own_mac_address() {
     };
     passes(
         &rules,
-        &[from_station_1(0x88b5, &[1; 60]), from_station_1(0x8100, &[0, 5, 8, 0, 1, 2])],
+        &[
+            from_station_1(0x88b5, &[1; 60]),
+            from_station_1(0x8100, &[0, 5, 8, 0, 1, 2]),
+        ],
     );
     let foreign = [frame::mac(2), [0; 6], frame::BROADCAST];
     let foreign = foreign.map(|mac| ethernet(mac, 0x88b5, &[1; 60]));
@@ -35,7 +40,12 @@ fn rfc826_arp_claims_own_addresses() {
     let rarp = [&[0, 1, 8, 0, 6, 4, 0, 3][..], &me, &[0; 4], &me, &[0; 4]].concat();
     passes(
         &own(),
-        &[arp(1, me, ip), arp(2, me, ip), probe, from_station_1(0x8035, &rarp)],
+        &[
+            arp(1, me, ip),
+            arp(2, me, ip),
+            probe,
+            from_station_1(0x8035, &rarp),
+        ],
     );
     let spoofed = [
         arp(2, me, [10, 0, 0, 2]),

@@ -156,7 +156,11 @@ pub(crate) fn remove(runtime_dir: &Path, target: Target<'_>) -> Result<String, C
 
 /// Has the daemon read its configuration file again.
 pub(crate) fn reload(runtime_dir: &Path) -> Result<String, ClientError> {
-    change(runtime_dir, ApiRequest::without_body(Method::POST, "/v1/reload")).map(|_| String::new())
+    change(
+        runtime_dir,
+        ApiRequest::without_body(Method::POST, "/v1/reload"),
+    )
+    .map(|_| String::new())
 }
 
 /// Returns the text of the configuration in force.

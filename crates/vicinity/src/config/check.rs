@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use switch::limits::{MODERATION_DELAY_US, MAX_MODERATION_DELAY_US, MAX_LOOK_UPS, MAX_PORTS};
+use switch::limits::{MAX_LOOK_UPS, MAX_MODERATION_DELAY_US, MAX_PORTS, MODERATION_DELAY_US};
 use switch::steering::MAX_WORKERS;
 use toml::Spanned;
 
@@ -42,7 +42,11 @@ pub(super) fn check(
     }
     if let Some(extra) = file.network.get(MAX_NETWORKS) {
         let message = format!("the configuration has more than {MAX_NETWORKS} networks");
-        return Err(ValueError::new(extra.span(), message, "remove some networks"));
+        return Err(ValueError::new(
+            extra.span(),
+            message,
+            "remove some networks",
+        ));
     }
     let mut seen = UniqueValues::new(text);
     let networks = file
@@ -113,8 +117,8 @@ impl<'t> UniqueValues<'t> {
             ));
         }
         let workers = network.workers.as_ref().map_or(Ok(1), workers)?;
-        let gather_us = gather(network.gather_us.as_ref())?;
-        let look_ups = network.look_ups.as_ref().map(look_ups).transpose()?;
+        let moderation_us = moderation_us(network.moderation_us.as_ref())?;
+        let fdb_lookups = network.fdb_lookups.as_ref().map(fdb_lookups).transpose()?;
         let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
         let ports = self.ports(&folder, &network.port, common)?;
@@ -124,8 +128,8 @@ impl<'t> UniqueValues<'t> {
             folder,
             accept: network.accept,
             workers,
-            gather_us,
-            look_ups,
+            moderation_us,
+            fdb_lookups,
             uplink,
             uplink_rules,
             unlisted_rules,
@@ -208,7 +212,7 @@ impl<'t> UniqueValues<'t> {
     }
 }
 
-fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, ValueError> {
+fn moderation_us(micros: Option<&Spanned<i64>>) -> Result<u32, ValueError> {
     let Some(micros) = micros else {
         return Ok(MODERATION_DELAY_US);
     };
@@ -219,12 +223,14 @@ fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, ValueError> {
             "interrupt moderation cannot delay frames by {} µs",
             micros.get_ref()
         );
-        let help = format!("write 0 (never) to {MAX_MODERATION_DELAY_US}; the default is {MODERATION_DELAY_US}");
+        let help = format!(
+            "write 0 (never) to {MAX_MODERATION_DELAY_US}; the default is {MODERATION_DELAY_US}"
+        );
         ValueError::new(micros.span(), message, help)
     })
 }
 
-fn look_ups(times: &Spanned<i64>) -> Result<u32, ValueError> {
+fn fdb_lookups(times: &Spanned<i64>) -> Result<u32, ValueError> {
     let fitting = u32::try_from(*times.get_ref()).ok();
     let fitting = fitting.filter(|times| (1..=MAX_LOOK_UPS).contains(times));
     fitting.ok_or_else(|| {

@@ -94,7 +94,7 @@ push-trust = \"/etc/ca.pem\"
     fn an_old_key_works_and_its_warning_names_the_new_one() {
         let config = parse("test.toml", OLD, None).unwrap();
         let lan = &config.networks[0];
-        assert_eq!((lan.gather_us, lan.look_ups), (7, Some(3)));
+        assert_eq!((lan.moderation_us, lan.fdb_lookups), (7, Some(3)));
         assert_eq!(config.message_uplink.unwrap().give_up.as_secs(), 9);
         let push = config.spaces[0].push.as_ref().unwrap();
         assert_eq!(push.trust, Some("/etc/ca.pem".into()));

@@ -106,9 +106,9 @@ pub(super) struct Network {
     pub(super) accept: bool,
     pub(super) workers: Option<Spanned<i64>>,
     #[serde(rename = "moderation-us", alias = "gather-us")]
-    pub(super) gather_us: Option<Spanned<i64>>,
+    pub(super) moderation_us: Option<Spanned<i64>>,
     #[serde(rename = "fdb-lookups", alias = "look-ups")]
-    pub(super) look_ups: Option<Spanned<i64>>,
+    pub(super) fdb_lookups: Option<Spanned<i64>>,
     pub(super) uplink: Option<Spanned<Uplink>>,
     pub(super) limits: Option<Limits>,
     pub(super) multicast_snooping: Option<bool>,

@@ -11,7 +11,7 @@ use super::model::MAX_MEMBERS;
 use super::owner::Owner;
 use super::values::{Unique, check_name, interface};
 use super::{file, owner};
-use crate::message_uplink::{PEER_TIMEOUT, HOST, UPLINK, Uplink};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, UPLINK, Uplink};
 use crate::runtime_paths::FOLDERS;
 
 /// Checks the `[message]` table.
@@ -27,7 +27,11 @@ pub(super) fn check(
     }
     if let Some(extra) = members.get(MAX_MEMBERS) {
         let message = format!("the message plane has at most {MAX_MEMBERS} members");
-        return Err(ValueError::new(extra.span(), message, "remove some members"));
+        return Err(ValueError::new(
+            extra.span(),
+            message,
+            "remove some members",
+        ));
     }
     let mut names = Unique::new(text, "member");
     let mut nics = Unique::new(text, "NIC id");
@@ -37,7 +41,11 @@ pub(super) fn check(
         check_name(name)?;
         if name.get_ref() == UPLINK && plane.get_ref().uplink.is_some() {
             let message = format!("the name `{UPLINK}` is reserved for the uplink");
-            return Err(ValueError::new(name.span(), message, "give it another name"));
+            return Err(ValueError::new(
+                name.span(),
+                message,
+                "give it another name",
+            ));
         }
         group.as_ref().map_or(Ok(()), check_name)?;
         names.take(name.get_ref().clone(), name.span())?;

@@ -33,7 +33,11 @@ pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, ValueError> {
         if pattern.get_ref().is_empty() {
             let help = "write a pattern, in which `*` stands for any characters; or remove the key to allow all \
                 processes";
-            return Err(ValueError::new(pattern.span(), "the pattern is empty", help));
+            return Err(ValueError::new(
+                pattern.span(),
+                "the pattern is empty",
+                help,
+            ));
         }
     }
     Ok(Owner {

@@ -15,7 +15,10 @@ use crate::name;
 const MAX_INTERFACE: usize = 15;
 
 /// Checks the name of a network interface. `kind` names the interface in the error message.
-pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t String, ValueError> {
+pub(super) fn interface<'t>(
+    text: &'t Spanned<String>,
+    kind: &str,
+) -> Result<&'t String, ValueError> {
     let name = text.get_ref();
     let fits = (1..=MAX_INTERFACE).contains(&name.len());
     if fits && name::check(name).is_ok() {

@@ -208,11 +208,7 @@ fn how_long() -> Duration {
 #[ignore = "takes ten minutes: make soak"]
 fn members_that_come_and_go_cost_the_others_nothing() {
     let rig = with_module(Rig::new(Some(&config(&["a", "b", NAME]))));
-    let [a, b, c] = rig.boot([
-        member(&rig, "a"),
-        member(&rig, "b"),
-        leaving_vm(&rig, 0),
-    ]);
+    let [a, b, c] = rig.boot([member(&rig, "a"), member(&rig, "b"), leaving_vm(&rig, 0)]);
     for (number, vm) in (1..).zip([&a, &b, &c]) {
         until_devices(vm, 3);
         load(vm, number);

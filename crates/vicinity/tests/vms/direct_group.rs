@@ -273,11 +273,7 @@ fn kill_process_of(rig: &Rig, group: &str) {
 #[test]
 fn vms_of_a_group_see_each_others_memory() {
     let mut rig = with_module(Rig::new(Some(&(config(&["a", "b", "c"]) + PAIR))));
-    let [a, b, c] = rig.boot([
-        member(&rig, "a"),
-        member(&rig, "b"),
-        leaving_vm(&rig, 0),
-    ]);
+    let [a, b, c] = rig.boot([member(&rig, "a"), member(&rig, "b"), leaving_vm(&rig, 0)]);
 
     step("the devices are plugged in while the guests run");
     for (number, vm) in (1..).zip([&a, &b, &c]) {

@@ -111,7 +111,11 @@ impl Snapshot {
             false => "no network has an uplink: VMs reach only each other",
         };
         for (name, well, troubles) in [
-            ("ports", "no port is in quarantine or down", self.quarantined()),
+            (
+                "ports",
+                "no port is in quarantine or down",
+                self.quarantined(),
+            ),
             (
                 "shared memory",
                 "Vicinity can map every VM's memory",

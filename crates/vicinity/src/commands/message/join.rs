@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use message::MessageError;
-use message::remote::{self, Gateway, Member, Broker, uplink};
+use message::remote::{self, Broker, Gateway, Member, uplink};
 use mxoe::Port;
 use vm_harness::interrupt;
 use window::cached::LoadTime;
@@ -14,7 +14,7 @@ use window::cached::LoadTime;
 use crate::commands::failure::Failure;
 use crate::commands::signals::keep_running;
 use crate::config::deprecated;
-use crate::message_uplink::{PEER_TIMEOUT, HOST, Plan, UPLINK, Uplink};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 

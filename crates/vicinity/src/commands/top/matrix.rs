@@ -1,7 +1,7 @@
 //! Matrices: which VM sends to which over Vicinity's networks, and which VM's threads run directly
 //! after which others.
 
-use observe::report::{Pair, ThreadSetName, Switches};
+use observe::report::{Pair, Switches, ThreadSetName};
 use ratatui::layout::{Alignment, Constraint};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Text};
@@ -158,7 +158,11 @@ pub(super) fn plain_switches(switches: Option<&Switches>) -> String {
     };
     let head = [("RAN", Left), ("THEN", Left), ("TIMES/s", Right)];
     let row = |pair: &observe::report::SwitchPair| {
-        vec![set_name(&pair.from), set_name(&pair.to), count(pair.per_second)]
+        vec![
+            set_name(&pair.from),
+            set_name(&pair.to),
+            count(pair.per_second),
+        ]
     };
     let rows: Vec<Vec<String>> = switches.pairs.iter().take(PLAIN).map(row).collect();
     let left_out = switches.pairs.len().saturating_sub(PLAIN);

@@ -95,7 +95,10 @@ pub(super) fn ports<'a>(
 }
 
 /// Returns the list of tables with this key.
-pub(super) fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut ArrayOfTables, EditError> {
+pub(super) fn list<'a>(
+    table: &'a mut Table,
+    key: &str,
+) -> Result<&'a mut ArrayOfTables, EditError> {
     table
         .entry(key)
         .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()))

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use message::MessageError;
-use message::remote::{Connection, Member, MemberResources, Resources, Broker};
+use message::remote::{Broker, Connection, Member, MemberResources, Resources};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::ProcessKind;
 use switch::control::ControlSocket;

@@ -3,7 +3,7 @@
 //! ([`crate::serve`]) starts them with a control socket ([`protocol`]) as standard input. They serve until it
 //! sends the order to stop, or ends.
 
+pub(crate) mod broker;
 pub(crate) mod gateway;
 pub(crate) mod protocol;
-pub(crate) mod broker;
 pub(crate) mod uplink;

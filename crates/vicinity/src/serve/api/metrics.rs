@@ -87,7 +87,7 @@ fn lost_clients(text: &mut Text, spaces: &[(Labels, &SpaceStatus)]) {
         let figures = &space.figures;
         for (reason, count) in [
             ("stalled", figures.stalled),
-            ("too-many", figures.turned_away),
+            ("too-many", figures.refused_clients),
         ] {
             text.line_with(name, labels, ("reason", reason), count as f64);
         }

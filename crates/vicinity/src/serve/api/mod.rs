@@ -74,7 +74,8 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let (networks, spaces, control) = tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
+    let (networks, spaces, control) =
+        tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
     let text = metrics::text(&networks, &spaces, control.as_slice());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }

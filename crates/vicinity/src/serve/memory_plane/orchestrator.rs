@@ -365,7 +365,9 @@ mod tests {
         let (mut orchestrator, _outlet) = Orchestrator::new(64);
         let (idle, mut to_idle) = member("idle", 20, 0.0);
         let (busy, mut to_busy) = member("busy", 32, 0.9);
-        orchestrator.share_budget(64, vec![idle.clone(), busy]).await;
+        orchestrator
+            .share_budget(64, vec![idle.clone(), busy])
+            .await;
         // The first space gets all slots, and then returns half of them.
         assert_eq!(to_idle.recv().await, Some(32));
         assert_eq!(to_busy.recv().await, Some(32));

@@ -25,7 +25,9 @@ impl Size {
     /// for, if it has any. A space that the controller sizes starts without slots; the controller assigns some.
     pub(in crate::serve) fn of(config: &Space, budget: Option<u32>, room: Option<u32>) -> Self {
         let slots = config.slots.unwrap_or(0);
-        let most = slots.saturating_mul(MAX_GROWTH_FACTOR).max(budget.unwrap_or(0));
+        let most = slots
+            .saturating_mul(MAX_GROWTH_FACTOR)
+            .max(budget.unwrap_or(0));
         let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
         if slots > most {
             tracing::warn!(

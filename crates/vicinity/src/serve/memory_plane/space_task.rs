@@ -299,7 +299,9 @@ impl SpaceTask {
                 () = sleep_until(deadline) => self.tick(),
             }
         }
-        self.process.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await;
+        self.process
+            .stop::<Event>(Order::Stop, ANSWER_TIMEOUT)
+            .await;
     }
 
     /// Sets the size: now, or at the next start of the process.

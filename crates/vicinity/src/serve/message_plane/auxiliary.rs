@@ -75,7 +75,9 @@ impl AuxiliaryProcess {
 
     /// Ends the process in order.
     pub(super) async fn stop(&mut self) {
-        self.process.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await;
+        self.process
+            .stop::<Event>(Order::Stop, ANSWER_TIMEOUT)
+            .await;
     }
 }
 

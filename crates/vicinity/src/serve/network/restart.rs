@@ -12,8 +12,8 @@ impl Network {
     /// Sends the data plane the settings of the network that do not depend on front-ends.
     pub(super) fn set_up(&mut self) {
         let on = self.config.snooping;
-        let micros = self.config.gather_us;
-        let times = self.config.look_ups.unwrap_or(0);
+        let micros = self.config.moderation_us;
+        let times = self.config.fdb_lookups.unwrap_or(0);
         for order in [
             Order::SetSnooping { on },
             Order::SetModerationDelay { micros },

@@ -39,14 +39,17 @@ impl Network {
                 name: name.clone(),
                 up,
                 restarts: self.lifecycle.restarts(),
-                reason: self.failure_reason.clone().or_else(|| self.pending.stale_reason()),
+                reason: self
+                    .failure_reason
+                    .clone()
+                    .or_else(|| self.pending.stale_reason()),
                 uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
-                gather_us: self.config.gather_us,
-                moderation_us: self.config.gather_us,
-                look_ups: self.config.look_ups,
-                fdb_lookups: self.config.look_ups,
+                gather_us: self.config.moderation_us,
+                moderation_us: self.config.moderation_us,
+                look_ups: self.config.fdb_lookups,
+                fdb_lookups: self.config.fdb_lookups,
                 ports: self.ports.len(),
                 attached: self.ports.values().filter(|port| port.attached()).count(),
                 worker: self.worker,

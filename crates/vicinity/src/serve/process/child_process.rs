@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::handle::Process;
 use super::launch::{Launch, ProcessKind};
-use super::lifecycle::{NextAction, Lifecycle};
+use super::lifecycle::{Lifecycle, NextAction};
 use super::pending_request::PendingRequest;
 
 /// A supervised process that takes orders `O`.

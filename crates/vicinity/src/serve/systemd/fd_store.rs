@@ -198,19 +198,37 @@ mod tests {
     #[test]
     fn what_is_no_memory_of_a_space_is_refused() {
         let [slots, ledger] = of(16);
-        assert_eq!(validate(Some(slots), None).unwrap_err(), InvalidMemory::Half);
-        assert_eq!(validate(None, Some(ledger)).unwrap_err(), InvalidMemory::Half);
+        assert_eq!(
+            validate(Some(slots), None).unwrap_err(),
+            InvalidMemory::Half
+        );
+        assert_eq!(
+            validate(None, Some(ledger)).unwrap_err(),
+            InvalidMemory::Half
+        );
         let [slots, ledger] = of(16);
-        assert!(matches!(validation_error([ledger, slots]), InvalidMemory::Length { .. }));
+        assert!(matches!(
+            validation_error([ledger, slots]),
+            InvalidMemory::Length { .. }
+        ));
         for (slots, ledger) in [(0, ledger_bytes(0)), (SLOT_BYTES.into(), ledger_bytes(1))] {
-            assert!(matches!(validation_error(memory(slots, ledger)), InvalidMemory::Length { .. }));
+            assert!(matches!(
+                validation_error(memory(slots, ledger)),
+                InvalidMemory::Length { .. }
+            ));
         }
         let [slots, _] = of(16);
         let [_, ledger] = of(17);
-        assert!(matches!(validation_error([slots, ledger]), InvalidMemory::Length { .. }));
+        assert!(matches!(
+            validation_error([slots, ledger]),
+            InvalidMemory::Length { .. }
+        ));
         // A length that is not a multiple of a slot.
         let odd = memory(16 * u64::from(SLOT_BYTES) + 4096, ledger_bytes(16));
-        assert!(matches!(validation_error(odd), InvalidMemory::Length { .. }));
+        assert!(matches!(
+            validation_error(odd),
+            InvalidMemory::Length { .. }
+        ));
     }
 
     #[test]
@@ -231,7 +249,11 @@ mod tests {
             fixed | SealFlags::SEAL | SealFlags::FUTURE_WRITE,
         ] {
             let [_, ledger] = of(16);
-            assert_eq!(validation_error([with(seals), ledger]), InvalidMemory::Kind, "{seals:?}");
+            assert_eq!(
+                validation_error([with(seals), ledger]),
+                InvalidMemory::Kind,
+                "{seals:?}"
+            );
         }
         let [_, ledger] = of(16);
         let good = validate(Some(with(fixed | SealFlags::SEAL)), Some(ledger));

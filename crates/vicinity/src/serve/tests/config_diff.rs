@@ -65,11 +65,11 @@ fn a_port_is_added_changed_and_removed_and_its_neighbour_stays_connected() {
         .unwrap();
     let mut c = daemon.connect("blue/c.sock");
     daemon.until_port("c", running);
-    assert_eq!(daemon.networks()[0].worker.residents, 2);
+    assert_eq!(daemon.networks()[0].worker.fdb_entries, 2);
     let one = "/v1/networks/blue/ports/c";
     let keys = json!({"mac": null, "role": "private"});
     daemon.change(Method::PATCH, one, &keys).unwrap();
-    assert_eq!(daemon.networks()[0].worker.residents, 1);
+    assert_eq!(daemon.networks()[0].worker.fdb_entries, 1);
     let changed = daemon.port("c").unwrap();
     assert_eq!((changed.mac, changed.connections), (None, 1));
     assert_eq!(changed.rules.role, switch::guard::Role::Private);

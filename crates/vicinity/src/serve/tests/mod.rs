@@ -29,7 +29,7 @@ mod openapi;
 fn answering_data_plane(control: ControlSocket) -> io::Result<()> {
     std::thread::sleep(Duration::from_millis(100));
     let mut ports: BTreeMap<u16, (UnixStream, Counters)> = BTreeMap::new();
-    let mut residents = 0;
+    let mut fdb_entries = 0;
     loop {
         let mut fds = vec![PollFd::new(&control, PollFlags::IN)];
         fds.extend(
@@ -59,9 +59,9 @@ fn answering_data_plane(control: ControlSocket) -> io::Result<()> {
                 | Order::SetLookUps { .. },
                 _,
             ))) => {}
-            Ok(Some((Order::SetFdbEntry { .. }, _))) => residents += 1,
-            Ok(Some((Order::RemoveFdbEntry { .. }, _))) => residents -= 1,
-            Ok(Some((Order::Report, _))) => report(&control, &ports, residents)?,
+            Ok(Some((Order::SetFdbEntry { .. }, _))) => fdb_entries += 1,
+            Ok(Some((Order::RemoveFdbEntry { .. }, _))) => fdb_entries -= 1,
+            Ok(Some((Order::Report, _))) => report(&control, &ports, fdb_entries)?,
             Ok(Some((order, _))) => panic!("unexpected {order:?}"),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
@@ -108,7 +108,7 @@ fn detached(
 fn report(
     control: &ControlSocket,
     ports: &BTreeMap<u16, (UnixStream, Counters)>,
-    residents: u32,
+    fdb_entries: u32,
 ) -> io::Result<()> {
     for (id, (_, counters)) in ports {
         let report = PortReport {
@@ -120,7 +120,7 @@ fn report(
         control.send(&Event::Report(vec![report]), None)?;
     }
     let worker = WorkerReport {
-        residents,
+        fdb_entries,
         ..WorkerReport::default()
     };
     control.send(&Event::ReportEnd(worker), None)
@@ -365,7 +365,7 @@ fn no_order_is_lost_when_the_data_plane_is_behind() {
         );
     }
     let daemon = Daemon::start(&text);
-    assert_eq!(daemon.networks()[0].worker.residents, 1000);
+    assert_eq!(daemon.networks()[0].worker.fdb_entries, 1000);
     daemon.stop();
 }
 

@@ -22,13 +22,13 @@ pub(super) const NETWORKS: [Series<NetworkStatus>; 7] = [
         "vicinity_network_fdb_entries",
         "gauge",
         "Entries of the network's FDB",
-        |network| u64::from(network.worker.residents),
+        |network| u64::from(network.worker.fdb_entries),
     ),
     (
         "vicinity_network_residents",
         "gauge",
         "Deprecated, use vicinity_network_fdb_entries",
-        |network| u64::from(network.worker.residents),
+        |network| u64::from(network.worker.fdb_entries),
     ),
     (
         "vicinity_network_wakeups_total",
@@ -79,13 +79,13 @@ pub(super) const PORTS: [Series<PortStatus>; 14] = [
         "vicinity_port_fdb_entries",
         "gauge",
         "FDB entries that lead to the port",
-        |port| u64::from(port.residents),
+        |port| u64::from(port.fdb_entries),
     ),
     (
         "vicinity_port_residents",
         "gauge",
         "Deprecated, use vicinity_port_fdb_entries",
-        |port| u64::from(port.residents),
+        |port| u64::from(port.fdb_entries),
     ),
     (
         "vicinity_port_duplicate_addresses",
@@ -109,13 +109,13 @@ pub(super) const PORTS: [Series<PortStatus>; 14] = [
         "vicinity_port_backpressured_total",
         "counter",
         "Frames that waited because a receiver had no room",
-        |port| port.counters.held,
+        |port| port.counters.backpressured,
     ),
     (
         "vicinity_port_held_total",
         "counter",
         "Deprecated, use vicinity_port_backpressured_total",
-        |port| port.counters.held,
+        |port| port.counters.backpressured,
     ),
     (
         "vicinity_port_limited_total",
@@ -190,13 +190,13 @@ pub(super) const SPACES: [Series<SpaceStatus>; 16] = [
         "vicinity_space_invalid_requests_total",
         "counter",
         "Malformed requests of the VM",
-        |space| space.figures.nonsense,
+        |space| space.figures.invalid_requests,
     ),
     (
         "vicinity_space_nonsense_requests_total",
         "counter",
         "Deprecated, use vicinity_space_invalid_requests_total",
-        |space| space.figures.nonsense,
+        |space| space.figures.invalid_requests,
     ),
     (
         "vicinity_space_clients",

@@ -286,7 +286,10 @@ impl Port {
             }
             Reason::Fault(fault) => self.quarantine(fault, now),
             Reason::Host(trouble) => {
-                self.quarantine(format!("the host cannot serve the port: {failure_reason}"), now);
+                self.quarantine(
+                    format!("the host cannot serve the port: {failure_reason}"),
+                    now,
+                );
             }
         }
         if self.idle() {
