@@ -224,22 +224,22 @@ mod tests {
         let mut now = Instant::now();
         let mut pair = Pair::default();
         let mut sent = 0;
-        let mut away = |pair: &mut Pair| {
+        let mut next_fallback = |pair: &mut Pair| {
             sent += 1000;
-            let told = pair.decide(udp(sent, sent * 100), true, now);
+            let decided = pair.decide(udp(sent, sent * 100), true, now);
             let began = now;
             while pair.decide(udp(sent, sent * 100), true, now).is_none() {
                 now += DECISION_INTERVAL;
             }
-            assert_eq!(told, Some(now - began));
+            assert_eq!(decided, Some(now - began));
             now - began
         };
-        assert_eq!(away(&mut pair), FIRST_FALLBACK);
-        assert_eq!(away(&mut pair), FIRST_FALLBACK * 2);
+        assert_eq!(next_fallback(&mut pair), FIRST_FALLBACK);
+        assert_eq!(next_fallback(&mut pair), FIRST_FALLBACK * 2);
         for _ in 0..8 {
-            away(&mut pair);
+            next_fallback(&mut pair);
         }
-        assert_eq!(away(&mut pair), MAX_FALLBACK);
+        assert_eq!(next_fallback(&mut pair), MAX_FALLBACK);
         // It was right to come back.
         assert_eq!(pair.decide(udp(1 << 40, 1 << 60), true, now), None);
         assert_eq!(
@@ -275,10 +275,10 @@ mod tests {
     fn only_processes_of_the_last_sample_can_be_short_of_cpus() {
         let mut auto = Auto::default();
         let me = i32::try_from(std::process::id()).unwrap();
-        assert!(auto.short([(0, me), (1, -1)].into_iter()).is_empty());
+        assert!(auto.short_of_cpu([(0, me), (1, -1)].into_iter()).is_empty());
         assert!(times(me).ran > 0);
         assert!(auto.cpu_times.contains_key(&me));
-        assert!(auto.short(std::iter::empty()).is_empty());
+        assert!(auto.short_of_cpu(std::iter::empty()).is_empty());
         assert!(auto.cpu_times.is_empty());
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::guard::Rules;
 use crate::mac::Mac;
 
-pub use counters::{Counters, Drops, Loss};
+pub use counters::{Counters, DropReason, Drops};
 pub use socket::{ControlSocket, MAX_DATAGRAM};
 
 /// Longest port or network name, in bytes.
@@ -173,7 +173,7 @@ pub struct XdpRing(pub [u32; 3]);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// The supervisor requested it.
-    Asked,
+    Ordered,
     /// The front-end closed its socket: the VM stopped or is restarting.
     Gone,
     /// The guest or its front-end broke the protocol; the text names the rule. The port must be

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Guard, Outgoing, egress_tagging};
 use crate::limits::{DEFERRED_BYTES, DEFERRED_FRAMES};
@@ -34,10 +34,10 @@ impl Frame {
     }
 
     /// Returns the frame in the form in which it leaves a port with this guard.
-    pub(crate) fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
+    pub(crate) fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, DropReason> {
         let tagging = egress_tagging(guard, self.checked)?;
         let rest = Rest::Private(&self.rest);
-        Outgoing::new(tagging, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
+        Outgoing::new(tagging, self.checked, &self.head, &rest).ok_or(DropReason::Untranslatable)
     }
 }
 

@@ -299,9 +299,9 @@ impl Fdb {
     }
 
     /// Removes the learnt entries of a port; pinned entries stay.
-    pub fn forget_port(&self, port: u16) {
+    pub fn remove_port(&self, port: u16) {
         let mut bookkeeping = self.bookkeeping();
-        bookkeeping.duplicates.forget_port(port);
+        bookkeeping.duplicates.remove_port(port);
         if bookkeeping.count(port) == 0 {
             return;
         }

@@ -237,7 +237,7 @@ fn a_sender_is_replaced() {
         });
         worker.join().unwrap();
         let (reason, counters) = world.detached(1).unwrap();
-        assert_eq!(reason, Reason::Asked);
+        assert_eq!(reason, Reason::Ordered);
         let expected: &[u16] = if counters.tx_frames == 1 {
             &[1, 3]
         } else {

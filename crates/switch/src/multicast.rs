@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::deferred::Deferred;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::groups::{EgressPorts, Groups, family};
@@ -34,7 +34,7 @@ impl Switch {
         origin: FloodSource<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<bool, Loss> {
+    ) -> Result<bool, DropReason> {
         let family = self
             .snooping
             .then(|| family(head.destination(), head.ether_type()));
@@ -64,7 +64,7 @@ impl Switch {
         origin: FloodSource<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<bool, Loss> {
+    ) -> Result<bool, DropReason> {
         let floods = &origin.limits.floods;
         floods.admit(head, context.now, context.seconds)?;
         self.deliver_to(context, EgressPorts::All, origin, head, rest);
@@ -80,7 +80,7 @@ impl Switch {
         family: Family,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<bool, Loss> {
+    ) -> Result<bool, DropReason> {
         let floods = &origin.limits.floods;
         floods.admit(head, context.now, context.seconds)?;
         let mut packet = [0; MAX_PACKET];
@@ -128,7 +128,7 @@ impl Switch {
                 let _ = self.deliver_one(context, number, origin.pair, head, rest, checked);
             } else if let Some(port) = self.port(number) {
                 if egress_tagging(port.guard.as_deref(), checked).is_ok() {
-                    port.lose(origin.pair, Loss::ReceiverFull, 1);
+                    port.count_drops(origin.pair, DropReason::ReceiverFull, 1);
                 }
             }
         }

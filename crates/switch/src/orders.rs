@@ -53,7 +53,7 @@ impl Manager {
                 self.attach(switch, port, name, port_kind);
             }
             Order::AddUplinkQueue { port } => self.add_queue(switch, port.0, fd),
-            Order::Detach { port } => self.detach(switch, port.0, Reason::Asked),
+            Order::Detach { port } => self.detach(switch, port.0, Reason::Ordered),
             Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
             Order::SetSnooping { on } => switch.snooping = on,
             Order::SetFdbEntry { mac, vlan, port } => {

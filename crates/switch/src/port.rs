@@ -7,7 +7,7 @@ use vhost::fault::RingFault;
 use vhost::ring::Ring;
 use vhost::vring::Notifier;
 
-use crate::control::{Counters, Loss, Peer};
+use crate::control::{Counters, DropReason, Peer};
 use crate::guard::{Guard, Limiter};
 use crate::limits::MAX_QUEUE_PAIRS;
 use crate::peers;
@@ -85,8 +85,8 @@ impl Port {
     }
 
     /// Counts dropped frames for this port, which came from this sender's pair.
-    pub(crate) fn lose(&self, sender_pair: usize, loss: Loss, count: usize) {
-        let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(loss));
+    pub(crate) fn count_drops(&self, sender_pair: usize, reason: DropReason, count: usize) {
+        let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(reason));
         match &self.kind {
             Kind::Guest(guest) => {
                 let number = receive_ring(guest.receiving_pair(sender_pair));

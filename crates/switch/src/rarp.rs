@@ -3,7 +3,7 @@
 use vhost::net_header::NetHeader;
 
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::deferred::Deferred;
 use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest};
@@ -23,13 +23,13 @@ impl Switch {
         };
         let checked = match &port.guard {
             // A group address is not the address of a station.
-            _ if mac.is_group() => Err(Loss::MacSpoofed),
+            _ if mac.is_group() => Err(DropReason::MacSpoofed),
             Some(guard) => guard.announcement(mac),
             None => Ok(Checked::default()),
         };
         let checked = match checked {
             Ok(checked) => checked,
-            Err(loss) => return port.lose(0, loss, 1),
+            Err(reason) => return port.count_drops(0, reason, 1),
         };
         let key = FdbKey::new(mac, checked.tci.vlan());
         self.table
@@ -44,8 +44,8 @@ impl Switch {
                 checked,
             };
             // The port's flood limits apply, because a front-end may request this as often as it likes.
-            if let Err(loss) = self.flood(context, origin, &head, &Rest::Private(rest)) {
-                port.lose(0, loss, 1);
+            if let Err(reason) = self.flood(context, origin, &head, &Rest::Private(rest)) {
+                port.count_drops(0, reason, 1);
             }
         }
         self.report_faults(&mut context.faults);

@@ -3,7 +3,7 @@
 use crate::batch_entry::Target;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::deferred::Deferred;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
@@ -67,7 +67,7 @@ impl Switch {
                     match self.forward_received(context, &mut source, (port, pair), received) {
                         Ok(Target::Port(to)) => peers.add(to, 1, bytes),
                         Ok(_) => {}
-                        Err(loss) => counters.drops.count(loss),
+                        Err(reason) => counters.drops.count(reason),
                     }
                 }
                 Ok(None) => break Ok(served),
@@ -89,8 +89,8 @@ impl Switch {
         source: &mut Source<'_>,
         (port, pair): (&Port, usize),
         (header, frame): (NetHeader, &[u8]),
-    ) -> Result<Target, Loss> {
-        let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
+    ) -> Result<Target, DropReason> {
+        let (mut head, rest) = Head::of_private(header, frame).ok_or(DropReason::BadLength)?;
         // The kernel is trusted to describe its frames; the check also reduces the header to fields that a
         // guest may receive. Frames that a network card has merged are GSO frames with full checksums,
         // which no guest may receive (5.1.6.4.1): their header stays unchanged here, and they are segmented
@@ -99,7 +99,7 @@ impl Switch {
             let checked = header.checked(head.length, u64::MAX);
             head.start = head
                 .start
-                .with_header(checked.map_err(|_| Loss::Untranslatable)?);
+                .with_header(checked.map_err(|_| DropReason::Untranslatable)?);
         }
         let mut rest = Rest::Private(rest);
         let checked = match &port.guard {
@@ -124,7 +124,7 @@ impl Switch {
                 // Most multicast frames from outside have no member here, so this is not counted.
                 let _is_wanted = self.flood(context, origin, &head, &rest)?;
             }
-            Target::Nowhere(loss) => return Err(loss),
+            Target::Nowhere(reason) => return Err(reason),
         }
         Ok(target)
     }

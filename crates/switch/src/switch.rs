@@ -152,7 +152,7 @@ impl Switch {
     /// next port with this number may be another VM's. Drops the frames that the port had deferred itself.
     pub fn remove(&mut self, number: u16) -> Option<Box<Port>> {
         let mut port = self.ports.get_mut(usize::from(number))?.take()?;
-        self.table.forget_port(number);
+        self.table.remove_port(number);
         self.groups_mut().remove(number);
         self.faults_mut().retain(|(at, _)| *at != number);
         for other in self.ports.iter_mut().flatten() {
@@ -170,7 +170,7 @@ impl Switch {
             port.clear_learn_caches();
         }
         // Learnt addresses may be in a VLAN that the port has left.
-        self.table.forget_port(number);
+        self.table.remove_port(number);
         let uplink = self
             .port(number)
             .map(|port| matches!(port.kind, Kind::Uplink(_)));

@@ -13,7 +13,7 @@ use crate::backpressure::{Backlog, Full, InRing};
 use crate::batch_entry::{BatchEntry, Target};
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, DropReason};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::Head;
 use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, egress_tagging};
@@ -163,8 +163,8 @@ impl Switch {
                 chain: chain.head,
                 head: head.unwrap_or_default(),
                 rest,
-                target: Target::Nowhere(Loss::BadLength),
-                refused: head.is_none().then_some(Loss::BadLength),
+                target: Target::Nowhere(DropReason::BadLength),
+                refused: head.is_none().then_some(DropReason::BadLength),
                 snapshot: None,
                 segments: 0,
             };
@@ -212,7 +212,7 @@ impl Switch {
     fn resolve_entry(&self, entry: &mut BatchEntry<'_, '_>, now: u32, source: &mut Source<'_>) {
         entry.target = match entry.refused {
             None => self.resolve(&entry.head, entry.checked().tci.vlan(), now, source),
-            Some(loss) => Target::Nowhere(loss),
+            Some(reason) => Target::Nowhere(reason),
         };
     }
 
@@ -251,7 +251,7 @@ impl Switch {
                     passed
                 }
                 Target::Flood => self.flood_run(context, sender, run),
-                Target::Nowhere(loss) => drop_run(sender, run, loss),
+                Target::Nowhere(reason) => drop_run(sender, run, reason),
             };
             done += passed;
             if passed == length {
@@ -296,7 +296,7 @@ impl Switch {
                     .map_or_else(Checked::default, BatchEntry::checked);
                 match egress_tagging(guard.as_deref(), checked) {
                     Ok(tagging) => tagging,
-                    Err(loss) => return drop_run(sender, run, loss),
+                    Err(reason) => return drop_run(sender, run, reason),
                 }
             }
         };
@@ -331,11 +331,11 @@ impl Switch {
                 full.push(to);
                 return done;
             }
-            Ok(End::Down) => _ = drop_run(sender, left, Loss::ReceiverDown),
-            Ok(End::Stuck) => _ = drop_run(sender, left, Loss::ReceiverStuck),
+            Ok(End::Down) => _ = drop_run(sender, left, DropReason::ReceiverDown),
+            Ok(End::Stuck) => _ = drop_run(sender, left, DropReason::ReceiverStuck),
             Err(fault) => {
                 context.faults.push((to, fault));
-                drop_run(sender, left, Loss::ReceiverDown);
+                drop_run(sender, left, DropReason::ReceiverDown);
             }
         }
         run.len() + drop_beyond(sender, beyond, port)
@@ -361,7 +361,7 @@ impl Switch {
                     sender.finish(entry.chain, entry.head.length);
                     sender.counters.multicast_without_members += u64::from(!heard);
                 }
-                Err(loss) => sender.lose(entry.chain, entry.head.length, loss),
+                Err(reason) => sender.drop_frame(entry.chain, entry.head.length, reason),
             }
         }
         run.len()
@@ -377,9 +377,9 @@ fn same_destination(run: &[BatchEntry<'_, '_>]) -> usize {
         .count()
 }
 
-fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], loss: Loss) -> usize {
+fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], reason: DropReason) -> usize {
     for entry in run {
-        sender.lose(entry.chain, entry.head.length, loss);
+        sender.drop_frame(entry.chain, entry.head.length, reason);
     }
     run.len()
 }
@@ -391,7 +391,7 @@ fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &P
         for entry in run {
             sender.finish(entry.chain, entry.head.length);
         }
-        receiver.lose(sender.pair, Loss::ReceiveLimit, run.len());
+        receiver.count_drops(sender.pair, DropReason::ReceiveLimit, run.len());
     }
     run.len()
 }
@@ -417,7 +417,7 @@ fn send_out(
                 let sent = queue.send(&out.head, &out.rest());
                 count_sent(sent, &out.head, &mut counters);
             }
-            None => counters.drops.count(Loss::Untranslatable),
+            None => counters.drops.count(DropReason::Untranslatable),
         }
         sender.finish(entry.chain, entry.head.length);
     }

@@ -91,7 +91,7 @@ impl SeparateCpus {
             let sent = finish(other, one, answer)?;
             asked = other.receive(sent.memory)?;
             back = finish(one, other, answered)?.memory;
-            laps.lap();
+            laps.record();
             there = finish(one, other, question)?.memory;
         }
         let took = start.elapsed();

@@ -38,7 +38,7 @@ use load::{PORTS, RAMP_UP, flows};
 pub use self::report::{Kind, Report, Sample};
 
 /// Ports of the configuration that is reloaded.
-const MANY: u16 = 1000;
+const RELOADED_PORTS: u16 = 1000;
 
 /// How often a round adds, changes and removes a port.
 const CHANGES: usize = 10;
@@ -96,7 +96,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     let socket = busy_folder.join("control.sock");
     let many = folder.join("many");
     fs::create_dir(&many).context(|| format!("make {}", many.display()))?;
-    let _many = Vicinity::start(&many, &options.vicinity, MANY)?;
+    let _many = Vicinity::start(&many, &options.vicinity, RELOADED_PORTS)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         interrupt::check()?;

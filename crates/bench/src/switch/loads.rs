@@ -148,8 +148,8 @@ pub(super) fn residents(
         "fdb: filling the FDB of one Vicinity with few addresses, and of another one with many",
     );
     let [few, many] = fdb::flows();
-    let mut small = fdb::start(options, folder, fdb::FEW)?;
-    let mut large = fdb::start(options, folder, fdb::MANY)?;
+    let mut small = fdb::start(options, folder, fdb::FEW_ADDRESSES)?;
+    let mut large = fdb::start(options, folder, fdb::MANY_ADDRESSES)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let mut run = |setup: &mut LoadSetup, known, flow: &Flow, spoken_to| {
@@ -159,9 +159,9 @@ pub(super) fn residents(
             samples.push(sample(round, cell, setup.switch, None, &run));
             Ok(())
         };
-        run(&mut small, fdb::FEW, &few, fdb::FEW)?;
-        run(&mut large, fdb::MANY, &few, fdb::FEW)?;
-        run(&mut large, fdb::MANY, &many, fdb::MANY)?;
+        run(&mut small, fdb::FEW_ADDRESSES, &few, fdb::FEW_ADDRESSES)?;
+        run(&mut large, fdb::MANY_ADDRESSES, &few, fdb::FEW_ADDRESSES)?;
+        run(&mut large, fdb::MANY_ADDRESSES, &many, fdb::MANY_ADDRESSES)?;
         print_progress(progress, &samples, round, options.rounds, "residents");
     }
     Ok(samples)

@@ -101,7 +101,7 @@ pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Val
         cap: Some(percent / 100.0),
         threads: &threads,
     };
-    Groups::make(&mut journal, &Hierarchy::find()?, &[group])?;
+    Groups::create(&mut journal, &Hierarchy::find()?, &[group])?;
     let target = channel::address(testbed.network("bridge")?, 2);
     let flow = Flow {
         target: &target,

@@ -177,7 +177,7 @@ fn protect(testbed: &Testbed, journal: &mut Journal) -> Result<()> {
         group("backend", PROTECTED, backend.as_slice()),
         group("vm1", 1.0, testbed.guest(1)),
     ];
-    Groups::make(journal, &Hierarchy::find()?, &groups).map(drop)
+    Groups::create(journal, &Hierarchy::find()?, &groups).map(drop)
 }
 
 /// Returns the seconds of a job.

@@ -305,7 +305,7 @@ pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
         group("vm1", vm1, guests[0].as_slice()),
         group("vm2", vm2, guests[1].as_slice()),
     ];
-    Groups::make(&mut journal, &Hierarchy::find()?, &sets)?;
+    Groups::create(&mut journal, &Hierarchy::find()?, &sets)?;
     let metrics = pair(
         testbed,
         server,

@@ -41,7 +41,9 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{DuplicateMac, Event, Loss, MAX_DATAGRAM, MAX_REPORTS, Peer, PortReport};
+    use crate::control::{
+        DropReason, DuplicateMac, Event, MAX_DATAGRAM, MAX_REPORTS, Peer, PortReport,
+    };
     use crate::limits::{MAX_DUPLICATES, MAX_PEERS};
     use crate::mac::Mac;
 
@@ -63,7 +65,7 @@ mod tests {
         };
         counters.bursts.note(64);
         counters.latency.note(1000);
-        counters.drops.count(Loss::Uplink);
+        counters.drops.count(DropReason::Uplink);
         let report = PortReport {
             counters,
             ..PortReport::default()

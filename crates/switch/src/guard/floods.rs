@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::meter::Meter;
 use super::rates::segments;
 use super::rules::FloodRules;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::frame::Head;
 use crate::limits::{STORM_CLEAR_SECONDS, STORM_SECONDS};
 use crate::mac::Mac;
@@ -37,11 +37,11 @@ impl FloodKind {
         }
     }
 
-    fn loss(self) -> Loss {
+    fn reason(self) -> DropReason {
         match self {
-            Self::Broadcast => Loss::BroadcastLimit,
-            Self::Multicast => Loss::MulticastLimit,
-            Self::Unknown => Loss::UnknownLimit,
+            Self::Broadcast => DropReason::BroadcastLimit,
+            Self::Multicast => DropReason::MulticastLimit,
+            Self::Unknown => DropReason::UnknownLimit,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Floods {
     ///
     /// # Errors
     /// The frame exceeds a limit.
-    pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), Loss> {
+    pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), DropReason> {
         let why = FloodKind::of(head.destination());
         let meter = match why {
             FloodKind::Broadcast => &self.broadcast,
@@ -97,7 +97,7 @@ impl Floods {
             return Ok(());
         }
         self.note_excess(seconds);
-        Err(why.loss())
+        Err(why.reason())
     }
 
     fn excess(&self) -> (u32, u32) {
@@ -149,14 +149,14 @@ mod tests {
         };
         let floods = Floods::new(&rules);
         let now = floods.start;
-        for (to, most, loss) in [
-            (TO[0], 6, Some(Loss::BroadcastLimit)),
-            (TO[1], 9, Some(Loss::MulticastLimit)),
+        for (to, most, reason) in [
+            (TO[0], 6, Some(DropReason::BroadcastLimit)),
+            (TO[1], 9, Some(DropReason::MulticastLimit)),
             (TO[2], 100, None),
         ] {
             let outcomes: Vec<_> = (0..100).map(|_| floods.admit(&head(to), now, 0)).collect();
             assert_eq!(outcomes.iter().filter(|done| done.is_ok()).count(), most);
-            assert_eq!(outcomes[99].err(), loss);
+            assert_eq!(outcomes[99].err(), reason);
         }
         let unknown = FloodRules {
             unknown: Some(1),
@@ -164,7 +164,7 @@ mod tests {
         };
         let floods = Floods::new(&unknown);
         let outcomes = [(); 3].map(|()| floods.admit(&head(TO[2]), now, 0));
-        assert_eq!(outcomes, [Ok(()), Ok(()), Err(Loss::UnknownLimit)]);
+        assert_eq!(outcomes, [Ok(()), Ok(()), Err(DropReason::UnknownLimit)]);
     }
 
     #[test]

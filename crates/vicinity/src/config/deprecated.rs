@@ -95,7 +95,7 @@ push-trust = \"/etc/ca.pem\"
         let config = parse("test.toml", OLD, None).unwrap();
         let lan = &config.networks[0];
         assert_eq!((lan.moderation_us, lan.fdb_lookups), (7, Some(3)));
-        assert_eq!(config.message_uplink.unwrap().give_up.as_secs(), 9);
+        assert_eq!(config.message_uplink.unwrap().peer_timeout.as_secs(), 9);
         let push = config.spaces[0].push.as_ref().unwrap();
         assert_eq!(push.trust, Some("/etc/ca.pem".into()));
         let (_, deprecated) = file::read(OLD).unwrap();

@@ -75,7 +75,7 @@ pub(super) struct MessageUplink {
     pub(super) interface: Spanned<String>,
     pub(super) host_name: Option<Spanned<String>>,
     #[serde(rename = "peer-timeout", alias = "give-up")]
-    pub(super) give_up: Option<Spanned<i64>>,
+    pub(super) peer_timeout: Option<Spanned<i64>>,
 }
 
 /// A `[[message.member]]`.

@@ -76,7 +76,10 @@ pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, ValueError>
     Ok(Uplink {
         interface: interface(&uplink.interface, "an interface")?.clone(),
         host_name: host_name.map(|name| name.get_ref().clone()),
-        give_up: uplink.give_up.as_ref().map_or(Ok(PEER_TIMEOUT), seconds)?,
+        peer_timeout: uplink
+            .peer_timeout
+            .as_ref()
+            .map_or(Ok(PEER_TIMEOUT), seconds)?,
     })
 }
 

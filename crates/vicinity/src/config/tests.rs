@@ -356,10 +356,13 @@ fn the_message_planes_uplink_is_read_and_checked_in_place() {
     let uplink = read(PLANE).unwrap().unwrap();
     assert_eq!(uplink.interface, "eth1");
     assert_eq!(uplink.host_name.as_deref(), Some("alpha"));
-    assert_eq!(uplink.give_up.as_secs(), 30);
+    assert_eq!(uplink.peer_timeout.as_secs(), 30);
     let brief = PLANE.replace(", host-name = \"alpha\", peer-timeout = 30", "");
     let uplink = read(&brief).unwrap().unwrap();
-    assert_eq!((uplink.host_name, uplink.give_up.as_secs()), (None, 500));
+    assert_eq!(
+        (uplink.host_name, uplink.peer_timeout.as_secs()),
+        (None, 500)
+    );
     for (from, to, parts) in [
         (
             "\"eth1\"",

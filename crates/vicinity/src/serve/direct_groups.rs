@@ -51,9 +51,9 @@ pub(super) enum Message {
     /// A client asks for the state.
     Ask(oneshot::Sender<GroupStatus>),
     /// A VM must leave, or may join again; the answer is whether the VM is a member.
-    KeepOut {
+    SetLeft {
         vm: String,
-        out: bool,
+        left: bool,
         known: oneshot::Sender<bool>,
     },
     /// Stop the process, and end the task.
@@ -68,8 +68,8 @@ pub(super) struct Group {
     parts: GroupResources,
     launch: Launch,
     process: ChildProcess<Order>,
-    /// VMs that must stay out, kept for the next process.
-    out: BTreeSet<String>,
+    /// VMs that must stay out of the group, kept for the next process.
+    left: BTreeSet<String>,
     inbox: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
     pending: PendingRequest<GroupStatus>,
@@ -95,7 +95,7 @@ impl Group {
             runtime_dir: runtime_dir.to_owned(),
             parts,
             launch,
-            out: BTreeSet::new(),
+            left: BTreeSet::new(),
             inbox,
             sender,
             pending: PendingRequest::new(ANSWER_TIMEOUT),
@@ -130,12 +130,12 @@ impl Group {
         }
         let group = self.config.clone();
         give(Order::Begin { group }, self.parts.window());
-        for vm in self.out.clone() {
-            let out = true;
+        for vm in self.left.clone() {
+            let left = true;
             self.process
                 .plane
                 .orders
-                .push(Order::KeepOut { vm, out }, None);
+                .push(Order::SetLeft { vm, left }, None);
         }
     }
 
@@ -160,9 +160,9 @@ impl Group {
                             false => self.answer(),
                         }
                     }
-                    Some(Message::KeepOut { vm, out, known }) => {
+                    Some(Message::SetLeft { vm, left, known }) => {
                         // The client may be gone.
-                        let _gone = known.send(self.set_left(vm, out));
+                        let _gone = known.send(self.set_left(vm, left));
                     }
                     Some(Message::Stop) | None => break,
                 },
@@ -172,18 +172,18 @@ impl Group {
         self.process.stop::<Event>(Order::Stop, STOP_LIMIT).await;
     }
 
-    fn set_left(&mut self, vm: String, out: bool) -> bool {
+    fn set_left(&mut self, vm: String, left: bool) -> bool {
         if !self.config.members.contains(&vm) {
             return false;
         }
-        match out {
-            true => self.out.insert(vm.clone()),
-            false => self.out.remove(&vm),
+        match left {
+            true => self.left.insert(vm.clone()),
+            false => self.left.remove(&vm),
         };
         self.process
             .plane
             .orders
-            .push(Order::KeepOut { vm, out }, None);
+            .push(Order::SetLeft { vm, left }, None);
         true
     }
 
@@ -216,7 +216,7 @@ impl Group {
         match event {
             Event::Member(member) if self.incoming.len() < self.config.members.len() => {
                 if member.state == "absent" {
-                    self.out.remove(&member.vm);
+                    self.left.remove(&member.vm);
                 }
                 self.incoming.push(member);
             }

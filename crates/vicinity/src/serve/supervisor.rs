@@ -133,7 +133,7 @@ impl Supervisor {
     fn start_group(&mut self, config: config::TrustGroup) -> Result<Group, GroupError> {
         let runtime_dir = &self.config.runtime_dir;
         if self.folder.is_none() {
-            self.folder = Some(Folder::make(&direct_folder(runtime_dir))?);
+            self.folder = Some(Folder::create(&direct_folder(runtime_dir))?);
         }
         Group::start(runtime_dir, config, self.launch.clone())
     }

@@ -50,7 +50,7 @@ impl UplinkArgs {
         Some(Uplink {
             interface: self.uplink.clone()?,
             host_name: self.host_name.clone(),
-            give_up: Duration::from_secs(self.give_up.unwrap_or(self.peer_timeout)),
+            peer_timeout: Duration::from_secs(self.give_up.unwrap_or(self.peer_timeout)),
         })
     }
 }
@@ -125,7 +125,7 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
         socket: member_socket(runtime_dir, UPLINK),
         port,
         members: plan.named_nics,
-        peer_timeout: plan.give_up,
+        peer_timeout: plan.peer_timeout,
     };
     uplink::Uplink::join(options)?.run(|_| keep_running())
 }

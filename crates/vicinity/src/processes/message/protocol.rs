@@ -47,7 +47,7 @@ pub(crate) enum Order {
     /// To the uplink: all members were sent. Carries the socket on the interface.
     Uplink {
         /// Time after which a host that does not answer counts as failed.
-        give_up: Duration,
+        peer_timeout: Duration,
     },
     /// Report the state: an [`Event::Member`] for each member, then [`Event::End`].
     Report,

@@ -80,12 +80,12 @@ fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         match control.receive::<Order>() {
             Ok(Some((Order::NamedNic { nic, name }, _))) => members.push(NamedNic { nic, name }),
-            Ok(Some((Order::Uplink { give_up }, Some(port)))) => {
+            Ok(Some((Order::Uplink { peer_timeout }, Some(port)))) => {
                 return Ok(Options {
                     socket: member_socket(runtime_dir, UPLINK),
                     port: Port::adopt(port)?,
                     members,
-                    peer_timeout: give_up,
+                    peer_timeout,
                 });
             }
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),

@@ -110,12 +110,12 @@ pub(in crate::serve) async fn join(
 }
 
 impl Daemon {
-    async fn set_left(&self, vm: String, out: bool) -> Response {
+    async fn set_left(&self, vm: String, left: bool) -> Response {
         for group in self.groups() {
             let (known, answer) = oneshot::channel();
-            let message = direct_groups::Message::KeepOut {
+            let message = direct_groups::Message::SetLeft {
                 vm: vm.clone(),
-                out,
+                left,
                 known,
             };
             // Neither the sending nor the answer fails before the daemon ends.

@@ -107,7 +107,7 @@ impl MemoryPlane {
         let runtime_dir = &config.runtime_dir;
         if self.folder.is_none() {
             let folder = runtime_dir.join(SPACE_FOLDER);
-            self.folder = Some(Folder::make(&folder)?);
+            self.folder = Some(Folder::create(&folder)?);
         }
         SpaceTask::start(
             runtime_dir,

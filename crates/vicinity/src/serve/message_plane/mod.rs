@@ -165,8 +165,8 @@ impl Messages {
                 for NamedNic { nic, name } in plan.named_nics.clone() {
                     uplink.push(Order::NamedNic { nic, name }, None);
                 }
-                let give_up = plan.give_up;
-                uplink.push(Order::Uplink { give_up }, Some(port.into()));
+                let peer_timeout = plan.peer_timeout;
+                uplink.push(Order::Uplink { peer_timeout }, Some(port.into()));
             }
             Err(error) => {
                 tracing::error!(%error, "cannot use the uplink's interface");

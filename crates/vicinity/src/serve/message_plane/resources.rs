@@ -67,7 +67,7 @@ impl PlaneResources {
             })
         });
         let plan = plan.transpose()?;
-        let folder = Folder::make(&runtime_dir.join(MESSAGE_FOLDER))?;
+        let folder = Folder::create(&runtime_dir.join(MESSAGE_FOLDER))?;
         // The uplink is a member, but not in the configuration.
         owners.resize_with(members.len(), Owner::default);
         let open = |member: &Member| {

@@ -51,7 +51,7 @@ pub(in crate::serve) struct NetworkResources {
 
 impl NetworkResources {
     pub(in crate::serve) fn take(config: config::Network) -> Result<Self, NetworkResourcesError> {
-        let folder = Folder::make(&config.folder)?;
+        let folder = Folder::create(&config.folder)?;
         let uplink = interface::open(&config)?;
         let ports = config.ports.iter().map(open);
         let ports = ports.collect::<Result<_, RuntimeDirError>>()?;

@@ -50,7 +50,7 @@ fn answering_data_plane(control: ControlSocket) -> io::Result<()> {
             }
             Ok(Some((Order::Detach { port }, _))) => {
                 let (_, counters) = ports.remove(&port.0).unwrap();
-                detached(&control, port, Reason::Asked, counters)?;
+                detached(&control, port, Reason::Ordered, counters)?;
             }
             Ok(Some((
                 Order::SetRules { .. }

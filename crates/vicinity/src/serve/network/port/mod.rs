@@ -279,7 +279,7 @@ impl Port {
         self.stream = None;
         self.service = Service::Idle;
         match reason {
-            Reason::Asked => self.reason = None,
+            Reason::Ordered => self.reason = None,
             Reason::Gone => {
                 tracing::info!(port = %self.name, "the front-end disconnected");
                 self.reason = Some("the front-end disconnected".to_owned());
