@@ -276,7 +276,7 @@ mod tests {
         let mut auto = Auto::default();
         let me = i32::try_from(std::process::id()).unwrap();
         assert!(auto.short_of_cpu([(0, me), (1, -1)].into_iter()).is_empty());
-        assert!(times(me).ran > 0);
+        assert!(cpu_times_of(me).ran > 0);
         assert!(auto.cpu_times.contains_key(&me));
         assert!(auto.short_of_cpu(std::iter::empty()).is_empty());
         assert!(auto.cpu_times.is_empty());

@@ -96,11 +96,11 @@ mod tests {
                     .collect(),
             )
         };
-        assert!(keeps(
+        assert!(selects(
             &only,
             &cell(&[("size", "64"), ("placement", "shared")])
         ));
-        assert!(keeps(
+        assert!(selects(
             &only,
             &cell(&[("size", "1K"), ("channel", "switch")])
         ));

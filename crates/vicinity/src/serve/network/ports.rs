@@ -56,7 +56,7 @@ impl Network {
     }
 
     /// Adds a listed port.
-    pub(in crate::serve) fn configured(&mut self, (config, socket): Opened) {
+    pub(in crate::serve) fn configured(&mut self, (config, socket): OpenedPort) {
         let settings = Settings::from(&config);
         let Some((listener, file)) = socket else {
             return self.dialed(&config.vm, config.socket, settings);

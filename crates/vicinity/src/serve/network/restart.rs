@@ -24,7 +24,7 @@ impl Network {
     }
 
     /// Does what is due at `now`: a health check, a restart, or ending a data plane that does not answer.
-    pub(super) fn tick(&mut self, now: Instant) {
+    pub(super) fn supervise(&mut self, now: Instant) {
         if self.pending.is_late(now) {
             self.send_status();
         }

@@ -174,7 +174,7 @@ impl Network {
         for port in self.ports.values_mut() {
             port.tick(now, &mut self.plane.orders);
         }
-        self.tick(now);
+        self.supervise(now);
     }
 
     async fn stop(mut self) {
