@@ -76,7 +76,7 @@ fn measure(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> 
     while Instant::now() < end {
         interrupt::sleep(PIECE)?;
         seen.push(snapshot());
-        let looked = recorder.as_mut().map(Recorder::look);
+        let looked = recorder.as_mut().map(Recorder::read);
         switches.extend(looked.map(|seen| between(&vm_of_thread, &seen)));
     }
     let mut values = metrics(sets, &seen);

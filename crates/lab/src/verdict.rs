@@ -187,7 +187,7 @@ fn decide(
             "no larger than what the A/A run shows for no reason".to_owned(),
         );
     }
-    let verdict = if evidence.sureness.may_send_for() {
+    let verdict = if evidence.sureness.supports_region() {
         Verdict::Reproduced
     } else {
         Verdict::Reversed

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn rings_share_the_room() {
         assert_eq!(
-            [1, 2, 3, 64, 4096].map(room),
+            [1, 2, 3, 64, 4096].map(ring_bytes),
             [
                 MAX_RING_BYTES,
                 MAX_RING_BYTES,

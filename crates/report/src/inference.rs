@@ -93,7 +93,7 @@ impl PValues {
 
     /// Whether the figures support the region rather than its complement.
     #[must_use]
-    pub fn may_send_for(self) -> bool {
+    pub fn supports_region(self) -> bool {
         self.inside <= self.outside
     }
 }

@@ -186,7 +186,7 @@ pub(crate) fn to_guest(
             match deliver(receiver, features, counters, scratch, head, rest, from)? {
                 Outcome::Delivered => sender.finish(entry.chain, entry.head.length),
                 Outcome::Dropped(reason) => {
-                    sender.drop_frame(entry.chain, entry.head.length, reason)
+                    sender.drop_frame(entry.chain, entry.head.length, reason);
                 }
                 Outcome::NoRoom(segments) => {
                     entry.segments = segments;

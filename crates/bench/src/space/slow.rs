@@ -57,13 +57,13 @@ pub(super) fn measure(server: &Server, round: u32, length: u32) -> Result<SlowSa
 }
 
 fn request(at: SocketAddr, length: u32) -> Result<TcpStream> {
-    let ask = || -> std::io::Result<TcpStream> {
+    let connect = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(at)?;
         stream.set_read_timeout(Some(LIMIT))?;
         write!(stream, "GET /{length} HTTP/1.1\r\nHost: {at}\r\n\r\n")?;
         Ok(stream)
     };
-    request().context(|| format!("ask {at} as a slow client"))
+    connect().context(|| format!("ask {at} as a slow client"))
 }
 
 /// Returns the KiB of the processes that serve the clients, without the files.

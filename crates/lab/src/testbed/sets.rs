@@ -27,7 +27,7 @@ impl Testbed {
         threads.retain(|id| guests().all(|cpu| cpu != id));
         let filled = self.filled.iter().map(|one| &one.switch);
         let moderated = self.moderated.iter().map(|one| &one.switch);
-        let own = filled.chain(gathering).filter_map(Switch::id);
+        let own = filled.chain(moderated).filter_map(Switch::id);
         let channels = self.channels.iter().filter_map(|channel| channel.process());
         let direct = self.direct.direct.process();
         let space = self.spaced.process();

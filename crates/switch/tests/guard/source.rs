@@ -9,7 +9,7 @@ use crate::common::Plane;
 use crate::frames::{
     LINK_LOCAL, are_dropped, arp, ethernet, from_station_1, ipv4, ipv6, neighbour, own, passes, udp,
 };
-use crate::{assert_lost, assert_nothing, nics, send};
+use crate::{assert_lost, assert_nothing, nics};
 
 #[test]
 fn a_port_sends_with_its_own_mac_address() {

@@ -192,7 +192,7 @@ fn program(map: &OwnedFd) -> Result<OwnedFd, Errno> {
         instructions: instructions.as_ptr() as u64,
         license: c"MIT".as_ptr() as u64,
     };
-    bpf(BPF_PROG_LOAD, &load).map(made)
+    bpf(BPF_PROG_LOAD, &load).map(owned_fd)
 }
 
 /// Attaches the program to the interface's incoming frames until the returned descriptor is closed.
@@ -210,7 +210,7 @@ fn link(program: &OwnedFd, index: u32) -> Result<OwnedFd, Errno> {
         attach_type: BPF_XDP,
         flags: GENERIC,
     };
-    bpf(BPF_LINK_CREATE, &create).map(made)
+    bpf(BPF_LINK_CREATE, &create).map(owned_fd)
 }
 
 /// Makes the system call `bpf`. Returns its result.

@@ -285,7 +285,7 @@ impl Port {
                 self.reason = Some("the front-end disconnected".to_owned());
             }
             Reason::Fault(fault) => self.quarantine(fault, now),
-            Reason::Host(trouble) => {
+            Reason::Host(failure_reason) => {
                 self.quarantine(
                     format!("the host cannot serve the port: {failure_reason}"),
                     now,
