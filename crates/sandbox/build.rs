@@ -19,7 +19,7 @@ const MESSAGES: [&str; 6] = [
     "../vhost/src/raw/alarm.rs",
     "../message/src/remote",
     "../switch/src/control",
-    "../vicinity/src/processes/message/switchboard.rs",
+    "../vicinity/src/processes/message/broker.rs",
 ];
 
 /// Where the code of the message plane's uplink is.
@@ -42,7 +42,7 @@ const SPACE: [&str; 4] = [
 /// Calls that newer architectures do without.
 const OF_X86: [&str; 1] = ["epoll_wait"];
 
-const MARK: &str = "// syscalls: ";
+const SYSCALL_NOTE: &str = "// syscalls: ";
 
 fn main() -> io::Result<()> {
     let tables = table("NETWORK", &NETWORK)?
@@ -80,7 +80,7 @@ fn collect(path: &Path, names: &mut BTreeSet<String>) -> io::Result<()> {
         return Ok(());
     }
     for line in fs::read_to_string(path)?.lines() {
-        if let Some(note) = line.trim_start().strip_prefix(MARK) {
+        if let Some(note) = line.trim_start().strip_prefix(SYSCALL_NOTE) {
             names.extend(note.split_whitespace().map(str::to_owned));
         }
     }

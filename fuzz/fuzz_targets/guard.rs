@@ -59,7 +59,7 @@ fn groups(kind: u16, packet: &[u8]) {
     let mut groups = Groups::default();
     let to = Mac::from_octets([1, 0, 0x5e, 1, 1, 1]);
     let egress_ports = groups.handle_message(message, family, (0, to), 1, 10);
-    assert!(!egress_ports.has(2), "a report goes to routers alone");
+    assert!(!egress_ports.contains(2), "a report goes to routers alone");
     assert_eq!(groups.egress_ports(family, 0, to, 10), EgressPorts::All);
 }
 

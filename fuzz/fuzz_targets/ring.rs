@@ -91,7 +91,7 @@ impl Fixture {
     /// whole FDB.
     fn remove_hostile(&mut self) {
         let mac = Mac::from_octets(frame::mac(HOSTILE));
-        self.switch.table.forget(mac);
+        self.switch.table.remove(mac);
         drop(self.switch.remove(HOSTILE));
         assert!(self.switch.table.pin(mac, HOSTILE));
     }

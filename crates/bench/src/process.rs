@@ -15,7 +15,7 @@ use vm_harness::host::{self, ChildProcess, tail};
 use vm_harness::interrupt;
 
 /// Interval at which output is read. It is long enough not to disturb the generator's CPU.
-const LOOK: Duration = Duration::from_millis(20);
+const READ_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Longest time until a program prints or does what the benchmark waits for.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
@@ -65,7 +65,7 @@ impl Process {
     }
 
     /// Writes a line to the program's standard input.
-    pub(super) fn tell(&mut self, line: &str) -> Result<()> {
+    pub(super) fn write_line(&mut self, line: &str) -> Result<()> {
         let name = &self.name;
         writeln!(self.stdin, "{line}").context(|| format!("type `{line}` into {name}"))
     }
@@ -101,7 +101,7 @@ impl Process {
             if Instant::now() >= end {
                 return Err(self.failed(format!("no {what} within {} s", LIMIT.as_secs()))?);
             }
-            interrupt::sleep(LOOK)?;
+            interrupt::sleep(READ_INTERVAL)?;
         }
         Ok(())
     }

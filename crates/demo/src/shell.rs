@@ -27,7 +27,7 @@ pub fn shell(options: &Options, progress: &Progress) -> Result<()> {
         )
     });
     if !std::io::stdin().is_terminal() {
-        say(&format!(
+        print_line(&format!(
             "There is no terminal here. Attach from others (leave with Ctrl-]):\n  {one}\n  {two}\n\
              {}\nThe VMs stop when this command is interrupted.",
             hints(options)
@@ -117,6 +117,6 @@ impl Drop for Session {
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the user asked to see")]
-fn say(text: &str) {
+fn print_line(text: &str) {
     println!("{text}");
 }

@@ -14,18 +14,18 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// The time between two decisions: long enough for the sums to be meaningful.
-const LOOK: Duration = Duration::from_secs(1);
+const DECISION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The fewest packets between two decisions from which a decision is made.
-const MANY: u64 = 200;
+const MIN_PACKETS: u64 = 200;
 
 /// The mean bytes of a packet, over both directions, from which shared memory is faster: with TCP, and
 /// with all other protocols.
-const PAYS: [u64; 2] = [8 << 10, 4 << 10];
+const MIN_MEAN_SIZE: [u64; 2] = [8 << 10, 4 << 10];
 
 /// How long a pair uses its ordinary NICs at first, and at most.
-const AWAY: Duration = Duration::from_secs(10);
-const AWAY_MAX: Duration = Duration::from_secs(300);
+const FIRST_FALLBACK: Duration = Duration::from_secs(10);
+const MAX_FALLBACK: Duration = Duration::from_secs(300);
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,16 +39,16 @@ pub(crate) type Traffic = [Sent; 2];
 
 /// The nanoseconds for which a process ran, and for which it waited for a CPU.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
+struct CpuTimes {
     ran: u64,
     waited: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Auto {
-    looked: Option<Instant>,
+    decided: Option<Instant>,
     /// By process.
-    shares: HashMap<i32, Share>,
+    cpu_times: HashMap<i32, CpuTimes>,
     pairs: HashMap<(u16, u16), Pair>,
 }
 
@@ -57,39 +57,41 @@ struct Pair {
     last: Traffic,
     /// Until then the pair uses its ordinary NICs.
     until: Option<Instant>,
-    /// For how long it did so the last time.
-    away: Duration,
+    /// The length of its last fallback to ordinary NICs.
+    fallback: Duration,
 }
 
 impl Auto {
     /// Returns whether the next decision is due.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.looked.is_none_or(|looked| now >= looked + LOOK);
+        let due = self
+            .decided
+            .is_none_or(|decided| now >= decided + DECISION_INTERVAL);
         if due {
-            self.looked = Some(now);
+            self.decided = Some(now);
         }
         due
     }
 
     /// Returns which of these members were short of CPUs since the last call, by their QEMU processes.
-    pub(crate) fn short(&mut self, members: impl Iterator<Item = (u16, i32)>) -> Vec<u16> {
-        let mut shares = HashMap::new();
+    pub(crate) fn short_of_cpu(&mut self, members: impl Iterator<Item = (u16, i32)>) -> Vec<u16> {
+        let mut cpu_times = HashMap::new();
         let mut short = Vec::new();
         for (id, process) in members {
-            let share = share(process);
-            let before = self.shares.get(&process);
-            if before.is_some_and(|before| share.is_short_since(before)) {
+            let times = cpu_times_of(process);
+            let before = self.cpu_times.get(&process);
+            if before.is_some_and(|before| times.is_short_since(before)) {
                 short.push(id);
             }
-            shares.insert(process, share);
+            cpu_times.insert(process, times);
         }
-        self.shares = shares;
+        self.cpu_times = cpu_times;
         short
     }
 
     /// Decides for a pair. Returns, if the decision changed, for how long the pair is to use its ordinary
-    /// NICs; zero has it return to shared memory.
-    pub(crate) fn weigh(
+    /// NICs; zero means that it returns to shared memory.
+    pub(crate) fn decide(
         &mut self,
         pair: (u16, u16),
         traffic: Traffic,
@@ -99,17 +101,17 @@ impl Auto {
         self.pairs
             .entry(pair)
             .or_default()
-            .weigh(traffic, is_short, now)
+            .decide(traffic, is_short, now)
     }
 
     /// Returns whether a pair uses its ordinary NICs.
-    pub(crate) fn is_away(&self, pair: (u16, u16)) -> bool {
+    pub(crate) fn uses_nics(&self, pair: (u16, u16)) -> bool {
         let pair = self.pairs.get(&pair);
         pair.is_some_and(|pair| pair.until.is_some())
     }
 }
 
-impl Share {
+impl CpuTimes {
     /// Returns whether the process waited for a third of the time in which it was runnable. (For VMs with
     /// dedicated CPUs paper 000 measures less than a tenth.)
     const fn is_short_since(&self, before: &Self) -> bool {
@@ -131,7 +133,7 @@ impl Sent {
 }
 
 impl Pair {
-    fn weigh(&mut self, traffic: Traffic, is_short: bool, now: Instant) -> Option<Duration> {
+    fn decide(&mut self, traffic: Traffic, is_short: bool, now: Instant) -> Option<Duration> {
         let [tcp, else_] = traffic;
         let [tcp_before, else_before] = self.last;
         let new = [tcp.since(tcp_before), else_.since(else_before)];
@@ -145,8 +147,8 @@ impl Pair {
         }
         let much = new
             .iter()
-            .zip(PAYS)
-            .filter(|(sent, _)| sent.packets >= MANY);
+            .zip(MIN_MEAN_SIZE)
+            .filter(|(sent, _)| sent.packets >= MIN_PACKETS);
         let pays: Vec<bool> = much
             .map(|(sent, pays)| sent.bytes / sent.packets.max(1) >= pays)
             .collect();
@@ -154,25 +156,25 @@ impl Pair {
             return None;
         }
         if !is_short || pays.contains(&true) {
-            self.away = Duration::ZERO;
+            self.fallback = Duration::ZERO;
             return None;
         }
-        self.away = (self.away * 2).clamp(AWAY, AWAY_MAX);
-        self.until = Some(now + self.away);
-        Some(self.away)
+        self.fallback = (self.fallback * 2).clamp(FIRST_FALLBACK, MAX_FALLBACK);
+        self.until = Some(now + self.fallback);
+        Some(self.fallback)
     }
 }
 
 /// Returns the times of all threads of a process; zero if the process has ended.
-fn share(process: i32) -> Share {
+fn cpu_times_of(process: i32) -> CpuTimes {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.into_iter().flatten().flatten();
     let texts =
         threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
-    texts.fold(Share::default(), |sum, text| {
+    texts.fold(CpuTimes::default(), |sum, text| {
         let mut fields = text.split_ascii_whitespace();
         let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
-        Share {
+        CpuTimes {
             ran: sum.ran.saturating_add(next().unwrap_or(0)),
             waited: sum.waited.saturating_add(next().unwrap_or(0)),
         }
@@ -197,15 +199,15 @@ mod tests {
         [none, sent]
     }
 
-    /// What a pair of which nothing is known is told.
+    /// Returns the decision for a pair without history.
     fn first(traffic: Traffic, is_short: bool) -> Option<Duration> {
-        Pair::default().weigh(traffic, is_short, Instant::now())
+        Pair::default().decide(traffic, is_short, Instant::now())
     }
 
     #[test]
     fn short_packets_go_another_way_while_cpus_are_short() {
         for traffic in [tcp(1000, 8_000_000), udp(1000, 4_000_000)] {
-            assert_eq!(first(traffic, true), Some(AWAY));
+            assert_eq!(first(traffic, true), Some(FIRST_FALLBACK));
             assert_eq!(first(traffic, false), None, "CPUs are free");
         }
         for traffic in [tcp(1000, 9_000_000), udp(1000, 5_000_000)] {
@@ -218,48 +220,51 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_comes_back_and_stays_away_longer_each_time_that_was_wrong() {
+    fn a_pair_returns_to_shared_memory_and_each_fallback_is_longer() {
         let mut now = Instant::now();
         let mut pair = Pair::default();
         let mut sent = 0;
-        let mut away = |pair: &mut Pair| {
+        let mut next_fallback = |pair: &mut Pair| {
             sent += 1000;
-            let told = pair.weigh(udp(sent, sent * 100), true, now);
+            let decided = pair.decide(udp(sent, sent * 100), true, now);
             let began = now;
-            while pair.weigh(udp(sent, sent * 100), true, now).is_none() {
-                now += LOOK;
+            while pair.decide(udp(sent, sent * 100), true, now).is_none() {
+                now += DECISION_INTERVAL;
             }
-            assert_eq!(told, Some(now - began));
+            assert_eq!(decided, Some(now - began));
             now - began
         };
-        assert_eq!(away(&mut pair), AWAY);
-        assert_eq!(away(&mut pair), AWAY * 2);
+        assert_eq!(next_fallback(&mut pair), FIRST_FALLBACK);
+        assert_eq!(next_fallback(&mut pair), FIRST_FALLBACK * 2);
         for _ in 0..8 {
-            away(&mut pair);
+            next_fallback(&mut pair);
         }
-        assert_eq!(away(&mut pair), AWAY_MAX);
+        assert_eq!(next_fallback(&mut pair), MAX_FALLBACK);
         // It was right to come back.
-        assert_eq!(pair.weigh(udp(1 << 40, 1 << 60), true, now), None);
-        assert_eq!(pair.weigh(udp(1 << 41, 1 << 60), true, now), Some(AWAY));
+        assert_eq!(pair.decide(udp(1 << 40, 1 << 60), true, now), None);
+        assert_eq!(
+            pair.decide(udp(1 << 41, 1 << 60), true, now),
+            Some(FIRST_FALLBACK)
+        );
     }
 
     #[test]
     fn counters_that_go_back_say_nothing() {
         let mut pair = Pair::default();
         let now = Instant::now();
-        assert_eq!(pair.weigh(udp(1_000_000, u64::MAX), true, now), None);
-        assert_eq!(pair.weigh(udp(10, 1000), true, now), None);
+        assert_eq!(pair.decide(udp(1_000_000, u64::MAX), true, now), None);
+        assert_eq!(pair.decide(udp(10, 1000), true, now), None);
     }
 
     #[test]
-    fn who_waits_for_a_third_of_the_time_is_short() {
-        let before = Share {
+    fn a_process_that_waits_for_a_third_of_the_time_is_short_of_cpus() {
+        let before = CpuTimes {
             ran: 1000,
             waited: 1000,
         };
         let short = |ran: u64, waited: u64| {
             let (ran, waited) = (1000 + ran, 1000 + waited);
-            Share { ran, waited }.is_short_since(&before)
+            CpuTimes { ran, waited }.is_short_since(&before)
         };
         assert!(short(100, 60));
         assert!(!short(100, 50));
@@ -267,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn only_who_was_seen_before_can_be_short() {
+    fn only_processes_of_the_last_sample_can_be_short_of_cpus() {
         let mut auto = Auto::default();
         let me = i32::try_from(std::process::id()).unwrap();
-        assert!(auto.short([(0, me), (1, -1)].into_iter()).is_empty());
-        assert!(share(me).ran > 0);
-        assert!(auto.shares.contains_key(&me));
-        assert!(auto.short(std::iter::empty()).is_empty());
-        assert!(auto.shares.is_empty());
+        assert!(auto.short_of_cpu([(0, me), (1, -1)].into_iter()).is_empty());
+        assert!(cpu_times_of(me).ran > 0);
+        assert!(auto.cpu_times.contains_key(&me));
+        assert!(auto.short_of_cpu(std::iter::empty()).is_empty());
+        assert!(auto.cpu_times.is_empty());
     }
 }

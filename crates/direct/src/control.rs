@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_members_have_sent_is_summed_up_whatever_they_say() {
+    fn sums_of_traffic_saturate_with_any_values_of_members() {
         let control = Control::new().unwrap();
         let say = |at, words: [u64; 4]| {
             let bytes = words.map(u64::to_le_bytes);

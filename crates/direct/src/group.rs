@@ -40,7 +40,7 @@ pub struct MemberStatus {
     /// One word: `absent`, `joined`, `leaving`, `out`.
     pub state: &'static str,
     /// The reason why the VM is not in the state it should be in.
-    pub trouble: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// The longest wait for a doorbell whose event descriptor blocks.
@@ -55,7 +55,7 @@ impl Group {
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         let made = fs::create_dir_all(folder);
         io(made, || format!("create {}", folder.display()))?;
-        let parts = GroupResources::make(names)?;
+        let parts = GroupResources::create(names)?;
         Ok(Self::with(folder, parts, Policies::default()))
     }
 
@@ -90,14 +90,14 @@ impl Group {
         self.close()
     }
 
-    /// Has a running VM leave, or lets it join again. Returns whether `name` is a member's. The VM stays
-    /// out until it is let in again or ends.
-    pub fn keep_out(&mut self, name: &str, out: bool) -> bool {
+    /// Makes a running VM leave, or allows it to join again. Returns whether `name` is a member's. The VM
+    /// stays out of the group until it is allowed to join again, or ends.
+    pub fn set_left(&mut self, name: &str, left: bool) -> bool {
         let member = self.members.iter_mut().find(|member| member.name == name);
         let Some(member) = member else {
             return false;
         };
-        member.kept_out = out && member.vm.is_some();
+        member.has_left = left && member.vm.is_some();
         true
     }
 
@@ -111,7 +111,7 @@ impl Group {
                 (_, MemberState::Leaving(_) | MemberState::Unplugging) => "leaving",
                 (_, MemberState::Detached) => "out",
             },
-            trouble: member.trouble(),
+            reason: member.reason(),
         })
     }
 
@@ -162,7 +162,7 @@ impl Group {
         for (one, other) in self.pairs() {
             let pays = match self.policy(one, other) {
                 Policy::Always => true,
-                Policy::Auto => !self.auto.is_away((one.id, other.id)),
+                Policy::Auto => !self.auto.uses_nics((one.id, other.id)),
                 Policy::Never => false,
             };
             let here = is_joined(one) && is_joined(other) && pays;
@@ -184,7 +184,7 @@ impl Group {
             return Ok(false);
         }
         let members = self.members.iter();
-        let short = self.auto.short(members.filter_map(|member| {
+        let short = self.auto.short_of_cpu(members.filter_map(|member| {
             let vm = member.vm.as_ref()?;
             Some((member.id, vm.process))
         }));
@@ -192,7 +192,7 @@ impl Group {
         for pair @ (one, other) in pairs {
             let traffic = self.control.traffic(one.into(), other.into())?;
             let is_short = short.contains(&one) || short.contains(&other);
-            if let Some(away) = self.auto.weigh(pair, traffic, is_short, now) {
+            if let Some(away) = self.auto.decide(pair, traffic, is_short, now) {
                 self.log_auto_decision(pair, away);
                 changed = true;
             }
@@ -290,7 +290,7 @@ impl Group {
     /// The kernel refuses, or a VM does not release its devices.
     pub fn close(&mut self) -> Result<(), DirectError> {
         for member in &mut self.members {
-            member.kept_out = true;
+            member.has_left = true;
         }
         let end = Instant::now() + CLOSE_TIMEOUT;
         loop {

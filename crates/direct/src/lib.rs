@@ -5,12 +5,13 @@
 //!
 //! ```text
 //!  QEMU of VM A                      this process                       QEMU of VM B
-//! ┌──────────────────┐        ┌──────────────────────────┐        ┌──────────────────┐
+//! ┌──────────────────┐        ┌───────────────────────────┐        ┌──────────────────┐
 //! │ RAM (memfd) ─────┼─ view ─┼── Group, one Member a VM ─┼─ view ─┼───── RAM (memfd) │
 //! │ monitor (QMP) ◀──┼────────┼── vm, qmp                 ├────────┼──▶ monitor (QMP) │
-//! │ ivshmem-doorbell │◀───────┼── GroupResources: control window,  ├───────▶│ ivshmem-doorbell │
-//! └──────────────────┘        │   one doorbell a member   │        └──────────────────┘
-//!                             └──────────────────────────┘
+//! │ ivshmem-doorbell │◀───────┼── GroupResources:         ├───────▶│ ivshmem-doorbell │
+//! └──────────────────┘        │   control window, and one │        └──────────────────┘
+//!                             │   doorbell a member       │
+//!                             └───────────────────────────┘
 //! ```
 //!
 //! A *group* is a trust group: VMs of one owner. Each member's RAM is a sealed memfd of its QEMU
@@ -31,16 +32,16 @@
 //! that does not release a view (the view stays until the guest does), and a VM whose memory cannot be
 //! shared (the group leaves it out and reports the reason).
 //!
-//! A member may *leave* while it runs, because it is to migrate: the host tells the guests to send to it
-//! another way, then ends its sessions, and then unplugs its views and its window. After that QEMU needs
+//! A member may *leave* while it runs, because it is to migrate: the host makes the guests send to it by another
+//! path, then ends its sessions, and then unplugs its views and its window. After that QEMU needs
 //! the work-around in `qemu_fd_workaround`.
 //!
-//! Under the policy [`Policy::Auto`] the host tells two members to use their ordinary NICs while
+//! Under the policy [`Policy::Auto`] the host makes two members use their ordinary NICs while
 //! shared memory is slower (`auto`).
 //!
 //! Another process may own the window and the doorbells ([`GroupResources`]). Then the process that serves the
 //! group may be killed: its successor receives the same parts, finds out from each QEMU which devices are
-//! plugged in (`open_files` tells whose memory a view shows), and continues without telling the guests.
+//! plugged in (`open_files` finds the VM whose memory a view shows), and continues without a message to the guests.
 //!
 //! # Example
 //!

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::DirectError;
 use crate::control::Control;
 use crate::resources::MemberResources;
-use crate::vm::{Found, Vm};
+use crate::vm::{FoundDevices, Vm};
 
 /// The time that guests' agents have to route around a VM that leaves, before its packets are lost.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
@@ -19,10 +19,10 @@ pub(crate) struct Member {
     monitor: PathBuf,
     pub(crate) vm: Option<Vm>,
     pub(crate) state: MemberState,
-    /// The VM must stay out of the group until it is let in again or ends.
-    pub(crate) kept_out: bool,
+    /// The VM must stay out of the group until it is allowed to join again, or ends.
+    pub(crate) has_left: bool,
     /// The reason why the VM is not in the state it should be in. It is logged once.
-    trouble: Option<String>,
+    reason: Option<String>,
 }
 
 /// The progress of a member in joining or leaving.
@@ -46,8 +46,8 @@ impl Member {
             monitor: crate::paths::monitor(folder, name),
             vm: None,
             state: MemberState::Detached,
-            kept_out: false,
-            trouble: None,
+            has_left: false,
+            reason: None,
         }
     }
 
@@ -57,9 +57,9 @@ impl Member {
     }
 
     /// Returns the reason why the VM is not in the state it should be in, or does not see a peer that it should.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        let of_vm = || self.vm.as_ref().and_then(Vm::trouble);
-        self.trouble.clone().or_else(of_vm)
+    pub(crate) fn reason(&self) -> Option<String> {
+        let of_vm = || self.vm.as_ref().and_then(Vm::reason);
+        self.reason.clone().or_else(of_vm)
     }
 
     /// Takes the next step of joining or leaving. Returns whether the other members must read the window
@@ -73,20 +73,20 @@ impl Member {
         match self.try_advance(member_resources, control) {
             Ok(()) => {
                 if self.state != before {
-                    self.trouble = None;
+                    self.reason = None;
                     tracing::debug!("VM {}: {:?}", self.name, self.state);
                 }
             }
-            Err(error) => self.report_trouble(&error),
+            Err(error) => self.record_error(&error),
         }
         self.state != before
     }
 
-    pub(crate) fn report_trouble(&mut self, error: &DirectError) {
+    pub(crate) fn record_error(&mut self, error: &DirectError) {
         let text = error.to_string();
-        if self.trouble.as_ref() != Some(&text) {
+        if self.reason.as_ref() != Some(&text) {
             tracing::warn!("VM {}: {text}", self.name);
-            self.trouble = Some(text);
+            self.reason = Some(text);
         }
     }
 
@@ -98,7 +98,7 @@ impl Member {
         let Some(vm) = &mut self.vm else {
             return self.find_vm(control);
         };
-        self.state = match (self.state, self.kept_out) {
+        self.state = match (self.state, self.has_left) {
             (MemberState::Detached, false) => {
                 control.add_member(self.id.into(), mac(&self.name), &vm.ranges()?)?;
                 vm.give_window(self.id, member_resources, control)?;
@@ -127,9 +127,9 @@ impl Member {
         };
         self.vm = Some(vm);
         self.state = match found {
-            Found::Nothing => MemberState::Detached,
-            Found::Window => MemberState::Joined,
-            Found::Leftovers => MemberState::Unplugging,
+            FoundDevices::Nothing => MemberState::Detached,
+            FoundDevices::Window => MemberState::Joined,
+            FoundDevices::Leftovers => MemberState::Unplugging,
         };
         Ok(())
     }
@@ -138,8 +138,8 @@ impl Member {
     pub(crate) fn remove_vm(&mut self, control: &Control) -> Result<(), DirectError> {
         self.vm = None;
         self.state = MemberState::Detached;
-        self.kept_out = false;
-        self.trouble = None;
+        self.has_left = false;
+        self.reason = None;
         control.remove_member(self.id.into())
     }
 }

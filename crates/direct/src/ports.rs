@@ -36,7 +36,7 @@ pub fn root_ports(views: u16, size: u64) -> Vec<String> {
 }
 
 /// Returns the error for a VM that lacks root ports.
-pub(crate) fn wanted(what: &str) -> DirectError {
+pub(crate) fn missing(what: &str) -> DirectError {
     let advice = "as `vicinity direct qemu-args --ports` prints them";
     DirectError::Memory(format!("the VM {what}, {advice}"))
 }

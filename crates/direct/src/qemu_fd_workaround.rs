@@ -26,7 +26,7 @@ use crate::{DirectError, io};
 
 /// The maximum number of sockets to pass. If these do not occupy the closed numbers, more sockets do
 /// not help, because another part of QEMU uses the numbers.
-const MOST: usize = 64;
+const MAX_FDS: usize = 64;
 
 /// The numbers of those descriptors of a process that an `ivshmem-doorbell` device can use: eventfds
 /// and memory files.
@@ -71,13 +71,13 @@ pub(crate) fn apply(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(),
     let memory: BTreeSet<_> = before.memory.difference(&now).collect();
     let mut missing: BTreeSet<_> = events.union(&memory).copied().collect();
     let (mut handlers, mut spare) = (Vec::new(), Vec::new());
-    for _ in 0..MOST {
+    for _ in 0..MAX_FDS {
         if missing.is_empty() {
             break;
         }
         let known = open(process)?;
         let name = unique("vicinity-mend");
-        qmp.give(&name, silent()?.as_fd())?;
+        qmp.pass_fd(&name, unreadable_socket()?.as_fd())?;
         let new = open(process)?;
         missing.retain(|number| !new.contains(number));
         let mut took = new.difference(&known);
@@ -102,7 +102,7 @@ pub(crate) fn apply(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(),
 }
 
 /// Returns a socket that never becomes readable.
-fn silent() -> Result<OwnedFd, DirectError> {
+fn unreadable_socket() -> Result<OwnedFd, DirectError> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
     io(socket, || "create a socket".to_owned())
@@ -121,7 +121,7 @@ mod tests {
         let number = u32::try_from(bell.as_fd().as_raw_fd()).unwrap();
         let numbers = Numbers::of(me).unwrap();
         assert!(numbers.events.contains(&number) && !numbers.memory.contains(&number));
-        let socket = silent().unwrap();
+        let socket = unreadable_socket().unwrap();
         let number = u32::try_from(socket.as_raw_fd()).unwrap();
         assert!(!Numbers::of(me).unwrap().events.contains(&number));
         assert_ne!(unique("a"), unique("a"));

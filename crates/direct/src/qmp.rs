@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{DirectError, io};
 
 /// The maximum number of unsolicited messages that one call of [`Qmp::read_events`] reads.
-const HEARD: u32 = 64;
+const MAX_EVENTS: u32 = 64;
 
 /// The maximum time to wait for QEMU's answer. QEMU answers within this time also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -68,7 +68,7 @@ impl Qmp {
     }
 
     /// Passes a descriptor to QEMU, which stores it under this name.
-    pub(crate) fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), DirectError> {
+    pub(crate) fn pass_fd(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), DirectError> {
         let arguments = json!({"fdname": name});
         self.execute_with("getfd", &arguments, fd).map(drop)
     }
@@ -96,10 +96,10 @@ impl Qmp {
 
     fn answer(&mut self, command: &str) -> Result<Value, DirectError> {
         let end = Instant::now() + LIMIT;
-        let silent = || DirectError::Monitor(command.to_owned());
+        let no_answer = || DirectError::Monitor(command.to_owned());
         // The limit also applies if QEMU sends other messages without end.
         while Instant::now() < end {
-            let mut message = self.receive(end)?.ok_or_else(silent)?;
+            let mut message = self.receive(end)?.ok_or_else(no_answer)?;
             if let Some(error) = message.get("error") {
                 let reason = error.get("desc").and_then(Value::as_str);
                 return Err(DirectError::Refused {
@@ -111,7 +111,7 @@ impl Qmp {
                 return Ok(answer.take());
             }
         }
-        Err(silent())
+        Err(no_answer())
     }
 
     /// Runs a command whose answer is a text, and returns the text.
@@ -216,7 +216,7 @@ impl Qmp {
 
     /// Returns whether the guest has been reset since the last call. Fails if QEMU has ended.
     pub(crate) fn read_events(&mut self) -> Result<bool, DirectError> {
-        for _ in 0..HEARD {
+        for _ in 0..MAX_EVENTS {
             if self.receive(Instant::now())?.is_none() {
                 break;
             }
@@ -308,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn answers_and_events_are_told_apart() {
+    fn answers_and_events_are_distinguished() {
         let (socket, mut qemu) = UnixStream::pair().unwrap();
         let mut qmp = Qmp {
             socket,
@@ -375,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_monitor_that_never_stops_talking_is_not_listened_to_for_ever() {
+    fn a_monitor_that_sends_without_end_is_read_for_a_limited_time() {
         for line in ["{\"event\": \"RESET\"}\n", "{\"QMP\": {}}\n"] {
             let (socket, mut qemu) = UnixStream::pair().unwrap();
             let mut qmp = Qmp {

@@ -29,7 +29,7 @@ impl GroupResources {
     ///
     /// # Errors
     /// There are too many members, or the kernel refuses.
-    pub fn make(names: &[String]) -> Result<Self, DirectError> {
+    pub fn create(names: &[String]) -> Result<Self, DirectError> {
         check_count(names.len())?;
         let resources = |name: &String| {
             Ok(MemberResources {

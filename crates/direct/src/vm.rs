@@ -40,7 +40,7 @@ pub(crate) struct Vm {
 
 /// The devices with which a VM was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundDevices {
     /// No device of the direct channel.
     Nothing,
     /// This group's window.
@@ -72,7 +72,7 @@ impl Vm {
     pub(crate) fn connect(
         monitor: &Path,
         control: &Control,
-    ) -> Result<Option<(Self, Found)>, DirectError> {
+    ) -> Result<Option<(Self, FoundDevices)>, DirectError> {
         let Some(mut qmp) = Qmp::connect(monitor)? else {
             return Ok(None);
         };
@@ -91,22 +91,22 @@ impl Vm {
         Ok(Some((vm, found)))
     }
 
-    fn find_leftovers(&mut self, control: &Control) -> Result<Found, DirectError> {
+    fn find_leftovers(&mut self, control: &Control) -> Result<FoundDevices, DirectError> {
         self.remove_passed()?;
         let has_window = self.has_window()?;
         let views = self.qmp.names("/machine/peripheral", VIEW)?;
         if !has_window {
             let nothing = views.is_empty() && self.qmp.names("/objects", MEMORY)?.is_empty();
             return Ok(if nothing {
-                Found::Nothing
+                FoundDevices::Nothing
             } else {
-                Found::Leftovers
+                FoundDevices::Leftovers
             });
         }
         let window = control.id()?;
         let open = open_files::memfds(self.process)?;
         if !open.iter().any(|open| open.id == window) {
-            return Ok(Found::Leftovers);
+            return Ok(FoundDevices::Leftovers);
         }
         let views = views.iter().filter_map(|name| name.strip_prefix(VIEW));
         let there = |name: &str| {
@@ -114,7 +114,7 @@ impl Vm {
             (name.to_owned(), View { of, state })
         };
         self.views = views.map(there).collect();
-        Ok(Found::Window)
+        Ok(FoundDevices::Window)
     }
 
     /// Returns the guest-physical ranges of its RAM; see [`Ram::ranges`].
@@ -141,7 +141,7 @@ impl Vm {
         let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
         let (socket, of_qemu) = io(pair, || "make a socket".to_owned())?;
         let chardev = unique(WINDOW);
-        self.qmp.give(&chardev, of_qemu.as_fd())?;
+        self.qmp.pass_fd(&chardev, of_qemu.as_fd())?;
         let address = json!({"type": "fd", "data": {"str": chardev}});
         let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
         self.qmp
@@ -262,7 +262,7 @@ impl Vm {
     }
 
     /// Returns the reason why the VM does not see a peer's memory, for the first such peer by name.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn reason(&self) -> Option<String> {
         let refused = self
             .views
             .iter()
@@ -280,7 +280,7 @@ impl Vm {
         if !ports.is_empty() {
             let free = self
                 .free_of(&ports)?
-                .ok_or_else(|| ports::wanted("has no free root port; start it with more"))?;
+                .ok_or_else(|| ports::missing("has no free root port; start it with more"))?;
             if let Some(fields) = device.as_object_mut() {
                 fields.insert("bus".to_owned(), json!(free));
             }
@@ -290,7 +290,7 @@ impl Vm {
             DirectError::Refused { reason, .. }
                 if reason.contains("does not support hotplugging") =>
             {
-                ports::wanted(
+                ports::missing(
                     "accepts devices only in root ports while it runs (q35); start it with root ports",
                 )
             }
@@ -399,7 +399,7 @@ impl Vm {
     /// Asks the guest to release a device.
     fn request_unplug(&mut self, device: &str) {
         // QEMU refuses this when it has asked the guest already.
-        let _asked = self.qmp.execute("device_del", &json!({"id": device}));
+        let _result = self.qmp.execute("device_del", &json!({"id": device}));
     }
 
     fn has_window(&mut self) -> Result<bool, DirectError> {

@@ -230,7 +230,7 @@ impl Queue {
     }
 
     /// Publishes an available index that may be wrong.
-    pub fn lie(&self, index: u16) {
+    pub fn publish_wrong_index(&self, index: u16) {
         self.ram.store(self.available + 2, index);
     }
 

@@ -38,7 +38,7 @@ pub fn read(asked: &[String], sweeps: &[&Sweep], scale: Scale) -> Result<CellFil
 
 /// Whether a cell is selected.
 #[must_use]
-pub fn keeps(only: &CellFilter, cell: &Cell) -> bool {
+pub fn selects(only: &CellFilter, cell: &Cell) -> bool {
     only.iter().all(|(factor, levels)| {
         let level = cell.0.get(factor);
         level.is_none_or(|level| levels.contains(level))
@@ -96,15 +96,15 @@ mod tests {
                     .collect(),
             )
         };
-        assert!(keeps(
+        assert!(selects(
             &only,
             &cell(&[("size", "64"), ("placement", "shared")])
         ));
-        assert!(keeps(
+        assert!(selects(
             &only,
             &cell(&[("size", "1K"), ("channel", "switch")])
         ));
-        assert!(!keeps(&only, &cell(&[("size", "32K")])));
-        assert!(!keeps(&only, &cell(&[("placement", "separate")])));
+        assert!(!selects(&only, &cell(&[("size", "32K")])));
+        assert!(!selects(&only, &cell(&[("placement", "separate")])));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::sample::{Sample, Selector, size};
 pub use super::statistic::Statistic;
-use report::inference::{self, Interval, Region, Sureness};
+use report::inference::{self, Interval, PValues, Region};
 
 /// A claim of a paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Evidence {
     /// Its bootstrapped 95 % interval.
     pub interval: Interval,
     /// p-values for and against the claim.
-    pub sureness: Sureness,
+    pub sureness: PValues,
     /// Number of blocks that yielded a figure.
     pub blocks: usize,
     /// Number of blocks in which all cells were measured but whose figure is no number.
@@ -41,7 +41,7 @@ const RESAMPLED_BLOCKS: usize = 5;
 impl Claim {
     /// Evaluates the samples of the claim's sweep. `levels` returns a factor's levels in their order.
     #[must_use]
-    pub fn weigh(&self, samples: &[Sample], levels: &dyn Fn(&str) -> Vec<String>) -> Evidence {
+    pub fn evaluate(&self, samples: &[Sample], levels: &dyn Fn(&str) -> Vec<String>) -> Evidence {
         let mut blocks: Vec<u32> = samples.iter().map(|sample| sample.block).collect();
         blocks.sort_unstable();
         blocks.dedup();
@@ -108,7 +108,7 @@ impl Claim {
         Evidence {
             estimate: of(&all),
             interval: inference::bootstrap(blocks, of),
-            sureness: Sureness {
+            sureness: PValues {
                 inside: if judged { share(false) } else { 0.5 },
                 outside: if judged { share(true) } else { 0.5 },
             },

@@ -57,12 +57,12 @@ fn pairs_are_compared_within_their_block() {
         of: &[("c", "b")],
         to: &[("c", "a")],
     };
-    let found = claim(ratio, Region::Above(1.0)).weigh(&pairs(1.1), &levels);
+    let found = claim(ratio, Region::Above(1.0)).evaluate(&pairs(1.1), &levels);
     assert!((found.estimate - 1.1027).abs() < 0.001, "{found:?}");
-    assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
+    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
     assert!(found.interval.low > 1.1 && found.interval.high < 1.11);
-    let against = claim(ratio, Region::Below(1.0)).weigh(&pairs(1.1), &levels);
-    assert!(!against.sureness.speaks_for() && against.sureness.p() < 0.01);
+    let against = claim(ratio, Region::Below(1.0)).evaluate(&pairs(1.1), &levels);
+    assert!(!against.sureness.supports_region() && against.sureness.p() < 0.01);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn nothing_measured_says_nothing() {
         metric: "other",
         of: &[],
     };
-    let found = claim(value, Region::Above(0.0)).weigh(&pairs(1.0), &levels);
+    let found = claim(value, Region::Above(0.0)).evaluate(&pairs(1.0), &levels);
     assert!(found.blocks == 0 && found.estimate.is_nan() && found.sureness.p() >= 1.0);
 }
 
@@ -99,11 +99,11 @@ fn a_crossover_is_found_with_its_interval() {
         along: "size",
     };
     let expects = Region::Within(2048.0, 32768.0);
-    let found = claim(statistic, expects).weigh(&curves(6), &levels);
+    let found = claim(statistic, expects).evaluate(&curves(6), &levels);
     assert!((found.estimate - 8192.0).abs() < 300.0, "{found:?}");
     assert!(found.interval.low <= found.estimate && found.estimate <= found.interval.high);
-    assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
-    let few = claim(statistic, expects).weigh(&curves(3), &levels);
+    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
+    let few = claim(statistic, expects).evaluate(&curves(3), &levels);
     assert!(few.sureness.p() >= 1.0, "three blocks are no bootstrap");
 }
 
@@ -114,14 +114,14 @@ fn trends_follow_the_order_of_levels_not_of_their_names() {
         of: &[("c", "b")],
         along: "size",
     };
-    let found = claim(rising, Region::Above(0.0)).weigh(&curves(4), &levels);
+    let found = claim(rising, Region::Above(0.0)).evaluate(&curves(4), &levels);
     assert!((found.estimate - 1.0).abs() < 1e-9);
     let pairs = Statistic::Correlation {
         x: "m",
         y: "n",
         of: &[("c", "b")],
     };
-    let found = claim(pairs, Region::Below(0.0)).weigh(&curves(4), &levels);
+    let found = claim(pairs, Region::Below(0.0)).evaluate(&curves(4), &levels);
     assert!((found.estimate + 1.0).abs() < 1e-9);
     let first = Statistic::FirstStep {
         metric: "m",
@@ -130,7 +130,7 @@ fn trends_follow_the_order_of_levels_not_of_their_names() {
     };
     assert!(
         claim(first, Region::Above(0.0))
-            .weigh(&curves(4), &levels)
+            .evaluate(&curves(4), &levels)
             .estimate
             > 0.0
     );
@@ -141,7 +141,7 @@ fn trends_follow_the_order_of_levels_not_of_their_names() {
     };
     assert!(
         (claim(last, Region::Above(0.9))
-            .weigh(&curves(4), &levels)
+            .evaluate(&curves(4), &levels)
             .estimate
             - 1.0)
             .abs()
@@ -176,15 +176,15 @@ fn a_shift_compares_two_crossovers() {
         along: "size",
     };
     let down = claim(shift(&[("c", "z")], &[("c", "b")]), Region::Below(1.0));
-    let found = down.weigh(&two_curves(), &levels);
+    let found = down.evaluate(&two_curves(), &levels);
     assert!(found.estimate < 0.4, "{found:?}");
-    assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
+    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
     // A crossover that did not move must not count as moved down, also if one curve is better at every size, so that
     // the crossover is zero or infinite.
     for same in [&[("c", "b")] as Selector, &[("c", "a")]] {
-        let found = claim(shift(same, same), Region::Below(1.0)).weigh(&two_curves(), &levels);
+        let found = claim(shift(same, same), Region::Below(1.0)).evaluate(&two_curves(), &levels);
         assert!((found.estimate - 1.0).abs() < 1e-9, "{found:?}");
-        assert!(!found.sureness.speaks_for());
+        assert!(!found.sureness.supports_region());
     }
 }
 
@@ -197,9 +197,9 @@ fn one_metric_may_lose_more_than_another() {
         to: &[("c", "a")],
     };
     // `n` is 1 / `m`, so `n` falls where `m` rises by a tenth.
-    let found = claim(relative, Region::Below(1.0)).weigh(&pairs(1.1), &levels);
+    let found = claim(relative, Region::Below(1.0)).evaluate(&pairs(1.1), &levels);
     assert!((found.estimate - 1.0 / 1.1027_f64.powi(2)).abs() < 0.001);
-    assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
+    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
 }
 
 #[test]
@@ -209,13 +209,13 @@ fn every_step_counts_where_every_step_is_claimed() {
         of: &[("c", "b")],
         along: "size",
     };
-    let found = claim(least, Region::Above(1.0)).weigh(&curves(6), &levels);
+    let found = claim(least, Region::Above(1.0)).evaluate(&curves(6), &levels);
     assert!((found.estimate - 1.0 / 0.81).abs() < 0.01, "{found:?}");
     let falling = Statistic::LeastStep {
         metric: "n",
         of: &[("c", "b")],
         along: "size",
     };
-    let found = claim(falling, Region::Above(1.0)).weigh(&curves(6), &levels);
-    assert!(found.estimate < 0.6 && !found.sureness.speaks_for());
+    let found = claim(falling, Region::Above(1.0)).evaluate(&curves(6), &levels);
+    assert!(found.estimate < 0.6 && !found.sureness.supports_region());
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use super::sample::Sample;
 
 /// The distance changed within a block if its largest is this many times its smallest.
-const TWOFOLD: f64 = 2.0;
+const DISTANCE_CHANGE: f64 = 2.0;
 
 /// Returns the distances of the CPUs, and the number of blocks in which they changed; `None` if they were not
 /// measured.
@@ -38,7 +38,7 @@ fn are_alike(distances: &[f64]) -> bool {
     let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
     distances
         .iter()
-        .all(|distance| *distance <= nearest * TWOFOLD)
+        .all(|distance| *distance <= nearest * DISTANCE_CHANGE)
 }
 
 #[cfg(test)]

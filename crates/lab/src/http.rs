@@ -135,7 +135,7 @@ fn worker(
         }
         let answer = match start.elapsed().as_secs_f64() > due.max(total) + LIMIT.as_secs_f64() {
             true => Err(std::io::ErrorKind::WouldBlock.into()),
-            false => ask(load, start, due),
+            false => send_request(load, start, due),
         };
         match answer {
             Ok(answer) => answers.push(answer),
@@ -153,7 +153,7 @@ fn reason(error: &std::io::Error) -> String {
     }
 }
 
-fn ask(load: &Load, start: Instant, due: f64) -> std::io::Result<Answer> {
+fn send_request(load: &Load, start: Instant, due: f64) -> std::io::Result<Answer> {
     let mut socket = TcpStream::connect_timeout(&load.server, LIMIT)?;
     socket.set_read_timeout(Some(LIMIT))?;
     socket.set_nodelay(true)?;

@@ -93,7 +93,7 @@ impl Measurer for Vms {
         let Err(error) = measured else {
             return measured;
         };
-        match testbed.silent() {
+        match testbed.unresponsive_vm() {
             Some(name) if !matches!(error, Error::Interrupted) => {
                 let gone = format!("{name} is gone: {error}");
                 self.testbed = None;
@@ -104,7 +104,7 @@ impl Measurer for Vms {
     }
 
     fn is_lost(&mut self) -> bool {
-        let whole = self.testbed.as_ref().is_some_and(Testbed::is_whole);
+        let whole = self.testbed.as_ref().is_some_and(Testbed::all_vms_run);
         if !whole {
             self.testbed = None;
         }

@@ -1,6 +1,6 @@
 //! Determines which experiments of the catalogue this host can run.
 
-use super::catalogue::{Experiment, Need};
+use super::catalogue::{Experiment, Requirement};
 use super::settings::{Hierarchy, Version};
 use vm_harness::{direct, machine};
 
@@ -51,33 +51,33 @@ impl Probe {
         let mut standing_in = Vec::new();
         for need in row.needs {
             match need {
-                Need::Absent(why) => return Ability::NotRunnable((*why).to_owned()),
-                Need::Cpus(wanted) if self.cpus < *wanted => {
+                Requirement::Absent(why) => return Ability::NotRunnable((*why).to_owned()),
+                Requirement::Cpus(wanted) if self.cpus < *wanted => {
                     return Ability::NotRunnable(format!(
                         "needs {wanted} CPUs; there are {}",
                         self.cpus
                     ));
                 }
-                Need::Groups => {
+                Requirement::Groups => {
                     if let Err(why) = &self.groups {
                         return Ability::NotRunnable(format!("no CPU weights and caps: {why}"));
                     }
                 }
-                Need::Module => {
+                Requirement::Module => {
                     if let Some(why) = &self.no_module {
                         return Ability::NotRunnable(why.clone());
                     }
                 }
-                Need::SecondHost => standing_in.push(
+                Requirement::SecondHost => standing_in.push(
                     "the second host is a network namespace behind a shaped link of 1 Gbit/s"
                         .to_owned(),
                 ),
-                Need::Spread(wanted) if self.cpus < *wanted => standing_in.push(format!(
+                Requirement::Spread(wanted) if self.cpus < *wanted => standing_in.push(format!(
                     "virtual CPUs and backend share {} CPUs instead of having {wanted}",
                     self.cpus
                 )),
-                Need::Energy => standing_in.push("CPU time stands in for energy".to_owned()),
-                Need::Cpus(_) | Need::Spread(_) => {}
+                Requirement::Energy => standing_in.push("CPU time stands in for energy".to_owned()),
+                Requirement::Cpus(_) | Requirement::Spread(_) => {}
             }
         }
         match (&self.no_vms, standing_in.is_empty()) {

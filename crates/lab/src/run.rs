@@ -69,7 +69,7 @@ fn times(sweep: &Sweep) -> u32 {
 const LOSSES: u32 = 3;
 
 /// How often the testbed may be lost without a measured cell in between before the run ends.
-const LOSSES_IN_A_ROW: u32 = 6;
+const MAX_CONSECUTIVE_LOSSES: u32 = 6;
 
 /// Begins a run in `output`, which must not have one yet.
 ///
@@ -204,7 +204,7 @@ impl<S: Measurer> Run<S> {
     }
 
     fn wanted(&self, mut cells: Vec<Cell>) -> Vec<Cell> {
-        cells.retain(|cell| cell_filter::keeps(&self.manifest.only, cell));
+        cells.retain(|cell| cell_filter::selects(&self.manifest.only, cell));
         cells
     }
 
@@ -310,7 +310,7 @@ impl<S: Measurer> Run<S> {
         };
         let why = sample.failed.clone().unwrap_or_default();
         self.samples.push(sample);
-        if self.losses > LOSSES_IN_A_ROW {
+        if self.losses > MAX_CONSECUTIVE_LOSSES {
             return Err(Error::Host(format!(
                 "the VMs do not stay up: {why}\n`vicinity lab resume` goes on from here"
             )));

@@ -19,7 +19,7 @@ fn a_block_has_every_cell_once_in_the_order_of_its_seed() {
 
 /// Outcome of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum CellOutcome {
     /// The measurement fails; the VMs still run.
     Refused(&'static str),
     /// A VM ends during the measurement.
@@ -30,19 +30,19 @@ enum Fate {
 
 /// A measurer whose measurements have these outcomes, by their number from one.
 #[derive(Default)]
-struct Play {
-    fates: BTreeMap<u32, Fate>,
-    always: Option<Fate>,
+struct ScriptedMeasurer {
+    outcomes: BTreeMap<u32, CellOutcome>,
+    always: Option<CellOutcome>,
     measured: u32,
     boots: u32,
     up: bool,
 }
 
-impl Measurer for Play {
+impl Measurer for ScriptedMeasurer {
     fn ready(&mut self, _sweep: &str, _manifest: &mut Manifest) -> Result<()> {
         if !self.up {
             self.boots += 1;
-            if self.always == Some(Fate::NoBoot) && self.boots > 1 {
+            if self.always == Some(CellOutcome::NoBoot) && self.boots > 1 {
                 return Err(Error::Host("the guest was not up".into()));
             }
             self.up = true;
@@ -56,11 +56,11 @@ impl Measurer for Play {
 
     fn measure(&mut self, _sweep: &str, _cell: &Cell) -> Result<Values> {
         self.measured += 1;
-        let fate = self.fates.get(&self.measured).copied().or(self.always);
+        let fate = self.outcomes.get(&self.measured).copied().or(self.always);
         match fate {
             None => Ok([("mbit_s".to_owned(), 1.0)].into()),
-            Some(Fate::Refused(why)) => Err(Error::Host(why.into())),
-            Some(Fate::Death | Fate::NoBoot) => {
+            Some(CellOutcome::Refused(why)) => Err(Error::Host(why.into())),
+            Some(CellOutcome::Death | CellOutcome::NoBoot) => {
                 self.up = false;
                 Err(Error::Host("QEMU ended".into()))
             }
@@ -91,7 +91,7 @@ fn manifest() -> Manifest {
     }
 }
 
-fn run(folder: &Path, stage: Play) -> Run<Play> {
+fn run(folder: &Path, stage: ScriptedMeasurer) -> Run<ScriptedMeasurer> {
     Run {
         output: folder.to_owned(),
         samples: samples(folder).unwrap(),
@@ -111,7 +111,7 @@ fn tcp() -> [&'static Sweep; 1] {
     [catalogue::sweep("tcp").unwrap()]
 }
 
-fn failures(run: &Run<Play>) -> Vec<String> {
+fn failures(run: &Run<ScriptedMeasurer>) -> Vec<String> {
     let failed = run.samples.iter();
     failed.filter_map(|sample| sample.failed.clone()).collect()
 }
@@ -119,13 +119,13 @@ fn failures(run: &Run<Play>) -> Vec<String> {
 #[test]
 fn a_cell_that_fails_is_marked_and_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let fates = [
-        (2, Fate::Refused("a server does not come up")),
-        (5, Fate::Refused("the kernel keeps another value")),
+    let outcomes = [
+        (2, CellOutcome::Refused("a server does not come up")),
+        (5, CellOutcome::Refused("the kernel keeps another value")),
     ];
-    let play = Play {
-        fates: fates.into(),
-        ..Play::default()
+    let play = ScriptedMeasurer {
+        outcomes: outcomes.into(),
+        ..ScriptedMeasurer::default()
     };
     let mut run = run(folder.path(), play);
     run.measure(&tcp()).unwrap();
@@ -139,9 +139,9 @@ fn a_cell_that_fails_is_marked_and_the_run_goes_on() {
 #[test]
 fn a_vm_that_dies_costs_its_cell_and_is_booted_again() {
     let folder = tempfile::tempdir().unwrap();
-    let play = Play {
-        fates: [(3, Fate::Death), (9, Fate::Death)].into(),
-        ..Play::default()
+    let play = ScriptedMeasurer {
+        outcomes: [(3, CellOutcome::Death), (9, CellOutcome::Death)].into(),
+        ..ScriptedMeasurer::default()
     };
     let mut run = run(folder.path(), play);
     run.measure(&tcp()).unwrap();
@@ -152,20 +152,20 @@ fn a_vm_that_dies_costs_its_cell_and_is_booted_again() {
 #[test]
 fn resume_measures_what_failed_and_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let play = Play {
-        fates: [(2, Fate::Refused("no")), (3, Fate::Death)].into(),
-        ..Play::default()
+    let play = ScriptedMeasurer {
+        outcomes: [(2, CellOutcome::Refused("no")), (3, CellOutcome::Death)].into(),
+        ..ScriptedMeasurer::default()
     };
     let mut first = run(folder.path(), play);
     first.measure(&tcp()).unwrap();
     drop(first);
-    let mut second = run(folder.path(), Play::default());
+    let mut second = run(folder.path(), ScriptedMeasurer::default());
     second.measure(&tcp()).unwrap();
     assert_eq!(second.stage.measured, 2);
     let good = second.samples.iter().filter(|one| one.failed.is_none());
     let good: BTreeSet<(u32, &Cell)> = good.map(|one| (one.block, &one.cell)).collect();
     assert_eq!(good.len(), CELLS);
-    let mut third = run(folder.path(), Play::default());
+    let mut third = run(folder.path(), ScriptedMeasurer::default());
     third.measure(&tcp()).unwrap();
     assert_eq!((third.stage.measured, third.stage.boots), (0, 0));
 }
@@ -173,9 +173,9 @@ fn resume_measures_what_failed_and_what_is_missing() {
 #[test]
 fn vms_that_do_not_stay_up_end_a_sweep_and_then_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let play = Play {
-        always: Some(Fate::NoBoot),
-        ..Play::default()
+    let play = ScriptedMeasurer {
+        always: Some(CellOutcome::NoBoot),
+        ..ScriptedMeasurer::default()
     };
     let mut run = run(folder.path(), play);
     let sweeps = [tcp()[0], catalogue::sweep("udp").unwrap()];
@@ -192,7 +192,7 @@ fn vms_that_do_not_stay_up_end_a_sweep_and_then_the_run() {
 #[test]
 fn a_full_disk_does_not_end_a_run() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = run(folder.path(), Play::default());
+    let mut run = run(folder.path(), ScriptedMeasurer::default());
     let disk = run.book.fill_disk();
     run.measure(&tcp()).unwrap();
     assert!(run.book.flush().unwrap_err().to_string().contains("disk"));
@@ -205,7 +205,7 @@ fn a_full_disk_does_not_end_a_run() {
 #[test]
 fn only_the_cells_that_are_wanted_are_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = run(folder.path(), Play::default());
+    let mut run = run(folder.path(), ScriptedMeasurer::default());
     let ids = ["X9".to_owned()];
     run.manifest.only = wanted(&ids, &["size=64".to_owned()], Scale::Ci).unwrap();
     let noise = catalogue::sweep("noise").unwrap();

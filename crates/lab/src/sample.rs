@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_matches_what_it_has() {
+    fn a_cell_matches_the_factors_it_has() {
         let cell = Cell(
             [
                 ("a".to_owned(), "1".to_owned()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use observe::counters::Totals;
 use observe::proc::Proc;
 use observe::report::Activity;
-use observe::switches::{Recorder, Seen};
+use observe::switches::{Recorder, SwitchRates};
 use observe::work::Work;
 
 use super::sample::Values;
@@ -69,15 +69,15 @@ fn measure(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> 
     };
     interrupt::sleep(warm_up)?;
     let mut recorder = Recorder::start().ok();
-    let parties = parties(sets);
+    let vm_of_thread = vm_of_thread(sets);
     let mut switches = Vec::new();
     let mut seen = vec![snapshot()];
     let end = Instant::now() + window;
     while Instant::now() < end {
         interrupt::sleep(PIECE)?;
         seen.push(snapshot());
-        let looked = recorder.as_mut().map(Recorder::look);
-        switches.extend(looked.map(|seen| between(&parties, &seen)));
+        let looked = recorder.as_mut().map(Recorder::read);
+        switches.extend(looked.map(|seen| between(&vm_of_thread, &seen)));
     }
     let mut values = metrics(sets, &seen);
     if !switches.is_empty() {
@@ -97,22 +97,22 @@ pub fn records_switches() -> String {
 
 /// Maps threads to VMs, as numbers. The backend counts as another VM, like the papers' Dom0. In a set of
 /// several VMs each thread is a VM, because each VM has one virtual CPU.
-fn parties(sets: &[Set]) -> HashMap<u32, u32> {
-    let mut parties = HashMap::new();
+fn vm_of_thread(sets: &[Set]) -> HashMap<u32, u32> {
+    let mut vm_of_thread = HashMap::new();
     for set in sets {
         let one = set.members == 1 && set.name != "guests";
         for thread in &set.threads {
-            let party = set.threads.first().filter(|_| one).unwrap_or(thread);
-            parties.entry(*thread).or_insert(*party);
+            let vm = set.threads.first().filter(|_| one).unwrap_or(thread);
+            vm_of_thread.entry(*thread).or_insert(*vm);
         }
     }
-    parties
+    vm_of_thread
 }
 
 /// Returns how many times a second a CPU switches directly from one VM, or the backend, to another.
-fn between(parties: &HashMap<u32, u32>, seen: &Seen) -> f64 {
+fn between(vm_of_thread: &HashMap<u32, u32>, seen: &SwitchRates) -> f64 {
     let those = seen.rates.iter().filter(|((from, to), _)| {
-        let both = parties.get(from).zip(parties.get(to));
+        let both = vm_of_thread.get(from).zip(vm_of_thread.get(to));
         both.is_some_and(|(from, to)| from != to)
     });
     those.map(|(_, rate)| rate).sum()
@@ -258,13 +258,13 @@ mod tests {
             set("idle", &[4, 5], 2),
             set("backend", &[8, 9], 1),
         ];
-        let parties = parties(&sets);
+        let vm_of_thread = vm_of_thread(&sets);
         let rate = |pairs: &[((u32, u32), f64)]| {
-            let seen = Seen {
+            let seen = SwitchRates {
                 rates: pairs.iter().copied().collect(),
                 watched: 1.0,
             };
-            between(&parties, &seen)
+            between(&vm_of_thread, &seen)
         };
         assert_eq!(rate(&[((1, 2), 5.0), ((8, 9), 5.0), ((1, 77), 5.0)]), 0.0);
         assert_eq!(rate(&[((2, 3), 1.0), ((4, 5), 2.0), ((5, 9), 4.0)]), 7.0);

@@ -18,7 +18,7 @@ pub struct Access {
 impl Access {
     /// Returns whether no client may fetch.
     #[must_use]
-    pub fn is_nobody(&self) -> bool {
+    pub fn allows_nobody(&self) -> bool {
         self.allow.is_empty() && self.token.is_none()
     }
 
@@ -66,7 +66,7 @@ mod tests {
         let other: IpAddr = "11.1.2.3".parse().unwrap();
         let right = Authorization::bearer("secret").unwrap();
         let none = Access::default();
-        assert!(none.is_nobody() && !none.permits(allowed, Some(&right)));
+        assert!(none.allows_nobody() && !none.permits(allowed, Some(&right)));
         let access = Access {
             allow: vec!["10.0.0.0/8".parse().unwrap()],
             token: Some("secret".to_owned()),

@@ -117,7 +117,7 @@ struct WorkerExit<'a>(&'a OwnedFd);
 impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
         // The eventfd is written once only, so its counter cannot be full.
-        let _told = rustix::io::write(self.0, &1_u64.to_ne_bytes());
+        let _result = rustix::io::write(self.0, &1_u64.to_ne_bytes());
     }
 }
 
@@ -185,7 +185,7 @@ impl Device {
                 .any(|head| head == chain.head_index())
             {
                 tracing::debug!("the guest offers a chain again that the device has not returned");
-                increment(&self.state.counters.nonsense);
+                increment(&self.state.counters.invalid_requests);
                 continue;
             }
             match self.handle_request(&chain) {
@@ -246,7 +246,7 @@ impl Device {
         let reader = Reader::from_descriptor_chain(memory, chain.clone());
         let writer = VirtioFsWriter::new(memory, chain.clone());
         let (Ok(reader), Ok(writer)) = (reader, writer) else {
-            increment(&self.state.counters.nonsense);
+            increment(&self.state.counters.invalid_requests);
             return Some(0);
         };
         let done = self
@@ -257,7 +257,7 @@ impl Device {
         }
         let written = done.unwrap_or_else(|error| {
             tracing::debug!("the guest sent a malformed request: {error}");
-            increment(&self.state.counters.nonsense);
+            increment(&self.state.counters.invalid_requests);
             0
         });
         Some(u32::try_from(written).unwrap_or(u32::MAX))

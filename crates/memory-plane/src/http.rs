@@ -77,7 +77,7 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
             continue;
         }
         let Some(permit) = limit.acquire(from.ip()) else {
-            increment(&service.state.counters.turned_away);
+            increment(&service.state.counters.refused_clients);
             continue;
         };
         let service = service.clone();

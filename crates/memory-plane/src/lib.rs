@@ -5,17 +5,18 @@
 //! A space is a sealed memfd that is divided into slots ([`space_memory`]), and a store that maps files to slots ([`space::store`]).
 //!
 //! ```text
-//!            VM                                 the space's process                          network
-//!  +---------------------+      +------------------------------------------------+
-//!  | program -> virtiofs |      | device --> file_system --+      +-- http <----------> clients (HTTP/1.1, HTTP/2, TLS)
-//!  +---------------------+      | (thread for the VM)      |      |   access, response, connection_limit
-//!            |                  |                          v      v              |
-//!   QEMU: vhost-user-fs <-------->               SpaceState: Store (one lock)        |
-//!                               |                 |    |          ^              |
-//!                               |SlotFile: slots (memfd)|         +-- push ----------> store (S3, HTTP PUT, raw TCP)
-//!                               |          ledger (memfd)             put, sign, raw
-//!                               |          ^                          both: throttle, rate, zero_copy
-//!                               +----------|-------------------------------------+
+//!            VM                                the space's process                             network
+//!  +---------------------+      +------------------------------------------------------+
+//!  | program -> virtiofs |      | device --> file_system --+     +-- http <-----------------> clients (HTTP/1.1, HTTP/2, TLS)
+//!  +---------------------+      | (thread for the VM)      |     |   access, response, |
+//!            |                  |                          |     |   connection_limit  |
+//!            |                  |                          v     v                     |
+//!   QEMU: vhost-user-fs <-------->            SpaceState: Store (one lock)             |
+//!                               |              |                 ^                     |
+//!                               | SlotFile: slots (memfd)        +-- push ------------------> store (S3, HTTP PUT, raw TCP)
+//!                               |           ledger (memfd)           put, sign, raw    |
+//!                               |           ^   both: throttle, rate, zero_copy        |
+//!                               +-----------|------------------------------------------+
 //!                          the supervisor keeps both memfds
 //! ```
 //!

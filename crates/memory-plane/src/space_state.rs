@@ -34,7 +34,7 @@ pub(crate) struct Counters {
     /// Writes that had to wait for slots.
     pub(crate) waited: AtomicU64,
     /// Malformed requests of the guest.
-    pub(crate) nonsense: AtomicU64,
+    pub(crate) invalid_requests: AtomicU64,
     /// Connected clients (gauge).
     pub(crate) clients: AtomicU64,
     /// Requests of clients.
@@ -44,7 +44,7 @@ pub(crate) struct Counters {
     /// Connections that were closed because the client read or sent too little in time.
     pub(crate) stalled: AtomicU64,
     /// Connections that were refused because there were too many.
-    pub(crate) turned_away: AtomicU64,
+    pub(crate) refused_clients: AtomicU64,
     /// Bytes of objects that were passed to the network.
     pub(crate) sent: AtomicU64,
 }
@@ -67,7 +67,8 @@ pub struct Figures {
     /// Writes of the VM that had to wait for slots.
     pub waited: u64,
     /// Malformed requests of the VM.
-    pub nonsense: u64,
+    #[serde(rename = "nonsense")]
+    pub invalid_requests: u64,
     /// Connected clients.
     pub clients: u64,
     /// Requests of clients.
@@ -77,7 +78,8 @@ pub struct Figures {
     /// Clients that were disconnected because they read or sent too little in time.
     pub stalled: u64,
     /// Clients that were refused because there were too many.
-    pub turned_away: u64,
+    #[serde(rename = "turned_away")]
+    pub refused_clients: u64,
     /// Bytes of files sent to clients or pushed.
     pub sent: u64,
     /// Pushed files that the store acknowledged.
@@ -85,7 +87,8 @@ pub struct Figures {
     /// Failed attempts to push a file.
     pub push_failures: u64,
     /// Why the last attempt failed, if none succeeded since.
-    pub push_trouble: Option<String>,
+    #[serde(rename = "push_trouble")]
+    pub push_error: Option<String>,
 }
 
 impl SpaceState {
@@ -222,16 +225,16 @@ impl SpaceState {
             unfinished: fill.unfinished,
             waiting: count(&counters.waiting),
             waited: count(&counters.waited),
-            nonsense: count(&counters.nonsense),
+            invalid_requests: count(&counters.invalid_requests),
             clients: count(&counters.clients),
             requests: count(&counters.requests),
             refused: count(&counters.refused),
             stalled: count(&counters.stalled),
-            turned_away: count(&counters.turned_away),
+            refused_clients: count(&counters.refused_clients),
             sent: count(&counters.sent),
             pushed: count(&self.outbox.pushed),
             push_failures: count(&self.outbox.failures),
-            push_trouble: self.outbox.last_error(),
+            push_error: self.outbox.last_error(),
         }
     }
 }

@@ -186,7 +186,7 @@ fn a_refused_or_unacknowledged_file_is_sent_again() {
     assert!(text.contains(&expected), "{text}");
     let expected = ": the store answered 507 Insufficient Storage full\\u{7}\n";
     assert!(text.contains(expected), "{text}");
-    assert!(state.figures().push_trouble.is_some());
+    assert!(state.figures().push_error.is_some());
     store.answer("204 No Content");
     // The connection ends without a response.
     assert_eq!(store.request().1, b"1");
@@ -196,7 +196,7 @@ fn a_refused_or_unacknowledged_file_is_sent_again() {
     wait_until_sent(&state);
     let figures = state.figures();
     assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
-    assert_eq!((figures.push_trouble, figures.published), (None, 0));
+    assert_eq!((figures.push_error, figures.published), (None, 0));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn raw_tcp_sends_one_file_after_the_other() {
     }
     assert_eq!(line, "PUT 0 /empty\n");
     assert_eq!(
-        state.figures().push_trouble.unwrap(),
+        state.figures().push_error.unwrap(),
         "the store answered no room"
     );
     receiver.send("OK\n");
@@ -330,10 +330,10 @@ fn https_requires_a_certificate_of_a_trusted_authority() {
         if !is_trusted {
             let refused = store.stream().read_line(&mut String::new());
             assert!(refused.is_err(), "{refused:?}");
-            while state.figures().push_trouble.is_none() {
+            while state.figures().push_error.is_none() {
                 std::thread::yield_now();
             }
-            let error = state.figures().push_trouble.unwrap();
+            let error = state.figures().push_error.unwrap();
             assert!(error.contains("invalid peer certificate"), "{error}");
             assert_eq!((state.figures().pushed, state.figures().published), (0, 1));
             continue;

@@ -199,7 +199,7 @@ impl Endpoint {
             }
             // The peer's socket is bound again, so the endpoint that had the address before has
             // ended.
-            self.lose(old, Code::Closed);
+            self.fail_peer(old, Code::Closed);
         }
         ACCEPTED
     }
@@ -348,7 +348,7 @@ impl Endpoint {
         };
         if !watched {
             // The end of the peer would never be detected.
-            self.lose(peer, Code::NoResources);
+            self.fail_peer(peer, Code::NoResources);
         }
         let Some(id) = self.handshakes.outgoing_to(address) else {
             return;

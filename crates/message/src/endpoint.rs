@@ -254,7 +254,7 @@ impl Endpoint {
         let link = self.peers.link(peer);
         let taken = self.engine.take_arrival(link, request, arrival);
         match (taken, self.peers.link(peer)) {
-            (Err(fault), _) => self.lose(peer, fault.code()),
+            (Err(fault), _) => self.fail_peer(peer, fault.code()),
             // The sender may sleep until the message is received, and this side need not call
             // again.
             (Ok(()), Some(link)) if link.published => link.wake(),

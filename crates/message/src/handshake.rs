@@ -72,7 +72,7 @@ pub(crate) const FULL: u32 = 3;
 pub(crate) const CLOSED: u32 = 4;
 /// The other host does not answer. Only from uplinks.
 pub(crate) const UNREACHABLE: u32 = 5;
-/// No member and no host has this NIC id. Only from the switchboard and uplinks.
+/// No member and no host has this NIC id. Only from the broker and uplinks.
 pub(crate) const UNKNOWN: u32 = 6;
 
 impl Hello {

@@ -31,7 +31,7 @@ impl LatencySamples {
 
     /// Ends a sample and begins the next one.
     #[inline(always)]
-    pub fn lap(&mut self) {
+    pub fn record(&mut self) {
         let now = ticks::now();
         self.ticks.push(now.saturating_sub(self.last));
         self.last = now;
@@ -58,8 +58,8 @@ mod tests {
         let all = Instant::now();
         let mut laps = LatencySamples::start(2);
         std::thread::sleep(Duration::from_millis(20));
-        laps.lap();
-        laps.lap();
+        laps.record();
+        laps.record();
         let [slept, rest] = *laps.times() else {
             panic!("two laps");
         };

@@ -67,7 +67,7 @@ pub const INCOMING: usize = 64;
 pub const SIMULTANEOUS_RETRY: Duration = Duration::from_millis(200);
 
 /// Lost peers whose address is kept.
-pub const REMEMBERED: usize = 256;
+pub const MAX_LOST_PEERS: usize = 256;
 
 /// Bytes of an endpoint's heap. Only pages that are written take memory.
 pub const HEAP: u64 = 1 << 30;

@@ -280,7 +280,7 @@ impl Peers {
             key,
             link: Some(Box::new(link)),
         };
-        let old = match self.gone.len() >= limits::REMEMBERED {
+        let old = match self.gone.len() >= limits::MAX_LOST_PEERS {
             true => self.gone.pop_front(),
             false => None,
         };

@@ -6,7 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body};
 use crate::error::{Code, Error};
 use crate::ids::Peer;
-use crate::limits::REMEMBERED;
+use crate::limits::MAX_LOST_PEERS;
 
 impl Endpoint {
     /// Disconnects a peer. Its pending requests end with [`Code::Closed`].
@@ -15,7 +15,7 @@ impl Endpoint {
     /// `peer` is no peer of this endpoint.
     pub fn disconnect(&mut self, peer: Peer) -> Result<(), Error> {
         self.peers.get(peer).ok_or(Error::BadPeer)?;
-        self.lose(peer, Code::Closed);
+        self.fail_peer(peer, Code::Closed);
         Ok(())
     }
 
@@ -26,7 +26,7 @@ impl Endpoint {
 
     /// Returns why a peer without a link cannot be sent to: whether its address is in use again.
     #[cold]
-    pub(crate) fn gone(&self, peer: Peer) -> Code {
+    pub(crate) fn failure_code(&self, peer: Peer) -> Code {
         let Some(known) = self.peers.get(peer) else {
             return Code::Closed;
         };
@@ -46,16 +46,16 @@ impl Endpoint {
     /// Handles a peer on another host that does not answer any more. What arrived before is
     /// received.
     #[cold]
-    pub(crate) fn lose_unreachable(&mut self, peer: Peer) {
+    pub(crate) fn fail_unreachable(&mut self, peer: Peer) {
         if let Some(link) = self.peers.link(peer) {
             let _end = self.engine.drain(link, peer);
         }
-        self.lose(peer, Code::Unreachable);
+        self.fail_peer(peer, Code::Unreachable);
     }
 
     /// Removes a peer's link, and ends every request that waits for the peer.
     #[cold]
-    pub(crate) fn lose(&mut self, peer: Peer, code: Code) {
+    pub(crate) fn fail_peer(&mut self, peer: Peer, code: Code) {
         let Some(mut link) = self.peers.unlink(peer) else {
             return;
         };
@@ -74,7 +74,7 @@ impl Endpoint {
         if let Some(handler_queue) = &mut self.engine.handler_queue {
             handler_queue.retain(|arrival| !offered(arrival));
         }
-        if self.lost.len() >= REMEMBERED {
+        if self.lost.len() >= MAX_LOST_PEERS {
             self.lost.pop_front();
         }
         self.lost.push_back(peer);

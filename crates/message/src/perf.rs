@@ -18,7 +18,7 @@ use crate::memory::Memory;
 use crate::status::Completion;
 
 pub use order::{Kind, LONGEST, Load};
-use order::{MOST, Order};
+use order::{MAX_WINDOW, Order};
 
 /// Returns the messages in flight in a stream, unless there is a reason for another number. As many
 /// as UCX's `ucx_perftest` has, but fewer large ones: it sends all of them from one buffer, which
@@ -27,14 +27,16 @@ use order::{MOST, Order};
 #[must_use]
 pub fn window(length: u32) -> u8 {
     let messages = IN_FLIGHT / length.max(1);
-    u8::try_from(messages).unwrap_or(MOST).clamp(LEAST, MOST)
+    u8::try_from(messages)
+        .unwrap_or(MAX_WINDOW)
+        .clamp(MIN_WINDOW, MAX_WINDOW)
 }
 
 /// Bytes in flight in a stream.
 const IN_FLIGHT: u32 = 512 << 10;
 
 /// Messages in flight, at least.
-const LEAST: u8 = 2;
+const MIN_WINDOW: u8 = 2;
 
 /// How long a client waits for the server, which may serve other clients first.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -201,7 +203,7 @@ pub fn round_trips(
         let sent = endpoint.isend(peer, DATA, there)?;
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
         back = finish(endpoint, request, go_on)?.memory;
-        laps.lap();
+        laps.record();
         there = finish(endpoint, sent, go_on)?.memory;
     }
     match is_same(&back, &there) {

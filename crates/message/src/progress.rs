@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use window::attach::Message;
 use window::doorbell;
-use window::waiter::Woken;
+use window::waiter::WaitResult;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
@@ -13,7 +13,7 @@ use crate::limits::POLLS_PER_SOCKET_CHECK;
 use crate::matching::Pattern;
 use crate::status::{Completion, Status};
 use crate::token::Token;
-use crate::wait_policy::{Step, Surroundings, Wait};
+use crate::wait_policy::{HostConditions, Step, Wait};
 
 /// The longest sleep of an endpoint whose wake-ups may be lost.
 const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
@@ -37,7 +37,7 @@ impl Endpoint {
                 continue;
             };
             if let Err(fault) = self.engine.serve(link, peer) {
-                self.lose(peer, fault.code());
+                self.fail_peer(peer, fault.code());
             }
         }
     }
@@ -53,7 +53,7 @@ impl Endpoint {
     }
 
     /// Handles the events of the sockets.
-    fn handle_events(&mut self, woken: &Woken) {
+    fn handle_events(&mut self, woken: &WaitResult) {
         self.woken |= woken.by_waker;
         for token in &woken.tokens {
             match Token::decode(*token) {
@@ -72,7 +72,7 @@ impl Endpoint {
         let Some(peer) = self.peers.with_index(index) else {
             return;
         };
-        for _ in 0..window::limits::WAKES {
+        for _ in 0..window::limits::WAKEUPS_PER_READ {
             let Some(link) = self.peers.link(peer) else {
                 return;
             };
@@ -81,10 +81,12 @@ impl Endpoint {
                 Ok(Some(Message::Wake)) => {}
                 Ok(Some(Message::Answer {
                     accepted: false, ..
-                })) if link.remote => return self.lose_unreachable(peer),
-                Ok(Some(_)) => return self.lose(peer, Code::Unreachable),
-                Err(window::attach::AttachError::Gone) => return self.lose(peer, Code::Closed),
-                Err(_) => return self.lose(peer, Code::Unreachable),
+                })) if link.remote => return self.fail_unreachable(peer),
+                Ok(Some(_)) => return self.fail_peer(peer, Code::Unreachable),
+                Err(window::attach::AttachError::Gone) => {
+                    return self.fail_peer(peer, Code::Closed);
+                }
+                Err(_) => return self.fail_peer(peer, Code::Unreachable),
             }
         }
     }
@@ -177,7 +179,7 @@ impl Endpoint {
                 return found;
             }
             let now = Instant::now();
-            let around = Surroundings {
+            let around = HostConditions {
                 remote: self.remote,
                 contended: self.yielder.is_contended(),
                 overcommitted: self.steal.is_overcommitted(),
@@ -212,7 +214,7 @@ impl Endpoint {
         let unfenced = (!doorbell::wait_fence()).then_some(UNFENCED_SLEEP);
         let limit = [limit, retry, unfenced].into_iter().flatten().min();
         let slept = match self.has_work() {
-            true => Ok(Woken::default()),
+            true => Ok(WaitResult::default()),
             false => self.waiter.wait(limit),
         };
         for link in self.peers.links() {

@@ -143,12 +143,12 @@ impl Engine {
         let Some(link) = link else {
             match arrival.body {
                 Body::Eager(bytes) => {
-                    self.take_bytes(request, peer, value, short(&bytes, length));
+                    self.take_bytes(request, peer, value, eager_bytes(&bytes, length));
                 }
                 Body::Bytes(bytes, _) => {
                     self.take_bytes(request, peer, value, &bytes);
                 }
-                Body::Own(sender) => self.take_own(request, value, sender),
+                Body::Own(sender) => self.receive_from_self(request, value, sender),
                 Body::Offer(_) => self.requests.end(request, Code::Closed, 0),
             }
             return Ok(());
@@ -156,7 +156,7 @@ impl Engine {
         link.unexpected = link.unexpected.saturating_sub(arrival.cost());
         match arrival.body {
             Body::Eager(bytes) => {
-                self.take_bytes(request, peer, value, short(&bytes, length));
+                self.take_bytes(request, peer, value, eager_bytes(&bytes, length));
             }
             Body::Bytes(bytes, sender) => {
                 let taken = self.take_bytes(request, peer, value, &bytes);
@@ -165,7 +165,7 @@ impl Engine {
                 }
             }
             Body::Offer(offered) => self.pull(link, request, peer, value, length, offered)?,
-            Body::Own(sender) => self.take_own(request, value, sender),
+            Body::Own(sender) => self.receive_from_self(request, value, sender),
         }
         Ok(())
     }
@@ -271,7 +271,7 @@ impl Engine {
     }
 
     /// Completes a receive with a message of this endpoint to itself.
-    pub(crate) fn take_own(&mut self, request: Request, value: u64, sender: Request) {
+    pub(crate) fn receive_from_self(&mut self, request: Request, value: u64, sender: Request) {
         let Some(entry) = self.requests.get(sender) else {
             return;
         };
@@ -379,7 +379,7 @@ impl Engine {
 }
 
 /// Returns the bytes of an eager message.
-pub(crate) fn short(bytes: &[u8; EAGER], length: u64) -> &[u8] {
+pub(crate) fn eager_bytes(bytes: &[u8; EAGER], length: u64) -> &[u8] {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     bytes.get(..length).unwrap_or_default()
 }

@@ -63,7 +63,7 @@ impl Endpoint {
         match peer == SELF {
             true => self.send_own(request, value),
             false => {
-                let code = self.gone(peer);
+                let code = self.failure_code(peer);
                 self.engine.requests.end(request, code, 0);
             }
         }
@@ -73,7 +73,7 @@ impl Endpoint {
     /// The peer's fault was detected while sending to it. The memory is lost with the link.
     #[cold]
     fn failed_send(&mut self, peer: Peer, value: u64, _fault: Fault) -> Request {
-        self.lose(peer, Code::Unreachable);
+        self.fail_peer(peer, Code::Unreachable);
         let requests = &mut self.engine.requests;
         let request = requests.add(State::Offered, Memory::Empty, Some(peer), value);
         requests.end(request, Code::Unreachable, 0);
@@ -84,7 +84,7 @@ impl Endpoint {
         let engine = &mut self.engine;
         let fits = |posted: &Posted| posted.pattern.fits(value);
         if let Some(posted) = engine.posted.take(value, fits) {
-            engine.take_own(posted.request, value, request);
+            engine.receive_from_self(posted.request, value, request);
             return;
         }
         let length = engine.requests.get(request).map_or(0, |e| e.status.length);

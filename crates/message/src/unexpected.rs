@@ -142,7 +142,7 @@ impl Endpoint {
         match sent {
             Ok(()) if link.published => link.wake(),
             Ok(()) => {}
-            Err(_) => self.lose(arrival.peer, Code::Unreachable),
+            Err(_) => self.fail_peer(arrival.peer, Code::Unreachable),
         }
     }
 

@@ -28,9 +28,9 @@ pub(crate) enum Step {
     Sleep,
 }
 
-/// What a waiter knows about its surroundings.
+/// The conditions on the host, as a waiter knows them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct HostConditions {
     /// It has a remote peer: a wake-up passes gateways.
     pub(crate) remote: bool,
     /// Other programs use this processor.
@@ -75,7 +75,7 @@ impl Wait {
         &mut self,
         now: Instant,
         thresholds: &Thresholds,
-        around: Surroundings,
+        around: HostConditions,
         awaits_reply: impl FnOnce() -> bool,
     ) -> Step {
         let gap = now.saturating_duration_since(self.counted);
@@ -108,7 +108,12 @@ impl Wait {
 
     /// Returns the limit of the polling time.
     #[inline]
-    fn limit(&self, thresholds: &Thresholds, around: Surroundings, awaits_reply: bool) -> Duration {
+    fn limit(
+        &self,
+        thresholds: &Thresholds,
+        around: HostConditions,
+        awaits_reply: bool,
+    ) -> Duration {
         if around.overcommitted {
             return thresholds.spin;
         }
@@ -125,18 +130,18 @@ impl Wait {
 mod tests {
     use super::*;
 
-    const REMOTE: Surroundings = Surroundings {
+    const REMOTE: HostConditions = HostConditions {
         remote: true,
         contended: false,
         overcommitted: false,
     };
 
-    const NEAR: Surroundings = Surroundings {
+    const NEAR: HostConditions = HostConditions {
         remote: false,
         ..REMOTE
     };
 
-    const OVERCOMMITTED: Surroundings = Surroundings {
+    const OVERCOMMITTED: HostConditions = HostConditions {
         overcommitted: true,
         ..REMOTE
     };
@@ -153,7 +158,7 @@ mod tests {
     /// Returns the time until the wait sleeps, if a poll takes 1 us and it loses its processor for
     /// `loss` after `at`.
     fn time_to_sleep(
-        around: Surroundings,
+        around: HostConditions,
         awaits_reply: bool,
         at: Duration,
         loss: Duration,
@@ -211,7 +216,7 @@ mod tests {
             let mut wait = Wait::begin(start);
             wait.next(start + us(polled), &thresholds(), around, || true)
         };
-        let contended = Surroundings {
+        let contended = HostConditions {
             contended: true,
             ..REMOTE
         };

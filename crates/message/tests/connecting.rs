@@ -14,7 +14,7 @@ use window::attach::{Channel, HandshakeData, Listener, Message};
 const HANG: Duration = Duration::from_secs(60);
 
 /// Two unconnected endpoints with different keys.
-fn strangers() -> (Endpoint, Endpoint, tempfile::TempDir) {
+fn unconnected_endpoints() -> (Endpoint, Endpoint, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let board = Board::open(folder.path()).unwrap();
     let open = |key| {
@@ -29,7 +29,7 @@ fn strangers() -> (Endpoint, Endpoint, tempfile::TempDir) {
 
 #[test]
 fn the_key_of_the_target_endpoint_is_checked() {
-    let (mut a, mut b, _folder) = strangers();
+    let (mut a, mut b, _folder) = unconnected_endpoints();
     // Three at the same time, before the peer answers.
     let requests = [3, 2, 4].map(|key| a.iconnect(b.address(), key, 0).unwrap());
     let codes = requests.map(|request| both(&mut a, &mut b, request).status.code);
@@ -47,7 +47,7 @@ fn the_key_of_the_target_endpoint_is_checked() {
 
 #[test]
 fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
-    let (mut a, mut b, _folder) = strangers();
+    let (mut a, mut b, _folder) = unconnected_endpoints();
     let request = a.iconnect(b.address(), 2, 0).unwrap();
     assert!(a.cancel(request).unwrap());
     let again = a.iconnect(b.address(), 2, 0).unwrap();
@@ -60,7 +60,7 @@ fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
 /// The first request's key is wrong, so the second one's connect starts when the peer has ended.
 #[test]
 fn a_connect_that_was_cancelled_stays_so_when_its_turn_comes() {
-    let (mut a, mut b, _folder) = strangers();
+    let (mut a, mut b, _folder) = unconnected_endpoints();
     let first = a.iconnect(b.address(), 3, 0).unwrap();
     let second = a.iconnect(b.address(), 2, 0).unwrap();
     assert!(a.cancel(second).unwrap());
@@ -247,7 +247,7 @@ fn a_cancelled_simultaneous_connect_is_not_retried() {
 
 #[test]
 fn silent_connections_do_not_block_an_endpoint() {
-    let (mut a, mut b, folder) = strangers();
+    let (mut a, mut b, folder) = unconnected_endpoints();
     let socket = folder.path().join("1.sock");
     let silent = || Channel::connect(&socket).unwrap();
     let _silent: Vec<_> = (0..3 * INCOMING).map(|_| silent()).collect();

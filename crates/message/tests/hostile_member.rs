@@ -79,7 +79,7 @@ fn run_beside_others(honest: &mut Honest, steps: &[[u8; STEP]]) {
 }
 
 #[test]
-fn an_uplink_cannot_speak_for_a_member_that_is_here() {
+fn an_uplink_cannot_send_for_a_local_member() {
     let mut honest = Honest::new(true);
     let mut attack = Attack::new(&honest.folder.path().join("host/a.sock"), "b");
     attack.from = Board::nic_of("c");

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use message::remote::{Gateway, Member, Switchboard, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -101,11 +101,11 @@ fn stop_and_continue(members: &[(&str, Option<&str>)]) {
         ..Member::default()
     });
     let list: Vec<_> = list.collect();
-    let mut switchboard = Switchboard::new(&folder.join("host"), &list).unwrap();
+    let mut broker = Broker::new(&folder.join("host"), &list).unwrap();
     let (stop, silent) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let served = switchboard.serve(|board| {
+            let served = broker.serve(|board| {
                 silent.store(
                     board.report().iter().any(|one| one.silent),
                     Ordering::Relaxed,

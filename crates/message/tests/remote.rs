@@ -1,5 +1,5 @@
-//! Endpoints of different members, joined by gateways and the switchboard, without any VM: the
-//! switchboard cannot distinguish the members from processes of the host.
+//! Endpoints of different members, joined by gateways and the broker, without any VM: the
+//! broker cannot distinguish the members from processes of the host.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,9 +19,7 @@ use std::time::Duration;
 
 use common::{both, pattern};
 use message::limits::INCOMING;
-use message::remote::{
-    Connection, Gateway, Member, MemberResources, Resources, Switchboard, Transport,
-};
+use message::remote::{Broker, Connection, Gateway, Member, MemberResources, Resources, Transport};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
 use window::attach::Channel;
@@ -247,12 +245,12 @@ fn the_end_of_the_host_is_detected() {
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     let (to_b, _) = connect(&mut a, &mut b);
     let pending = a.issend(to_b, 1, vec![1; 8]).unwrap();
-    plane.switchboard = None;
+    plane.broker = None;
     let ended = a.wait(pending, HANG).unwrap().unwrap();
     assert_eq!(ended.status.code, Code::Closed);
 }
 
-/// Duplicates the resources, for another switchboard.
+/// Duplicates the resources, for another broker.
 fn adopt_again(parts: &Resources, connections: &mut [Option<Connection>]) -> Resources {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let members = parts.member_resources().iter().zip(connections);
@@ -274,7 +272,7 @@ fn duplicate(connection: &Connection<BorrowedFd<'_>>) -> Connection {
 }
 
 #[test]
-fn another_switchboard_takes_over_and_its_members_join_again() {
+fn another_broker_takes_over_and_its_members_join_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let members = MEDIATED.map(|(name, _)| Member {
@@ -289,21 +287,21 @@ fn another_switchboard_takes_over_and_its_members_join_again() {
         listener
     };
     let listeners = Arc::new(members.each_ref().map(listen));
-    let parts = Resources::make(members.into()).unwrap();
+    let parts = Resources::create(members.into()).unwrap();
     let (tell, told) = mpsc::channel();
     let serve = |parts: Resources| {
-        let mut switchboard = Switchboard::from_resources(parts).unwrap();
+        let mut broker = Broker::from_resources(parts).unwrap();
         let (tell, listeners) = (tell.clone(), listeners.clone());
         Running::start(move |go_on| {
-            let served = switchboard.serve(|switchboard| {
+            let served = broker.serve(|broker| {
                 // As the supervisor does.
                 for (number, listener) in listeners.iter().enumerate() {
                     if let Ok((socket, _)) = listener.accept() {
                         socket.set_nonblocking(true).unwrap();
-                        assert!(switchboard.admit(number, socket.into()));
+                        assert!(broker.admit(number, socket.into()));
                     }
                 }
-                switchboard.report_accepted(|member, connection| {
+                broker.report_accepted(|member, connection| {
                     tell.send((member, duplicate(connection))).unwrap();
                     true
                 });

@@ -63,7 +63,7 @@ fn the_receiver_copies_all_if_the_sender_does_not_poll() {
 }
 
 #[test]
-fn two_that_poll_copy_together_and_nothing_is_missing() {
+fn two_polling_endpoints_copy_together_and_nothing_is_missing() {
     let mut pair = Pair::new();
     let (to_b, mut a) = (pair.to_b, pair.a);
     let lengths = || (0..).map(|turn: usize| (turn, 1_000_003 + turn % 50 * 40_961));

@@ -26,7 +26,7 @@ pub(crate) struct Output {
 }
 
 /// Number of frames whose memory is kept: those of the blocks of one pull in flight.
-const SPARE: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS;
+const MAX_RETAINED_FRAMES: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS;
 
 /// The destination of frames to a host.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl Output {
     }
 
     pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
-        if self.spare.len() < SPARE {
+        if self.spare.len() < MAX_RETAINED_FRAMES {
             self.spare.push(frame);
         }
     }

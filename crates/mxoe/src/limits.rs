@@ -94,7 +94,7 @@ pub const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Silence of a probed partner after which the node gives the partner up: a thousand times
 /// [`RESEND_TIMEOUT`].
-pub const PATIENCE: Duration = Duration::from_secs(500);
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(500);
 
 /// Bytes of a streamed message that the sender buffers: twice what is in flight, because the
 /// receiver may request a lost block again.
@@ -132,7 +132,7 @@ pub const SEND_QUEUE_TOTAL: usize = 4 * SEND_QUEUE;
 /// Shortest interval between two replacements of an entry in a full table.
 pub const REPLACE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Shortest interval between two changes of a host's name. Chosen by Vicinity: the switchboard
+/// Shortest interval between two changes of a host's name. Chosen by Vicinity: the broker
 /// passes each change to every VM.
 pub const RENAME_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::endpoint::Endpoint;
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, StreamedSend};
 use crate::hosts::{Context, Hosts, Output};
-use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PATIENCE, REPLACE_INTERVAL};
+use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PEER_TIMEOUT, REPLACE_INTERVAL};
 use crate::partner::{Content, Outgoing, Partner};
 use crate::wire::{Connect, Mac};
 
@@ -32,7 +32,7 @@ impl Config {
             mac,
             name: name.to_owned(),
             serial,
-            peer_timeout: PATIENCE,
+            peer_timeout: PEER_TIMEOUT,
         }
     }
 }

@@ -60,7 +60,7 @@ impl Port {
         let own = address(interface)?;
         check_mtu(interface)?;
         // Before `bind`, so that the kernel puts every frame into the ring.
-        Ring::make(&socket)?;
+        Ring::create(&socket)?;
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
         // A smaller buffer costs throughput and nothing else, so errors are ignored.
         let _ignored = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)

@@ -170,7 +170,7 @@ fn peer() -> Address {
 }
 
 /// Sends queued frames, waits for a frame or a deadline, and receives what arrived.
-fn turn(port: &mut Port, node: &mut Node, limit: Duration) {
+fn exchange_once(port: &mut Port, node: &mut Node, limit: Duration) {
     let sent = port.send(node).unwrap();
     let due = node.deadline().map(|at| at.saturating_sub(port.now()));
     let pause = due.unwrap_or(limit).min(limit);
@@ -212,7 +212,7 @@ fn echo(port: &mut Port, node: &mut Node) {
     let mut pulls = Pulls::default();
     let mut peer = None;
     loop {
-        turn(port, node, TIMEOUT);
+        exchange_once(port, node, TIMEOUT);
         let now = port.now();
         while let Some(message) = peer.and_then(|peer| node.next_message(now, ENDPOINT, peer)) {
             match message {
@@ -274,7 +274,7 @@ fn drive(port: &mut Port, node: &mut Node) {
     let mut pulls = Pulls::default();
     while sent < count || back < count {
         assert!(port.now() < end, "{sent} sent, {back} back of {count}");
-        turn(port, node, Duration::from_millis(100));
+        exchange_once(port, node, Duration::from_millis(100));
         let now = port.now();
         while let Some(message) = node.next_message(now, ENDPOINT, peer()) {
             match message {
@@ -329,7 +329,7 @@ fn find(port: &mut Port, node: &mut Node) {
     node.announce(port.now());
     loop {
         assert!(port.now() < end);
-        turn(port, node, Duration::from_millis(100));
+        exchange_once(port, node, Duration::from_millis(100));
         while let Some(event) = node.event() {
             if let Event::Host { host, name } = event {
                 assert_eq!((host, name.as_str()), (peer().host, "echo"));

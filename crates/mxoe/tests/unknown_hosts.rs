@@ -112,7 +112,7 @@ fn name_changes_of_a_host_are_rate_limited() {
 }
 
 /// A node with a peer_timeout of 20 s and an endpoint of key 7.
-fn impatient() -> Node {
+fn node_with_short_timeout() -> Node {
     let mut config = Config::new(HERE, "here", 1);
     config.peer_timeout = Duration::from_secs(20);
     let mut node = Node::new(config);
@@ -146,7 +146,7 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
 
 #[test]
 fn silent_partners_give_way_to_a_new_partner() {
-    let mut node = impatient();
+    let mut node = node_with_short_timeout();
     let mut now = Duration::ZERO;
     // As many partners as a node allows. They never send again.
     for number in 0..u32::try_from(PARTNERS).unwrap() {
@@ -183,7 +183,7 @@ fn pass_30_s(node: &mut Node, mut now: Duration) -> Duration {
 
 #[test]
 fn silent_hosts_give_way_to_a_new_host() {
-    let mut node = impatient();
+    let mut node = node_with_short_timeout();
     let mut now = Duration::ZERO;
     for number in 0..u32::try_from(HOSTS).unwrap() {
         assert!(connect(&mut node, now, unknown_host(number), 0));

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{panic, panic::AssertUnwindSafe, thread};
 
-use message::remote::{Gateway, Member, Switchboard, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use tempfile::TempDir;
 
 /// The libraries and headers, built once.
@@ -198,7 +198,7 @@ fn mx_1_only_the_interface_is_visible() {
 
 /// A program that sets no error handler ends at its first error.
 #[test]
-fn mx_2_errors_are_fatal_unless_told_otherwise() {
+fn mx_2_errors_are_fatal_unless_a_handler_is_set() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     let mut compile = compiler("fatal.c", &program);
@@ -218,17 +218,17 @@ fn message_plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: i
         ..Member::default()
     };
     let host = folder.join("host");
-    let mut switchboard = Switchboard::new(&host, &members.map(member)).unwrap();
+    let mut broker = Broker::new(&host, &members.map(member)).unwrap();
     let active = AtomicBool::new(true);
     let running = || active.load(Ordering::Relaxed);
     thread::scope(|scope| {
-        scope.spawn(|| switchboard.serve(|_| running()).unwrap());
+        scope.spawn(|| broker.serve(|_| running()).unwrap());
         for name in members {
             let board = folder.join(name).join("message");
             let transport = Transport::Socket(host.join(format!("{name}.sock")));
             let mut gateway = Gateway::join(&board, &transport).unwrap();
             let running = &running;
-            // The switchboard may end before the gateway.
+            // The broker may end before the gateway.
             scope.spawn(move || drop(gateway.run(running)));
         }
         // The threads end even if `work` panics.

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::reading::{Id, Plane, Reading, Switches, ThreadSet, Vm};
-use crate::report::{self, Between, Party, Switched};
-use crate::switches::Seen;
+use crate::report::{self, SwitchPair, ThreadSetName, VmSwitches};
+use crate::switches::SwitchRates;
 
 /// Sums the switches between threads to switches between sets of threads. Omits threads that belong to
 /// no set, and switches within a set.
-pub(crate) fn sets(seen: &Seen, vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> Switches {
+pub(crate) fn sets(
+    seen: &SwitchRates,
+    vms: &BTreeMap<Id, Vm>,
+    planes: &BTreeMap<Id, Plane>,
+) -> Switches {
     let owners = owners(vms, planes);
     let mut rates = BTreeMap::new();
     for ((from, to), rate) in &seen.rates {
@@ -47,7 +51,7 @@ fn owners(vms: &BTreeMap<Id, Vm>, planes: &BTreeMap<Id, Plane>) -> HashMap<u32, 
 }
 
 /// Returns the rates of switches to a VM's guest and to its backend.
-pub(crate) fn of_vm(id: Id, reading: &Reading) -> Option<Between> {
+pub(crate) fn of_vm(id: Id, reading: &Reading) -> Option<VmSwitches> {
     let switches = reading.switches.as_ref().ok()?;
     let to = |set: ThreadSet| {
         let rates = switches.rates.iter();
@@ -56,7 +60,7 @@ pub(crate) fn of_vm(id: Id, reading: &Reading) -> Option<Between> {
             .map(|(_, rate)| rate)
             .sum()
     };
-    Some(Between {
+    Some(VmSwitches {
         guest: to(ThreadSet::Guest(id)),
         backend: to(ThreadSet::Backend(id)),
     })
@@ -68,15 +72,15 @@ pub(crate) fn named(reading: &Reading) -> Option<report::Switches> {
     let vm = |id: &Id| reading.vms.get(id).map(|vm| vm.name.clone());
     let party = |set: &ThreadSet| {
         Some(match set {
-            ThreadSet::Guest(id) => Party::Guest(vm(id)?),
-            ThreadSet::Backend(id) => Party::Backend(vm(id)?),
-            ThreadSet::Network(network) => Party::Network(network.clone()),
+            ThreadSet::Guest(id) => ThreadSetName::Guest(vm(id)?),
+            ThreadSet::Backend(id) => ThreadSetName::Backend(vm(id)?),
+            ThreadSet::Network(network) => ThreadSetName::Network(network.clone()),
         })
     };
     let rates = switches.rates.iter();
-    let mut pairs: Vec<Switched> = rates
+    let mut pairs: Vec<SwitchPair> = rates
         .filter_map(|((from, to), rate)| {
-            Some(Switched {
+            Some(SwitchPair {
                 from: party(from)?,
                 to: party(to)?,
                 per_second: *rate,
@@ -104,7 +108,7 @@ mod tests {
         vm(&mut reading, 10, "web", &VM);
         vm(&mut reading, 20, "db", &VM);
         plane(&mut reading, 30, Some("lan"), &[("net-lan", 0, 0)]);
-        let seen = Seen {
+        let seen = SwitchRates {
             rates: rates.iter().copied().collect(),
             watched: 0.5,
         };
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_by_the_set_they_are_in() {
+    fn threads_are_classified_by_their_set() {
         let reading = host(&[
             ((11, 21), 5.0),
             ((21, 11), 4.0),
@@ -129,9 +133,9 @@ mod tests {
         assert_eq!((of_web.guest, of_web.backend), (12.0, 3.0));
         let named = named(&reading).unwrap();
         assert_eq!(named.watched, 0.5);
-        let first = Switched {
-            from: Party::Network("lan".into()),
-            to: Party::Guest("web".into()),
+        let first = SwitchPair {
+            from: ThreadSetName::Network("lan".into()),
+            to: ThreadSetName::Guest("web".into()),
             per_second: 8.0,
         };
         assert_eq!(named.pairs.first(), Some(&first));
@@ -142,7 +146,7 @@ mod tests {
     fn switches_within_a_set_are_not_between_vms() {
         let mut reading = host(&[]);
         vm(&mut reading, 10, "web", &[("main", 0, 0), ("worker", 0, 0)]);
-        let seen = Seen {
+        let seen = SwitchRates {
             rates: [((10, 11), 9.0)].into(),
             watched: 1.0,
         };

@@ -71,7 +71,7 @@ fn vicinity(arguments: &[&str]) -> Option<Kind> {
 
 fn machine(arguments: &[&str]) -> Machine {
     let mut machine = Machine::default();
-    let mut wiring = Wiring::default();
+    let mut wiring = ReferencedOptions::default();
     for (option, value) in arguments.iter().zip(arguments.iter().skip(1)) {
         // QEMU accepts one or two dashes before an option.
         match option.strip_prefix("--").or(option.strip_prefix('-')) {
@@ -108,13 +108,13 @@ fn is_shared(object: &str) -> bool {
 
 /// The options of QEMU that refer to each other by their ids.
 #[derive(Default)]
-struct Wiring<'a> {
+struct ReferencedOptions<'a> {
     chardevs: Vec<&'a str>,
     netdevs: Vec<&'a str>,
     devices: Vec<&'a str>,
 }
 
-impl Wiring<'_> {
+impl ReferencedOptions<'_> {
     fn nics(&self) -> Vec<Nic> {
         let nics = self.netdevs.iter().filter_map(|netdev| {
             let chardev = property(netdev, "chardev")?;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn vicinitys_processes_are_told_apart() {
+    fn vicinitys_processes_are_distinguished() {
         let serve = ["./vicinity", "--log", "error", "serve"];
         assert_eq!(parse(&serve), Some(Kind::Supervisor));
         let plane = [

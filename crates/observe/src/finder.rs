@@ -57,7 +57,7 @@ impl Finder {
     }
 
     /// Searches all processes, and updates the state.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn scan(&mut self) {
         let anew = self.round % RESCAN == 0;
         self.round = self.round.wrapping_add(1);
         let mut last = std::mem::take(&mut self.known);
@@ -180,7 +180,7 @@ mod tests {
         host.process(21, 6, "", &[(21, "vhost-99")]);
         host.process(30, 7, "bash\0", &[(30, "bash")]);
         let mut finder = Finder::new(host.0.path());
-        finder.look();
+        finder.scan();
         assert_eq!(vms(&finder), [10]);
         let mut found = finder.threads(10);
         found.sort();
@@ -198,9 +198,9 @@ mod tests {
         let host = Fixture::new();
         host.process(10, 5, QEMU, &[(10, "qemu-system-x86")]);
         let mut finder = Finder::new(host.0.path());
-        finder.look();
+        finder.scan();
         host.process(10, 6, "bash\0", &[(10, "bash")]);
-        finder.look();
+        finder.scan();
         assert!(vms(&finder).is_empty());
     }
 
@@ -209,10 +209,10 @@ mod tests {
         let host = Fixture::new();
         host.process(10, 5, "libvirtd\0", &[(10, "libvirtd")]);
         let mut finder = Finder::new(host.0.path());
-        finder.look();
+        finder.scan();
         host.process(10, 5, QEMU, &[(10, "qemu-system-x86")]);
         for _ in 0..RESCAN {
-            finder.look();
+            finder.scan();
         }
         assert_eq!(vms(&finder), [10]);
     }
@@ -222,10 +222,10 @@ mod tests {
         let host = Fixture::new();
         host.process(10, 5, QEMU, &[(10, "qemu-system-x86")]);
         let mut finder = Finder::new(host.0.path());
-        finder.look();
+        finder.scan();
         host.remove(10);
         assert!(finder.threads(10).is_empty(), "between two looks");
-        finder.look();
+        finder.scan();
         assert!(vms(&finder).is_empty());
     }
 }

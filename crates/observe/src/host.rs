@@ -60,10 +60,10 @@ impl CpuTime {
 
 /// The host is short of memory if some task waited for memory for more than this share of the last ten
 /// seconds, in percent.
-const PRESSED: f64 = 1.0;
+const MAX_PRESSURE: f64 = 1.0;
 
 /// The host is short of memory if less than one part in this many of its memory is available.
-const LEFT: u64 = 20;
+const MIN_AVAILABLE: u64 = 20;
 
 /// Parses `/proc/pressure/cpu` or `memory` (the kernel's `psi.rst`). Returns the share of the last ten
 /// seconds in which some task waited, in percent.
@@ -78,8 +78,8 @@ pub fn parse_pressure(text: &str) -> Option<f64> {
 #[must_use]
 pub fn is_short_of_memory(proc: &Path) -> bool {
     let text = fs::read_to_string(proc.join("pressure/memory")).unwrap_or_default();
-    let waited = parse_pressure(&text).is_some_and(|percent| percent > PRESSED);
-    let little = |(total, available): (u64, u64)| available < total / LEFT;
+    let waited = parse_pressure(&text).is_some_and(|percent| percent > MAX_PRESSURE);
+    let little = |(total, available): (u64, u64)| available < total / MIN_AVAILABLE;
     waited || memory(proc).is_some_and(little)
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_short_of_memory_by_what_is_left_or_by_who_waits() {
+    fn a_host_is_short_of_memory_by_available_memory_or_by_pressure() {
         let folder = tempfile::tempdir().unwrap();
         let short = |percent: &str, available: u32| {
             fs::create_dir_all(folder.path().join("pressure")).unwrap();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_threads_are_found_whoever_started_them() {
+    fn threads_of_descendants_are_found_from_any_ancestor() {
         let host = tempfile::tempdir().unwrap();
         let thread = |pid: u32, thread: u32, children: &str, name: &str| {
             let task = host.path().join(format!("{pid}/task/{thread}"));

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_between_vms_are_told_by_name() {
+    fn switches_between_vms_have_the_names_of_their_sets() {
         let mut reading = reading(0);
         vm(&mut reading, 10, "web", &[("CPU 0/KVM", 0, 0)]);
         let id = *reading.vms.keys().next().unwrap();

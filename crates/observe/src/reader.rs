@@ -23,7 +23,7 @@ use crate::traffic;
 /// all pages of a process to compute it.
 const PSS_LIMIT: u64 = 4 << 30;
 /// The number of readings after which the reader reads one VM's memory again.
-const MEMORY_TURN: u32 = 5;
+const MEMORY_READ_INTERVAL: u32 = 5;
 
 /// Reads the counters, and caches the values that it need not read each time.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Reader {
 
     /// Reads all counters. Reads only those of Vicinity's processes that belong to this daemon.
     pub fn read(&mut self, daemon: Option<Daemon>) -> Reading {
-        self.finder.look();
+        self.finder.scan();
         let processes: Vec<_> = self
             .finder
             .processes()
@@ -187,15 +187,15 @@ impl Reader {
         planes: &BTreeMap<Id, Plane>,
     ) -> Result<Switches, String> {
         let recorder = self.recorder.as_mut().map_err(|why| why.clone())?;
-        Ok(between::sets(&recorder.look(), vms, planes))
+        Ok(between::sets(&recorder.read(), vms, planes))
     }
 
-    /// Reads the memory of new VMs at once. Reads the memory of one other VM in every [`MEMORY_TURN`]th
+    /// Reads the memory of new VMs at once. Reads the memory of one other VM in every [`MEMORY_READ_INTERVAL`]th
     /// reading, in turn.
     fn refresh_memory(&mut self, vms: &mut BTreeMap<Id, Vm>) {
         self.memory.retain(|id, _| vms.contains_key(id));
         self.readings = self.readings.wrapping_add(1);
-        if self.readings % MEMORY_TURN == 0 {
+        if self.readings % MEMORY_READ_INTERVAL == 0 {
             let first = vms.keys().next().copied();
             let after = |turn: Id| vms.keys().copied().find(|id| *id > turn);
             self.turn = self.turn.and_then(after).or(first);

@@ -102,7 +102,7 @@ pub struct Switches {
     /// How often per second a CPU switched from a thread of one set directly to a thread of another
     /// set.
     pub rates: BTreeMap<(ThreadSet, ThreadSet), f64>,
-    /// The part of the time that the records cover ([`Seen::watched`](crate::switches::Seen::watched)).
+    /// The part of the time that the records cover ([`SwitchRates::watched`](crate::switches::SwitchRates::watched)).
     pub watched: f64,
 }
 

@@ -94,16 +94,16 @@ pub struct Switches {
     /// for records. Rates are of that part.
     pub watched: f64,
     /// The pairs of sets, the most frequent first.
-    pub pairs: Vec<Switched>,
+    pub pairs: Vec<SwitchPair>,
 }
 
 /// How often one set of threads ran directly after another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Switched {
+pub struct SwitchPair {
     /// The set that left the CPU.
-    pub from: Party,
+    pub from: ThreadSetName,
     /// The set that ran next.
-    pub to: Party,
+    pub to: ThreadSetName,
     /// Switches per second.
     pub per_second: f64,
 }
@@ -111,7 +111,7 @@ pub struct Switched {
 /// A set of threads by its name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "set", content = "name", rename_all = "kebab-case")]
-pub enum Party {
+pub enum ThreadSetName {
     /// The guest of this VM.
     Guest(String),
     /// The backend of this VM, without the workers that it shares with other VMs.
@@ -122,7 +122,7 @@ pub enum Party {
 
 /// Switches per second from other sets of threads to each set of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Between {
+pub struct VmSwitches {
     /// Switches to its guest, from another VM, from its own backend, or from a network's workers.
     pub guest: f64,
     /// Switches to its backend, from another VM, from its own guest, or from a network's workers.
@@ -146,7 +146,7 @@ pub struct Vm {
     /// CPUs of the backend that are its share of Vicinity's workers.
     pub backend_in_vicinity: f64,
     /// Switches to its guest and its backend. [`Report::switches`] also has those to the workers.
-    pub switches_between: Option<Between>,
+    pub switches_between: Option<VmSwitches>,
     /// CPUs on which KVM polled for work, with or without success. The observer subtracts this time
     /// from the guest's use, and adds it to the guest's block.
     pub halt_poll: Option<f64>,

@@ -7,7 +7,7 @@
 //!
 //! A ring has room for a limited number of switches. When it is full, the kernel drops further records
 //! until the observer reads the ring. So the records cover the first part of each interval. Rates are
-//! of that part, and [`Seen::watched`] is its size. This limits the cost of recording.
+//! of that part, and [`SwitchRates::watched`] is its size. This limits the cost of recording.
 
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind};
@@ -19,11 +19,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The size of all rings together in bytes. There is room for about 32,000 switches between two reads,
 /// and reading them takes about 4 ms.
-const ROOM: usize = 2 << 20;
+const ALL_RINGS_BYTES: usize = 2 << 20;
 
 /// The maximum and the minimum size of one CPU's ring in bytes.
-const MOST: usize = 1 << 20;
-const LEAST: usize = 1 << 14;
+const MAX_RING_BYTES: usize = 1 << 20;
+const MIN_RING_BYTES: usize = 1 << 14;
 
 /// The size of a record of a switch with its header. The record contains the next process and thread,
 /// the previous process and thread, and the time (`PERF_RECORD_SWITCH_CPU_WIDE` in
@@ -45,9 +45,9 @@ pub struct Recorder {
     cpus: Vec<Cpu>,
 }
 
-/// The switches since the last call of [`Recorder::look`].
+/// The switches since the last call of [`Recorder::read`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct SwitchRates {
     /// Switches per second from one thread to another, without those from and to the idle task.
     pub rates: HashMap<(u32, u32), f64>,
     /// The part of the time that the records cover, averaged over CPUs.
@@ -66,7 +66,7 @@ struct Cpu {
 
 /// The switches from one CPU's ring.
 #[derive(Debug)]
-struct Drained {
+struct RingCounts {
     /// The number of switches from one thread to another.
     pairs: HashMap<(u32, u32), u64>,
     /// The nanoseconds that the records cover.
@@ -91,7 +91,7 @@ impl Recorder {
     pub fn start() -> Result<Self, String> {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
         let online = numbers(&online.unwrap_or_default());
-        let size = room(online.len());
+        let size = ring_bytes(online.len());
         let start = |cpu: &usize| Cpu::start(*cpu, size);
         let cpus: Result<_, Error> = online.iter().map(start).collect();
         match cpus {
@@ -101,8 +101,8 @@ impl Recorder {
     }
 
     /// Returns the switches since the last call.
-    pub fn look(&mut self) -> Seen {
-        let mut seen = Seen::default();
+    pub fn read(&mut self) -> SwitchRates {
+        let mut seen = SwitchRates::default();
         let count = self.cpus.len() as f64;
         for cpu in &mut self.cpus {
             let drained = cpu.drain();
@@ -139,8 +139,8 @@ impl Cpu {
         })
     }
 
-    fn drain(&mut self) -> Drained {
-        let mut tally = Tally::new(self.since, self.was_full);
+    fn drain(&mut self) -> RingCounts {
+        let mut tally = RingReader::new(self.since, self.was_full);
         // On a busy CPU the kernel may write records as fast as this loop reads them.
         while tally.bytes < 2 * self.size {
             let Some(record) = self.ring.next_record() else {
@@ -158,7 +158,7 @@ impl Cpu {
 
 /// The sums of a ring's records, as the recorder reads them.
 #[derive(Debug)]
-struct Tally {
+struct RingReader {
     since: u64,
     was_full: bool,
     bytes: usize,
@@ -168,7 +168,7 @@ struct Tally {
     pairs: HashMap<(u32, u32), u64>,
 }
 
-impl Tally {
+impl RingReader {
     fn new(since: u64, was_full: bool) -> Self {
         Self {
             since,
@@ -201,10 +201,10 @@ impl Tally {
         }
     }
 
-    fn end(self, until: u64, size: usize) -> Drained {
+    fn end(self, until: u64, size: usize) -> RingCounts {
         let full = self.full || self.bytes + RECORD > size;
         let seen = if full { self.last } else { until };
-        Drained {
+        RingCounts {
             watched_ns: seen.saturating_sub(self.since),
             all_ns: until.saturating_sub(self.since),
             pairs: self.pairs,
@@ -221,9 +221,11 @@ fn parse(data: &[u8]) -> Option<(u32, u32, u64)> {
 }
 
 /// Returns the size of each CPU's ring in bytes. The kernel requires a power of two.
-fn room(cpus: usize) -> usize {
-    let each = ROOM / cpus.max(1);
-    (each / 2 + 1).next_power_of_two().clamp(LEAST, MOST)
+fn ring_bytes(cpus: usize) -> usize {
+    let each = ALL_RINGS_BYTES / cpus.max(1);
+    (each / 2 + 1)
+        .next_power_of_two()
+        .clamp(MIN_RING_BYTES, MAX_RING_BYTES)
 }
 
 /// Returns the numbers of a list like `0-3,8`.
@@ -264,14 +266,14 @@ mod tests {
 
     /// Adds both records of a switch: that of the thread that leaves, and that of the thread that
     /// enters.
-    fn switch(tally: &mut Tally, from: u32, to: u32, at: u64) {
+    fn switch(tally: &mut RingReader, from: u32, to: u32, at: u64) {
         tally.add(SWITCH, OUT, &record(from, to, at));
         tally.add(SWITCH, 0, &record(to, from, at));
     }
 
     #[test]
     fn a_switch_is_counted_once_and_those_with_the_idle_task_are_not() {
-        let mut tally = Tally::new(1000, false);
+        let mut tally = RingReader::new(1000, false);
         for (from, to) in [(7, 8), (8, 7), (7, 8), (8, IDLE), (IDLE, 7)] {
             switch(&mut tally, from, to, 1500);
         }
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_shortens_the_time_that_was_watched() {
-        let mut tally = Tally::new(0, false);
+        let mut tally = RingReader::new(0, false);
         for at in 1..=64 {
             switch(&mut tally, 7, 8, at);
         }
@@ -293,9 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_was_told_late_is_of_the_time_before() {
+    fn a_loss_record_that_comes_late_belongs_to_the_time_before() {
         let lost = [0; 24];
-        let mut tally = Tally::new(0, true);
+        let mut tally = RingReader::new(0, true);
         tally.add(LOST, 0, &lost);
         switch(&mut tally, 7, 8, 10);
         assert!(!tally.full);
@@ -316,8 +318,14 @@ mod tests {
     #[test]
     fn rings_share_the_room() {
         assert_eq!(
-            [1, 2, 3, 64, 4096].map(room),
-            [MOST, MOST, 1 << 19, 1 << 15, LEAST]
+            [1, 2, 3, 64, 4096].map(ring_bytes),
+            [
+                MAX_RING_BYTES,
+                MAX_RING_BYTES,
+                1 << 19,
+                1 << 15,
+                MIN_RING_BYTES
+            ]
         );
         assert_eq!(numbers("0-2,7\n"), [0, 1, 2, 7]);
         assert_eq!(numbers(""), []);
@@ -356,7 +364,7 @@ mod tests {
             let two = scope.spawn(move || play(right, false));
             [one.join().unwrap(), two.join().unwrap()]
         });
-        let seen = recorder.look();
+        let seen = recorder.read();
         assert!(seen.watched > 0.0 && seen.watched <= 1.0);
         for pair in [(ids[0], ids[1]), (ids[1], ids[0])] {
             assert!(seen.rates.contains_key(&pair), "{ids:?} in {seen:?}");

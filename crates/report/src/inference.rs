@@ -33,7 +33,7 @@ pub enum Region {
 
 /// Evidence that the mean is inside a region, and that it is outside: two one-sided p-values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sureness {
+pub struct PValues {
     /// Probability of such figures if the mean were outside the region.
     pub inside: f64,
     /// Probability of such figures if the mean were inside the region.
@@ -63,20 +63,20 @@ impl Region {
 
     /// Tests the mean of the figures against the region.
     #[must_use]
-    pub fn test(self, figures: &[f64]) -> Sureness {
+    pub fn test(self, figures: &[f64]) -> PValues {
         let above = |bound| p_mean_above(figures, bound);
         match self {
-            Self::Above(x) => Sureness {
+            Self::Above(x) => PValues {
                 inside: above(x),
                 outside: 1.0 - above(x),
             },
-            Self::Below(x) => Sureness {
+            Self::Below(x) => PValues {
                 inside: 1.0 - above(x),
                 outside: above(x),
             },
             // There are two one-sided tests. The mean is inside only if it is significantly above one bound and
             // significantly below the other.
-            Self::Within(low, high) => Sureness {
+            Self::Within(low, high) => PValues {
                 inside: above(low).max(1.0 - above(high)),
                 outside: (1.0 - above(low)).min(above(high)),
             },
@@ -84,7 +84,7 @@ impl Region {
     }
 }
 
-impl Sureness {
+impl PValues {
     /// Returns the two-sided p-value for the side that the figures support.
     #[must_use]
     pub fn p(self) -> f64 {
@@ -93,7 +93,7 @@ impl Sureness {
 
     /// Whether the figures support the region rather than its complement.
     #[must_use]
-    pub fn speaks_for(self) -> bool {
+    pub fn supports_region(self) -> bool {
         self.inside <= self.outside
     }
 }

@@ -32,11 +32,11 @@ fn two_figures_prove_nothing() {
 fn within_needs_both_sides() {
     let region = Region::Within(0.99, 1.01);
     let tight = region.test(&[1.000, 1.001, 0.999, 1.0005]);
-    assert!(tight.speaks_for() && tight.p() < 0.05);
+    assert!(tight.supports_region() && tight.p() < 0.05);
     let wide = region.test(&[1.05, 0.95, 1.02, 0.97]);
     assert!(wide.p() > 0.05);
     let far = region.test(&[1.20, 1.21, 1.19, 1.20]);
-    assert!(!far.speaks_for() && far.p() < 0.05);
+    assert!(!far.supports_region() && far.p() < 0.05);
 }
 
 #[test]

@@ -16,9 +16,9 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 // syscalls: brk mmap mremap munmap
 // the log
 // syscalls: write
-// the time, where the kernel's page for it cannot tell
+// the time, on machines whose clock the vDSO cannot read
 // syscalls: clock_gettime
-// the end of a signal handler; one for a fault that nobody expects is put back, so that the fault
+// the end of a signal handler; the handler of an unexpected fault is restored, so that the fault
 // ends the process
 // syscalls: rt_sigreturn rt_sigaction
 // the end, in order, by a panic (its unwinder has a lock) or by `abort`
@@ -52,7 +52,7 @@ impl ProcessKind {
     }
 
     /// Returns what happens on a call that is not noted.
-    fn otherwise(self) -> SeccompAction {
+    fn default_action(self) -> SeccompAction {
         match self {
             // A new version of a library may make calls that have no note. They fail as if the kernel did
             // not implement them, which libraries handle.
@@ -82,7 +82,7 @@ fn filter(kind: ProcessKind) -> Result<BpfProgram, seccompiler::BackendError> {
     }
     SeccompFilter::new(
         rules,
-        kind.otherwise(),
+        kind.default_action(),
         SeccompAction::Allow,
         TargetArch::try_from(std::env::consts::ARCH)?,
     )?

@@ -10,7 +10,7 @@ use rustix::thread::{
 const NOBODY: u32 = 65534;
 
 /// The capability that the next stage needs where only privileged processes may make user namespaces.
-const KEPT: CapabilitySet = CapabilitySet::SYS_ADMIN;
+const RETAINED_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
 /// Changes the user and group to `nobody`, if the process runs as root.
 pub(crate) fn enter() -> Result<(), String> {
@@ -27,7 +27,7 @@ fn become_nobody() -> rustix::io::Result<()> {
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
     // A service manager may have started the process without this capability.
-    let kept = KEPT & capabilities(None)?.permitted;
+    let kept = RETAINED_CAPABILITIES & capabilities(None)?.permitted;
     set_capabilities(
         None,
         CapabilitySets {

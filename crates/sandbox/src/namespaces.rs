@@ -10,7 +10,7 @@ use rustix::thread::UnshareFlags;
 
 /// The folder on which the empty root is mounted before it becomes the root. Any folder will do; this one
 /// exists, because the process has just used it.
-const PLACE: &str = "/proc";
+const NEW_ROOT: &str = "/proc";
 
 /// Leaves the host's namespaces. The names of the host (UTS) and the view of cgroups stay: to change the first, a
 /// process needs a capability in the host's user namespace, and the second is seen in `/proc` only, which the
@@ -46,8 +46,8 @@ fn empty_root() -> rustix::io::Result<()> {
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )?;
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID;
-    mount("empty", PLACE, "tmpfs", flags, None)?;
-    chdir(PLACE)?;
+    mount("empty", NEW_ROOT, "tmpfs", flags, None)?;
+    chdir(NEW_ROOT)?;
     // `pivot_root` puts the old root on top of the new one; it is unmounted.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;

@@ -10,7 +10,7 @@ use rustix::thread::{
 
 /// Drops every capability. From here on the kernel kills the process when its parent ends.
 pub(crate) fn enter() -> Result<(), String> {
-    give_up().map_err(|error| format!("cannot drop capabilities: {error}"))?;
+    drop_capabilities().map_err(|error| format!("cannot drop capabilities: {error}"))?;
     let left = capabilities(None).map_err(|error| error.to_string())?;
     match (left.effective | left.permitted | left.inheritable).is_empty() {
         true => Ok(()),
@@ -18,7 +18,7 @@ pub(crate) fn enter() -> Result<(), String> {
     }
 }
 
-fn give_up() -> rustix::io::Result<()> {
+fn drop_capabilities() -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;
     for capability in CapabilitySet::all().iter() {

@@ -60,7 +60,7 @@ fn main() {
 }
 
 /// Calls that are allowed for what a process seldom does, and the case that does it.
-const SELDOM: [(&str, &[&str]); 4] = [
+const RARE_CALLS: [(&str, &[&str]); 4] = [
     ("panic", &["futex"]),
     ("memory", &["brk", "mremap"]),
     ("abort", &["rt_sigprocmask", "gettid", "getpid", "tgkill"]),
@@ -71,7 +71,7 @@ const SELDOM: [(&str, &[&str]); 4] = [
 fn calls_of_the_runtime() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("calls");
-    for (case, calls) in SELDOM {
+    for (case, calls) in RARE_CALLS {
         let mut strace = Command::new("strace");
         // A backtrace would be made of files, which have no names in there.
         strace.env_remove("RUST_BACKTRACE");

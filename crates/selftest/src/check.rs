@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 
 /// A requirement of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum Requirement {
     /// A root user, tools for guest images, and QEMU: what every VM needs.
     Vms,
     /// The processor runs the guests.
@@ -35,7 +35,7 @@ pub struct Check<T> {
     /// What the check shows.
     pub shows: &'static str,
     /// What it needs.
-    pub needs: &'static [Need],
+    pub needs: &'static [Requirement],
     /// How long it usually takes under TCG, the slower accelerator. It does not start if less time is left.
     pub usual: Duration,
     /// When it is ended.
@@ -50,7 +50,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// A signal interrupted the search.
-    fn missing(&mut self, need: Need) -> Result<Option<String>>;
+    fn missing(&mut self, need: Requirement) -> Result<Option<String>>;
 
     /// Ends everything that a failed check may have left in an unknown state.
     fn reset(&mut self);

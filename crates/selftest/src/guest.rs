@@ -12,7 +12,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Messages of a kernel in which something went wrong. A soft lockup is none of them: a guest reports it if a busy host
 /// does not run the guest for some time.
-const TROUBLE: &str = "BUG:|Oops|refcount_t|is not a head|NETDEV WATCHDOG|virtio_net.*(error|fail)";
+const KERNEL_ERRORS: &str =
+    "BUG:|Oops|refcount_t|is not a head|NETDEV WATCHDOG|virtio_net.*(error|fail)";
 
 /// A VM of the self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,11 +99,11 @@ pub(crate) fn serve(vm: &Vm) -> Result<()> {
     }
 }
 
-/// Turns the outcome into a failure if the kernel of a guest reports trouble.
+/// Turns the outcome into a failure if the kernel of a guest reports an error.
 pub(crate) fn require_clean_kernel(outcome: Outcome, vm: &Vm) -> Result<Outcome> {
     let lines = sh(
         vm,
-        &format!("dmesg | grep -E '{TROUBLE}' | grep -v 'soft lockup' | head -n 5 || true"),
+        &format!("dmesg | grep -E '{KERNEL_ERRORS}' | grep -v 'soft lockup' | head -n 5 || true"),
     )?;
     Ok(outcome.require(lines.is_empty(), || {
         format!("the kernel of VM {} reports: {lines}", vm.name())

@@ -51,7 +51,7 @@ pub struct Host {
 impl Host {
     /// Reads the facts.
     #[must_use]
-    pub fn look() -> Self {
+    pub fn read_facts() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let (machine, qemu) = match Machine::describe() {
             Ok(machine) => {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn this_host_has_facts() {
-        let host = Host::look();
+        let host = Host::read_facts();
         assert!(
             host.cpus > 0 && host.memory_mib > 100 && !host.kernel.is_empty(),
             "{host:?}"

@@ -59,11 +59,11 @@ use privacy::Redactor;
 use testbed::Testbed;
 
 /// A check as `--list` shows it: its id, its title, and what it shows.
-pub type Listed = (&'static str, &'static str, &'static str);
+pub type CheckInfo = (&'static str, &'static str, &'static str);
 
 /// Returns every check, in the order in which they run.
 #[must_use]
-pub fn list() -> Vec<Listed> {
+pub fn list() -> Vec<CheckInfo> {
     checks::ALL
         .iter()
         .map(|check| (check.id, check.title, check.shows))
@@ -96,7 +96,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Entry)) -> Result<(Report, [
         accelerator: bed.accel().map_or("none", Accel::name).to_owned(),
         accelerator_reason: accel::reason().map(str::to_owned),
         guest_kernel: bed.guest_kernel(),
-        host: Host::look(),
+        host: Host::read_facts(),
         checks,
         interrupted,
     };

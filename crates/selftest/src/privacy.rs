@@ -14,13 +14,13 @@ const PATH_ENDS: [char; 12] = [
 ];
 
 /// Folders that contain the folders of users.
-const HOMES: [&str; 4] = ["/home/", "/root/", "/var/home/", "/Users/"];
+const HOME_PARENTS: [&str; 4] = ["/home/", "/root/", "/var/home/", "/Users/"];
 
 /// User names that every host has, and that identify no one.
 const COMMON: [&str; 4] = ["root", "nobody", "daemon", "admin"];
 
 /// The user ids of people, on Debian, Fedora and others; 65534 is `nobody`.
-const PEOPLE: std::ops::Range<u32> = 1000..60000;
+const HUMAN_UIDS: std::ops::Range<u32> = 1000..60000;
 
 /// What to remove.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,7 @@ impl Redactor {
             let [name, _, id, _, _, home, ..] = fields.as_slice() else {
                 continue;
             };
-            if id.parse().is_ok_and(|id: u32| PEOPLE.contains(&id)) {
+            if id.parse().is_ok_and(|id: u32| HUMAN_UIDS.contains(&id)) {
                 words.insert(((*name).to_owned(), "[user]"));
                 folders.push((*home).to_owned());
             }
@@ -120,7 +120,7 @@ impl Redactor {
         let mut out = String::new();
         let mut rest = text;
         let starts = || {
-            HOMES
+            HOME_PARENTS
                 .into_iter()
                 .chain(self.folders.iter().map(String::as_str))
         };

@@ -87,7 +87,7 @@ fn missing<T: Subject>(check: &Check<T>, subject: &mut T) -> Result<Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Need;
+    use crate::check::Requirement;
 
     #[derive(Debug, Default)]
     struct Fake {
@@ -95,8 +95,8 @@ mod tests {
     }
 
     impl Subject for Fake {
-        fn missing(&mut self, need: Need) -> Result<Option<String>> {
-            Ok((need == Need::Kvm).then(|| "no KVM".to_owned()))
+        fn missing(&mut self, need: Requirement) -> Result<Option<String>> {
+            Ok((need == Requirement::Kvm).then(|| "no KVM".to_owned()))
         }
 
         fn reset(&mut self) {
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_missing_requirement_is_the_reason() {
         let mut needs = check("a", |_| Ok(Outcome::pass()));
-        needs.needs = &[Need::Vms, Need::Kvm];
+        needs.needs = &[Requirement::Vms, Requirement::Kvm];
         let (found, _) = verdicts(&[needs], HOUR);
         assert_eq!(found, [(Verdict::NotRun, "no KVM".to_owned())]);
     }

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
-use selftest::check::{Check, Need, Subject};
+use selftest::check::{Check, Requirement, Subject};
 use selftest::outcome::{Outcome, Verdict};
 use selftest::runner;
 use vm_harness::error::Result;
@@ -22,7 +22,7 @@ use vm_harness::interrupt;
 struct Children(Vec<ChildProcess>);
 
 impl Subject for Children {
-    fn missing(&mut self, _: Need) -> Result<Option<String>> {
+    fn missing(&mut self, _: Requirement) -> Result<Option<String>> {
         Ok(None)
     }
 

@@ -56,7 +56,8 @@ pub struct Window {
     pub in_use: u32,
     /// Slots that stayed in use throughout the last windows. They store files that the guest keeps, so they are not part of
     /// the flow of jobs. The second station is busy while more than these are in use.
-    pub held: u32,
+    #[serde(rename = "held")]
+    pub retained: u32,
 }
 
 impl Window {
@@ -83,7 +84,7 @@ impl Window {
             completion: mean(self.completion, next.completion),
             high_water: self.high_water.max(next.high_water),
             in_use: next.in_use,
-            held: next.held,
+            retained: next.retained,
         }
     }
 

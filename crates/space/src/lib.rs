@@ -11,9 +11,9 @@
 //!   guest writes                                              clients read, or the host pushes
 //!        |                                                                ^
 //!        v                                                                |
-//!   +---------+   slots   +---------------------------------------------------+
+//!   +---------+   slots   +----------------------------------------------------+
 //!   |  store  |<--------->| slot pool: in use / free with pages / free without |
-//!   +---------+           +---------------------------------------------------+
+//!   +---------+           +----------------------------------------------------+
 //!                            | allocate, free, wait                ^ number of slots
 //!                            v                                     |
 //!                        profile --Window, every second--> controller (one for all spaces of a host)

@@ -7,15 +7,15 @@
 //! - A job arrives when its slot is allocated, because the host cannot observe it earlier. Its service time is the time
 //!   that the guest was busy since the previous allocation.
 //! - The second station is everything between the allocation of a slot and its return: writing, sending, keeping and
-//!   removing the file. It is busy while more slots are in use than are held anyway ([`Window::held`]).
+//!   removing the file. It is busy while more slots are in use than are retained anyway ([`Window::retained`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::estimator::Window;
 
-/// Windows over which slots must stay in use to count as held.
-const HELD_WINDOWS: usize = 5;
+/// Windows over which slots must stay in use to count as retained.
+const RETAINED_WINDOWS: usize = 5;
 
 /// The profile of one space.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Profile {
     used: u32,
     writing: bool,
     waiting: bool,
-    /// Fewest slots in use in this window, and in each of the last [`HELD_WINDOWS`] windows.
+    /// Fewest slots in use in this window, and in each of the last [`RETAINED_WINDOWS`] windows.
     low_water: u32,
     low_water_history: VecDeque<u32>,
     /// Seconds since the last allocation: those in which the guest was busy, and all.
@@ -97,10 +97,10 @@ impl Profile {
         self.advance(now);
         let next = Window {
             high_water: self.used,
-            held: self.held(),
+            retained: self.retained(),
             ..Window::default()
         };
-        if self.low_water_history.len() == HELD_WINDOWS {
+        if self.low_water_history.len() == RETAINED_WINDOWS {
             self.low_water_history.pop_front();
         }
         self.low_water_history.push_back(self.low_water);
@@ -120,10 +120,10 @@ impl Profile {
         }
     }
 
-    /// Returns the slots that stayed in use throughout this window and the last [`HELD_WINDOWS`].
-    fn held(&self) -> u32 {
+    /// Returns the slots that stayed in use throughout this window and the last [`RETAINED_WINDOWS`].
+    fn retained(&self) -> u32 {
         match self.low_water_history.len() {
-            HELD_WINDOWS => self
+            RETAINED_WINDOWS => self
                 .low_water_history
                 .iter()
                 .copied()
@@ -145,7 +145,7 @@ impl Profile {
             self.window.computing += elapsed;
             self.work_since_take += elapsed;
         }
-        if self.used > self.window.held {
+        if self.used > self.window.retained {
             self.window.transmitting += elapsed;
         }
     }
@@ -194,7 +194,10 @@ mod tests {
         assert_close(transmitting, 0.6);
         let counts = (window.arrived, window.computed, window.released);
         assert_eq!(counts, (3, 3, 1));
-        assert_eq!((window.in_use, window.high_water, window.held), (2, 2, 0));
+        assert_eq!(
+            (window.in_use, window.high_water, window.retained),
+            (2, 2, 0)
+        );
         // The next window starts from zero.
         let next = profile.close_window(at(15));
         assert_close(next.seconds, 0.5);
@@ -211,22 +214,22 @@ mod tests {
             profile.close_window(at(10 * second))
         };
         let early = close(&mut profile);
-        assert_eq!((early.held, early.transmitting), (0, 1.0));
+        assert_eq!((early.retained, early.transmitting), (0, 1.0));
         for _ in 0..8 {
             close(&mut profile);
         }
         let later = close(&mut profile);
-        assert_eq!(later.held, 10);
+        assert_eq!(later.retained, 10);
         assert_close(later.transmitting, 0.0);
         profile.record_take(at(102), 3);
         for _ in 0..3 {
             profile.record_return(at(107));
         }
         let busy = close(&mut profile);
-        assert_eq!((busy.held, busy.high_water, busy.in_use), (10, 13, 10));
+        assert_eq!((busy.retained, busy.high_water, busy.in_use), (10, 13, 10));
         assert_close(busy.transmitting, 0.5);
         profile.record_return(at(115));
         close(&mut profile);
-        assert_eq!(close(&mut profile).held, 9);
+        assert_eq!(close(&mut profile).retained, 9);
     }
 }

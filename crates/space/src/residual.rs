@@ -6,7 +6,7 @@
 //! without excitation (no change of slots and no unusual error) does not update them.
 
 /// Forgetting factor: the weight of an observation is multiplied by it in each step.
-const FORGETTING: f64 = 0.97;
+const FORGETTING_FACTOR: f64 = 0.97;
 
 /// Largest trace of the covariance matrix: without excitation it would grow without bound.
 const MAX_TRACE: f64 = 100.0;
@@ -88,7 +88,7 @@ impl Residual {
 
     fn update(&mut self, phi: Vector, innovation: f64) {
         let weighted = self.covariance.map(|row| dot(row, phi));
-        let scale = FORGETTING + dot(phi, weighted);
+        let scale = FORGETTING_FACTOR + dot(phi, weighted);
         let gain = weighted.map(|value| value / scale);
         let [a, b, d] = self.theta;
         let [step_a, step_b, step_d] = gain.map(|gain| gain * innovation);
@@ -99,7 +99,7 @@ impl Residual {
         ];
         for (row, gain) in self.covariance.iter_mut().zip(gain) {
             for (value, weighted) in row.iter_mut().zip(weighted) {
-                *value = (*value - gain * weighted) / FORGETTING;
+                *value = (*value - gain * weighted) / FORGETTING_FACTOR;
             }
         }
         let [[xx, ..], [_, yy, _], [.., zz]] = self.covariance;

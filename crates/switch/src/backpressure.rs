@@ -43,7 +43,7 @@ pub struct InRing {
 }
 
 impl InRing {
-    /// Returns the number of frames that wait; each is counted as held once.
+    /// Returns the number of frames that wait; each is counted as backpressured once.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.frames)
@@ -138,11 +138,11 @@ mod tests {
         assert!(push(&mut backlog, 2));
         while push(&mut backlog, 1) {}
         assert!(!backlog.stall(start));
-        assert_eq!(backlog.deferred.forget(2), 1);
+        assert_eq!(backlog.deferred.remove(2), 1);
         backlog.update_stall();
         assert!(push(&mut backlog, 1));
         assert!(backlog.stall(start + STUCK_TIMEOUT * 2));
-        assert_eq!(backlog.deferred.forget(1), DEFERRED_FRAMES);
+        assert_eq!(backlog.deferred.remove(1), DEFERRED_FRAMES);
         backlog.update_stall();
         assert!(!backlog.stall(start + STUCK_TIMEOUT * 2));
     }

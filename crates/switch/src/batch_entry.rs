@@ -3,7 +3,7 @@
 use vhost::copy::Cursor;
 
 use crate::backpressure::InRing;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest, Simple};
 use crate::guard::{Checked, Guard, Snapshot};
@@ -14,7 +14,7 @@ pub(crate) enum Target {
     Port(u16),
     Flood,
     /// The frame is dropped for this reason.
-    Nowhere(Loss),
+    Nowhere(DropReason),
 }
 
 /// One frame of a burst.
@@ -25,7 +25,7 @@ pub(crate) struct BatchEntry<'a, 'm> {
     pub(crate) rest: Cursor<'a, 'm>,
     pub(crate) target: Target,
     /// Why the frame is dropped, if that is known before the FDB look-up.
-    pub(crate) refused: Option<Loss>,
+    pub(crate) refused: Option<DropReason>,
     /// The first bytes as the sender's guard has checked them, if the sender has a guard.
     pub(crate) snapshot: Option<&'a Snapshot>,
     /// Segments that were delivered already, if the frame is segmented.
@@ -75,10 +75,10 @@ impl<'a, 'm> BatchEntry<'a, 'm> {
         &mut self,
         guard: &Guard,
         room: Option<&'a mut Snapshot>,
-    ) -> Result<(), Loss> {
+    ) -> Result<(), DropReason> {
         let Some(room) = room else {
             // Never taken: there is one snapshot for each frame of a burst.
-            return Err(Loss::BadLength);
+            return Err(DropReason::BadLength);
         };
         let rest = &mut self.rest;
         guard.admit(&mut self.head, room, |to| rest.read(to))?;

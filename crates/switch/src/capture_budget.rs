@@ -19,28 +19,28 @@ const BYTES: i64 = 5;
 /// The remaining budget.
 #[derive(Debug)]
 pub(crate) struct CaptureBudget {
-    /// In units of 1/[`CAPTURE_SHARE`] nanosecond, up to [`MOST`]. Negative after a run of frames that cost
+    /// In units of 1/[`CAPTURE_SHARE`] nanosecond, up to [`MAX_BUDGET`]. Negative after a run of frames that cost
     /// more than was left.
     left: i64,
 }
 
 /// [`CAPTURE_BURST`] in units of the budget.
-const MOST: i64 = CAPTURE_BURST.subsec_nanos() as i64 * CAPTURE_SHARE;
+const MAX_BUDGET: i64 = CAPTURE_BURST.subsec_nanos() as i64 * CAPTURE_SHARE;
 
 impl Default for CaptureBudget {
     fn default() -> Self {
-        Self { left: MOST }
+        Self { left: MAX_BUDGET }
     }
 }
 
 impl CaptureBudget {
     /// Adds the budget of the time that has passed, in which the worker was idle or busy.
     #[inline]
-    pub(crate) fn earn(&mut self, time: Duration, idle: bool) {
+    pub(crate) fn refill(&mut self, time: Duration, idle: bool) {
         let nanoseconds = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let each = if idle { CAPTURE_SHARE } else { 1 };
         let earned = nanoseconds.saturating_mul(each);
-        self.left = self.left.saturating_add(earned).min(MOST);
+        self.left = self.left.saturating_add(earned).min(MAX_BUDGET);
     }
 
     /// Returns whether frames may be copied.
@@ -49,7 +49,7 @@ impl CaptureBudget {
     }
 
     /// Subtracts the cost of a frame of which `bytes` bytes were copied.
-    pub(crate) fn spend(&mut self, bytes: u32) {
+    pub(crate) fn charge(&mut self, bytes: u32) {
         let cost = FRAME + i64::from(bytes) / BYTES;
         self.left = self.left.saturating_sub(cost * CAPTURE_SHARE);
     }
@@ -59,10 +59,10 @@ impl CaptureBudget {
 mod tests {
     use super::*;
 
-    fn spent() -> CaptureBudget {
+    fn exhausted() -> CaptureBudget {
         let mut budget = CaptureBudget::default();
         while budget.is_available() {
-            budget.spend(1500);
+            budget.charge(1500);
         }
         budget
     }
@@ -71,7 +71,7 @@ mod tests {
     fn frames(mut budget: CaptureBudget) -> i64 {
         let mut frames: i64 = 0;
         while budget.is_available() {
-            budget.spend(60);
+            budget.charge(60);
             frames += 1;
         }
         frames
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn a_busy_worker_copies_few_frames_and_an_idle_one_all() {
-        let (mut busy, mut idle) = (spent(), spent());
+        let (mut busy, mut idle) = (exhausted(), exhausted());
         for _ in 0..1000 {
-            busy.earn(Duration::from_micros(1), false);
-            idle.earn(Duration::from_micros(1), true);
+            busy.refill(Duration::from_micros(1), false);
+            idle.refill(Duration::from_micros(1), true);
         }
         let cost = FRAME + 60 / BYTES;
         let (busy, idle) = (frames(busy), frames(idle));
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn the_budget_that_a_long_sleep_adds_is_limited() {
-        let mut budget = spent();
+        let mut budget = exhausted();
         for seconds in [3600, 0, 1, u64::MAX] {
-            budget.earn(Duration::from_secs(seconds), false);
+            budget.refill(Duration::from_secs(seconds), false);
         }
-        assert_eq!(budget.left, MOST);
+        assert_eq!(budget.left, MAX_BUDGET);
         assert_eq!(frames(budget), frames(CaptureBudget::default()));
     }
 }

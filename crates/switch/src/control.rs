@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::guard::Rules;
 use crate::mac::Mac;
 
-pub use counters::{Counters, Drops, Loss};
+pub use counters::{Counters, DropReason, Drops};
 pub use socket::{ControlSocket, MAX_DATAGRAM};
 
 /// Longest port or network name, in bytes.
@@ -90,9 +90,9 @@ pub enum Order {
         on: bool,
     },
     /// Sets how long the frames of a stream may gather. The default is
-    /// [`GATHER`](crate::limits::GATHER).
-    SetGather {
-        /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 disables gathering.
+    /// [`MODERATION_DELAY`](crate::limits::MODERATION_DELAY).
+    SetModerationDelay {
+        /// Microseconds, at most [`MAX_MODERATION_DELAY_US`](crate::limits::MAX_MODERATION_DELAY_US); 0 disables gathering.
         micros: u32,
     },
     /// Sets how often each frame's destination is looked up: a measuring aid.
@@ -173,7 +173,7 @@ pub struct XdpRing(pub [u32; 3]);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// The supervisor requested it.
-    Asked,
+    Ordered,
     /// The front-end closed its socket: the VM stopped or is restarting.
     Gone,
     /// The guest or its front-end broke the protocol; the text names the rule. The port must be
@@ -220,7 +220,7 @@ pub struct PortReport {
     /// MTU that the front-end announced, or 0.
     pub mtu: u16,
     /// FDB entries of this port, learnt or pinned.
-    pub residents: u32,
+    pub fdb_entries: u32,
     /// The port is in a storm: it keeps exceeding a flood limit.
     pub storm: bool,
     /// Running totals since the port was attached.
@@ -283,5 +283,6 @@ pub struct WorkerReport {
     /// Time-stamp counter ticks since the network started.
     pub elapsed_ticks: u64,
     /// Entries of the FDB.
-    pub residents: u32,
+    #[serde(rename = "residents")]
+    pub fdb_entries: u32,
 }

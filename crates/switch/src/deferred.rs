@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::frame::{ETHERNET, Head, Rest};
-use crate::guard::{Checked, Guard, Outgoing, passage};
+use crate::guard::{Checked, Guard, Outgoing, egress_tagging};
 use crate::limits::{DEFERRED_BYTES, DEFERRED_FRAMES};
 
 /// One deferred frame.
@@ -34,10 +34,10 @@ impl Frame {
     }
 
     /// Returns the frame in the form in which it leaves a port with this guard.
-    pub(crate) fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
-        let tagging = passage(guard, self.checked)?;
+    pub(crate) fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, DropReason> {
+        let tagging = egress_tagging(guard, self.checked)?;
         let rest = Rest::Private(&self.rest);
-        Outgoing::new(tagging, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
+        Outgoing::new(tagging, self.checked, &self.head, &rest).ok_or(DropReason::Untranslatable)
     }
 }
 
@@ -135,7 +135,7 @@ impl Deferred {
     }
 
     /// Removes the frames of a receiver that is gone; returns their number.
-    pub fn forget(&mut self, port: u16) -> usize {
+    pub fn remove(&mut self, port: u16) -> usize {
         let before = self.frames;
         self.queues.retain(|queue| queue.to != port);
         self.recount();
@@ -190,9 +190,9 @@ mod tests {
             assert!(push(&mut deferred, to, 100));
         }
         assert!(deferred.waits_for(1));
-        assert_eq!(deferred.forget(1), 2);
+        assert_eq!(deferred.remove(1), 2);
         assert!(!deferred.waits_for(1) && deferred.waits_for(2));
-        assert_eq!((deferred.forget(2), deferred.bytes), (1, 0));
+        assert_eq!((deferred.remove(2), deferred.bytes), (1, 0));
         assert!(deferred.is_empty());
     }
 }

@@ -8,9 +8,9 @@ use vhost::fault::{Fault, RingFault};
 use crate::batch_entry::BatchEntry;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, DropReason};
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Cost, Outgoing, Rates, Tagging, passage};
+use crate::guard::{Checked, Cost, Outgoing, Rates, Tagging, egress_tagging};
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, Port, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
@@ -24,7 +24,7 @@ use crate::translate::{Scratch, plan_for};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Delivered,
-    Dropped(Loss),
+    Dropped(DropReason),
     /// The receiver has no room. The number of segments that were delivered before.
     NoRoom(u16),
 }
@@ -55,13 +55,13 @@ impl Switch {
         head: &Head,
         rest: &Rest<'_, '_>,
         checked: Checked,
-    ) -> Result<(), Loss> {
+    ) -> Result<(), DropReason> {
         let Some(port) = self.port(number) else {
             return Ok(());
         };
-        let tagging = passage(port.guard.as_deref(), checked)?;
+        let tagging = egress_tagging(port.guard.as_deref(), checked)?;
         let observed = (head, *rest, checked);
-        let out = Outgoing::new(tagging, checked, head, rest).ok_or(Loss::Untranslatable)?;
+        let out = Outgoing::new(tagging, checked, head, rest).ok_or(DropReason::Untranslatable)?;
         let delivered = self.send_to_port(context, (number, pair), port, &out.head, &out.rest());
         if delivered && port.observed {
             self.observe(
@@ -86,7 +86,7 @@ impl Switch {
     ) -> bool {
         let rates = port.limits.receive.as_deref();
         if rates.is_some_and(|rates| rates.wait(context.now).is_some()) {
-            port.lose(pair, Loss::ReceiveLimit, 1);
+            port.count_drops(pair, DropReason::ReceiveLimit, 1);
             return false;
         }
         match &port.kind {
@@ -136,7 +136,7 @@ fn deliver_if_room(
                 rates.charge(now, std::iter::once(Cost::of(head)));
             }
         }
-        Some(Outcome::Dropped(loss)) => drops.count(loss),
+        Some(Outcome::Dropped(reason)) => drops.count(reason),
         Some(Outcome::NoRoom(_)) => drops.receiver_full += 1,
         None => drops.receiver_down += 1,
     }
@@ -172,7 +172,11 @@ pub(crate) fn to_guest(
                 Tagging::Tagged => {
                     out = Outgoing::new(tagging, entry.checked(), &entry.head, &entry.rest());
                     let Some(out) = &out else {
-                        sender.lose(entry.chain, entry.head.length, Loss::Untranslatable);
+                        sender.drop_frame(
+                            entry.chain,
+                            entry.head.length,
+                            DropReason::Untranslatable,
+                        );
                         *done += 1;
                         continue;
                     };
@@ -181,7 +185,9 @@ pub(crate) fn to_guest(
             };
             match deliver(receiver, features, counters, scratch, head, rest, from)? {
                 Outcome::Delivered => sender.finish(entry.chain, entry.head.length),
-                Outcome::Dropped(loss) => sender.lose(entry.chain, entry.head.length, loss),
+                Outcome::Dropped(reason) => {
+                    sender.drop_frame(entry.chain, entry.head.length, reason);
+                }
                 Outcome::NoRoom(segments) => {
                     entry.segments = segments;
                     return Ok(false);
@@ -290,13 +296,13 @@ pub(crate) fn deliver(
         return deliver_untranslated(receiver, counters, head, &mut rest);
     }
     let Some((plan, offload)) = plan_for(head, &rest, features) else {
-        return Ok(Outcome::Dropped(Loss::Untranslatable));
+        return Ok(Outcome::Dropped(DropReason::Untranslatable));
     };
     if plan == Plan::PassThrough {
         return deliver_untranslated(receiver, counters, head, &mut rest);
     }
     let Some(mut translated) = scratch.translate(plan, &offload, head, &mut rest) else {
-        return Ok(Outcome::Dropped(Loss::Untranslatable));
+        return Ok(Outcome::Dropped(DropReason::Untranslatable));
     };
     let mut index = from;
     while let Some((piece, bytes)) = translated.piece(index) {
@@ -328,7 +334,7 @@ fn deliver_untranslated(
             Outcome::Delivered
         }
         Delivery::Full => Outcome::NoRoom(0),
-        Delivery::Small => Outcome::Dropped(Loss::ReceiverSmall),
+        Delivery::Small => Outcome::Dropped(DropReason::ReceiverSmall),
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::backpressure::Backlog;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, DropReason};
 use crate::deferred::{Frame, ReceiverQueue};
 use crate::deliver::{End, Outcome, attempt, deliver};
 use crate::guard::Cost;
@@ -57,10 +57,10 @@ impl Switch {
         counters: &mut Counters,
     ) {
         let Some(port) = self.port(queue.to) else {
-            return lose(queue, counters, Loss::ReceiverDown);
+            return drop_frames(queue, counters, DropReason::ReceiverDown);
         };
         let Kind::Guest(guest) = &port.kind else {
-            return lose(queue, counters, Loss::ReceiverDown);
+            return drop_frames(queue, counters, DropReason::ReceiverDown);
         };
         let guard = port.guard.as_deref();
         let (rates, now) = (port.limits.receive.as_deref(), context.now);
@@ -75,7 +75,7 @@ impl Switch {
                 // The receiver's rate applies here, and not when the frame was deferred: the frames of
                 // several rings may have been deferred since, more than the rate's burst together.
                 if rates.is_some_and(|rates| rates.wait(now).is_some()) {
-                    ring_state.drops.count(Loss::ReceiveLimit);
+                    ring_state.drops.count(DropReason::ReceiveLimit);
                     queue.frames.pop_front();
                     *done += 1;
                     continue;
@@ -85,7 +85,7 @@ impl Switch {
                         let (head, rest, from) = (&out.head, out.rest(), frame.segments);
                         deliver(receiver, features, ring_state, scratch, head, rest, from)?
                     }
-                    Err(loss) => Outcome::Dropped(loss),
+                    Err(reason) => Outcome::Dropped(reason),
                 };
                 match outcome {
                     // A deferred frame is charged to the receiver's rate when it is delivered.
@@ -98,7 +98,7 @@ impl Switch {
                         *done += 1;
                         continue;
                     }
-                    Outcome::Dropped(loss) => counters.drops.count(loss),
+                    Outcome::Dropped(reason) => counters.drops.count(reason),
                     Outcome::NoRoom(segments) => {
                         frame.segments = segments;
                         return Ok(false);
@@ -116,18 +116,18 @@ impl Switch {
         }
         match end {
             Ok(End::Done | End::NoRoom) => {}
-            Ok(End::Stuck) => lose(queue, counters, Loss::ReceiverStuck),
-            Ok(End::Down) => lose(queue, counters, Loss::ReceiverDown),
+            Ok(End::Stuck) => drop_frames(queue, counters, DropReason::ReceiverStuck),
+            Ok(End::Down) => drop_frames(queue, counters, DropReason::ReceiverDown),
             Err(fault) => {
                 context.faults.push((queue.to, fault));
-                lose(queue, counters, Loss::ReceiverDown);
+                drop_frames(queue, counters, DropReason::ReceiverDown);
             }
         }
     }
 }
 
-fn lose(queue: &mut ReceiverQueue, counters: &mut Counters, loss: Loss) {
+fn drop_frames(queue: &mut ReceiverQueue, counters: &mut Counters, reason: DropReason) {
     for _ in queue.frames.drain(..) {
-        counters.drops.count(loss);
+        counters.drops.count(reason);
     }
 }

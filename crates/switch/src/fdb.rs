@@ -289,7 +289,7 @@ impl Fdb {
     }
 
     /// Removes an address, pinned or not.
-    pub fn forget(&self, key: impl Into<FdbKey>) {
+    pub fn remove(&self, key: impl Into<FdbKey>) {
         let mut bookkeeping = self.bookkeeping();
         if let Some((slot, entry)) = self.find(key.into().bits()) {
             if entry.mac != 0 {
@@ -299,13 +299,13 @@ impl Fdb {
     }
 
     /// Removes the learnt entries of a port; pinned entries stay.
-    pub fn forget_port(&self, port: u16) {
+    pub fn remove_port(&self, port: u16) {
         let mut bookkeeping = self.bookkeeping();
-        bookkeeping.duplicates.forget_port(port);
+        bookkeeping.duplicates.remove_port(port);
         if bookkeeping.count(port) == 0 {
             return;
         }
-        self.forget_where(&mut bookkeeping, 0, SLOTS, |entry| {
+        self.remove_where(&mut bookkeeping, 0, SLOTS, |entry| {
             entry.port == port && !entry.pinned
         });
     }
@@ -328,10 +328,10 @@ impl Fdb {
         let mut bookkeeping = self.bookkeeping();
         let from = bookkeeping.sweep;
         bookkeeping.sweep = (from + STEP) % SLOTS;
-        self.forget_where(&mut bookkeeping, from, STEP, |entry| entry.expired(now));
+        self.remove_where(&mut bookkeeping, from, STEP, |entry| entry.expired(now));
     }
 
-    fn forget_where(
+    fn remove_where(
         &self,
         bookkeeping: &mut Bookkeeping,
         from: usize,

@@ -9,7 +9,7 @@ use vhost::vring::Notifier;
 use crate::context::WorkerContext;
 use crate::control::{Event, PortId};
 use crate::event_key::EventKey;
-use crate::limits::MESSAGES_PER_TURN;
+use crate::limits::MESSAGES_PER_ROUND;
 use crate::mac::Mac;
 use crate::manager::Manager;
 use crate::port::{Guest, Kind};
@@ -32,7 +32,7 @@ impl Manager {
         context: &mut WorkerContext,
         number: u16,
     ) {
-        for _ in 0..MESSAGES_PER_TURN {
+        for _ in 0..MESSAGES_PER_ROUND {
             match self.take_message(switch, context, number) {
                 Ok(true) => {}
                 Ok(false) => return,

@@ -85,7 +85,7 @@
 //! let Some((Event::Detached { reason, .. }, _)) = supervisor.receive()? else {
 //!     panic!("another event");
 //! };
-//! assert_eq!(reason, Reason::Asked);
+//! assert_eq!(reason, Reason::Ordered);
 //! # Ok(())
 //! # }
 //! ```

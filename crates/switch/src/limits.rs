@@ -11,7 +11,7 @@ pub const MAX_QUEUE_PAIRS: usize = vhost::limits::MAX_QUEUE_PAIRS;
 /// Frames that a worker takes from one ring before it serves the next ring.
 pub const BURST: u16 = 64;
 
-/// How long a receiver may post no buffers before frames to it are dropped instead of held back.
+/// How long a receiver may post no buffers before frames to it are dropped instead of waiting.
 ///
 /// A CPU quota of the host (`cpu.max`, libvirt's `<quota>`) may stop a VM for 90 of each 100 ms, and the
 /// guest may use a whole share for other work before it refills its ring. So the time is two such periods
@@ -68,11 +68,11 @@ pub const DUPLICATE_SECONDS: u32 = 180;
 pub const MAX_DUPLICATES: usize = 64;
 
 /// A port is in a storm after it exceeds a flood limit in this many consecutive seconds.
-pub const STORM: u32 = 5;
+pub const STORM_SECONDS: u32 = 5;
 
 /// Seconds without excess that end a storm. The supervisor requests a report every 15 s, so it sees
 /// every storm.
-pub const CALM: u32 = 20;
+pub const STORM_CLEAR_SECONDS: u32 = 20;
 
 /// Multicast groups of one port. A port in more groups gets the frames of all groups.
 pub const MAX_GROUPS_PER_PORT: usize = 256;
@@ -94,7 +94,7 @@ pub const LEAVE: u32 = 2;
 pub const SWEEP: u32 = 16;
 
 /// Messages of one front-end that the first worker handles before those of the next one.
-pub const MESSAGES_PER_TURN: usize = 16;
+pub const MESSAGES_PER_ROUND: usize = 16;
 
 /// Busy rounds between two reads of the epoll set.
 pub const ROUNDS_PER_POLL: u32 = 8;
@@ -110,15 +110,15 @@ pub const SPIN: Duration = Duration::from_micros(20);
 pub const MODERATION_SLEEP: Duration = Duration::from_micros(125);
 
 /// How long frames of a stream gather before the worker polls, while CPUs are contended. The default of
-/// [`Order::SetGather`](crate::control::Order::SetGather).
-pub const GATHER: Duration = Duration::from_micros(GATHER_US as u64);
+/// [`Order::SetModerationDelay`](crate::control::Order::SetModerationDelay).
+pub const MODERATION_DELAY: Duration = Duration::from_micros(MODERATION_DELAY_US as u64);
 
 /// The same in microseconds.
-pub const GATHER_US: u32 = 200;
+pub const MODERATION_DELAY_US: u32 = 200;
 
 /// The longest gathering time that can be configured, in microseconds. TCP takes a longer delay for
 /// congestion.
-pub const MAX_GATHER_US: u32 = 10_000;
+pub const MAX_MODERATION_DELAY_US: u32 = 10_000;
 
 /// The highest number of FDB look-ups per frame that can be configured (a measuring aid).
 pub const MAX_LOOK_UPS: u32 = 1000;
@@ -129,4 +129,4 @@ pub const STREAM: u32 = 4;
 
 /// If a ring has sent more than a quarter of its size since the worker last slept, its frames arrive so
 /// fast that they gather without a delay, and a delay could fill the ring.
-pub const GATHER_SHARE: u32 = 4;
+pub const MODERATION_MAX_SHARE: u32 = 4;

@@ -138,7 +138,7 @@ impl Manager {
         let switch = &mut *shared.write();
         let ports: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         for port in ports {
-            self.detach(switch, port, Reason::Asked);
+            self.detach(switch, port, Reason::Ordered);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::batch_entry::BatchEntry;
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::port::Kind;
 use crate::sender::Sender;
 use crate::switch::Switch;
@@ -35,7 +35,7 @@ impl Switch {
             if sent {
                 sender.finish(entry.chain, entry.head.length);
             } else {
-                sender.lose(entry.chain, entry.head.length, Loss::ReceiverDown);
+                sender.drop_frame(entry.chain, entry.head.length, DropReason::ReceiverDown);
             }
         }
         run.len()

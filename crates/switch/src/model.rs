@@ -54,13 +54,13 @@ fn spawn<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> JoinHan
 }
 
 /// A network, its first worker, and its supervisor.
-struct World {
+struct Model {
     first: Worker,
     supervisor: ControlSocket,
     events: Vec<Event>,
 }
 
-impl World {
+impl Model {
     fn new(workers: usize) -> Self {
         let (supervisor, control) = ControlSocket::pair().unwrap();
         Self {
@@ -215,7 +215,7 @@ fn sent(nic: &Mutex<Nic>) -> u16 {
 #[test]
 fn a_sender_is_replaced() {
     check(|| {
-        let mut world = World::new(2);
+        let mut world = Model::new(2);
         world.pin(&[2]);
         let receiver = Arc::new(Mutex::new(world.join(2, small())));
         let old = Mutex::new(world.join(1, small()));
@@ -237,7 +237,7 @@ fn a_sender_is_replaced() {
         });
         worker.join().unwrap();
         let (reason, counters) = world.detached(1).unwrap();
-        assert_eq!(reason, Reason::Asked);
+        assert_eq!(reason, Reason::Ordered);
         let expected: &[u16] = if counters.tx_frames == 1 {
             &[1, 3]
         } else {
@@ -254,7 +254,7 @@ fn a_sender_is_replaced() {
 #[test]
 fn a_receiver_is_replaced() {
     check(|| {
-        let mut world = World::new(2);
+        let mut world = Model::new(2);
         world.pin(&[1, 2]);
         let old = Mutex::new(world.join(2, small()));
         let sender = Arc::new(Mutex::new(world.join(1, small())));
@@ -283,13 +283,13 @@ fn a_receiver_is_replaced() {
 #[test]
 fn a_port_at_fault_is_ended() {
     check(|| {
-        let mut world = World::new(2);
+        let mut world = Model::new(2);
         world.pin(&[1, 2]);
         let bad = world.join(2, small());
         let sender = Arc::new(Mutex::new(world.join(1, small())));
         let shared = world.shared();
         // More buffers than the ring has.
-        bad.rx.lie(1000);
+        bad.rx.publish_wrong_index(1000);
         send(&shared, 1, &sender, 1, 2);
         loom::explore();
         let theirs = Arc::clone(&sender);
@@ -315,7 +315,7 @@ fn a_port_at_fault_is_ended() {
 #[test]
 fn two_workers_wait_for_one_receiver() {
     check(|| {
-        let mut world = World::new(3);
+        let mut world = Model::new(3);
         world.pin(&[1, 2, 3]);
         let receiver = Mutex::new(world.join(
             3,

@@ -15,17 +15,17 @@ use crate::limits::MODERATION_SLEEP;
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// Below this number of frames in a window, a sleep and a wake-up for each frame cost little.
-const FEW: u64 = 2 * SLEEPS;
+const MIN_FRAMES: u64 = 2 * SLEEPS;
 
 /// Above this number of frames in a window, frames gather without moderation: 64 a sleep, which is a burst.
-const MANY: u64 = 64 * SLEEPS;
+const MAX_FRAMES: u64 = 64 * SLEEPS;
 
 /// Sleeps in a window.
 #[allow(clippy::cast_possible_truncation, reason = "a few dozen")]
 const SLEEPS: u64 = (WINDOW.as_nanos() / MODERATION_SLEEP.as_nanos()) as u64;
 
 /// Pause after a trial that reduced the rate: the first pause and, after doubling, the longest.
-const PAUSE: Duration = Duration::from_millis(20);
+const TRIAL_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The decision, and the measurements that it is based on.
@@ -52,7 +52,7 @@ impl Moderation {
             frames: 0,
             slept: 0,
             before: 0,
-            pause: PAUSE,
+            pause: TRIAL_PAUSE,
             not_before: now,
         }
     }
@@ -86,7 +86,7 @@ impl Moderation {
             reason = "far below 2^52, and positive"
         )]
         let moved = (moved as f64 / windows) as u64;
-        let in_range = (FEW..=MANY).contains(&moved);
+        let in_range = (MIN_FRAMES..=MAX_FRAMES).contains(&moved);
         if !self.gathers {
             self.gathers = in_range && self.slept < moved / 2 && now >= self.not_before;
         } else if moved < self.before - self.before / 4 {
@@ -95,7 +95,7 @@ impl Moderation {
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         } else {
             self.gathers = in_range;
-            self.pause = PAUSE;
+            self.pause = TRIAL_PAUSE;
         }
         self.before = moved;
         self.began = now;
@@ -109,13 +109,13 @@ mod tests {
     use super::*;
 
     /// A simulated clock, and the number of frames forwarded.
-    struct World {
+    struct Simulation {
         moderation: Moderation,
         now: Instant,
         frames: u64,
     }
 
-    impl World {
+    impl Simulation {
         fn new() -> Self {
             let now = Instant::now();
             Self {
@@ -135,19 +135,19 @@ mod tests {
 
     #[test]
     fn a_slow_stream_gathers_as_long_as_its_rate_does_not_drop() {
-        let mut world = World::new();
+        let mut world = Simulation::new();
         assert!(world.window(10 * SLEEPS));
         assert!(world.window(10 * SLEEPS));
         assert!(world.window(8 * SLEEPS));
         assert!(!world.window(1), "over");
-        world.now += PAUSE;
+        world.now += TRIAL_PAUSE;
         assert!(!world.window(0));
         assert!(world.window(10 * SLEEPS));
     }
 
     #[test]
     fn trials_that_reduce_the_rate_become_rarer() {
-        let mut world = World::new();
+        let mut world = Simulation::new();
         let mut gathered = 0;
         for window in 0..5_000 {
             // The rate is twice as high while the worker polls.
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn few_frames_many_frames_and_frequent_sleeps_do_not_gather() {
-        let mut world = World::new();
-        assert!(!world.window(FEW - 1));
-        assert!(!world.window(MANY + 1));
+        let mut world = Simulation::new();
+        assert!(!world.window(MIN_FRAMES - 1));
+        assert!(!world.window(MAX_FRAMES + 1));
         (0..5 * SLEEPS).for_each(|_| world.moderation.slept());
         assert!(!world.window(10 * SLEEPS));
         assert!(world.window(10 * SLEEPS));

@@ -3,17 +3,17 @@
 use std::sync::PoisonError;
 
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::deferred::Deferred;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::groups::{EgressPorts, Groups, family};
 use crate::guard::membership::{self, FIRST, Family, MAX_PACKET, Message};
-use crate::guard::{Checked, Limiter, Role, passage};
+use crate::guard::{Checked, Limiter, Role, egress_tagging};
 use crate::switch::Switch;
 
 /// The origin of a flooded frame.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin<'a> {
+pub(crate) struct FloodSource<'a> {
     pub(crate) port: u16,
     pub(crate) pair: usize,
     /// The deferred frames of the sending ring.
@@ -31,10 +31,10 @@ impl Switch {
     pub(crate) fn flood(
         &self,
         context: &mut WorkerContext,
-        origin: Origin<'_>,
+        origin: FloodSource<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<bool, Loss> {
+    ) -> Result<bool, DropReason> {
         let family = self
             .snooping
             .then(|| family(head.destination(), head.ether_type()));
@@ -61,10 +61,10 @@ impl Switch {
     fn flood_to_all(
         &self,
         context: &mut WorkerContext,
-        origin: Origin<'_>,
+        origin: FloodSource<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<bool, Loss> {
+    ) -> Result<bool, DropReason> {
         let floods = &origin.limits.floods;
         floods.admit(head, context.now, context.seconds)?;
         self.deliver_to(context, EgressPorts::All, origin, head, rest);
@@ -76,11 +76,11 @@ impl Switch {
     fn flood_membership(
         &self,
         context: &mut WorkerContext,
-        origin: Origin<'_>,
+        origin: FloodSource<'_>,
         family: Family,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<bool, Loss> {
+    ) -> Result<bool, DropReason> {
         let floods = &origin.limits.floods;
         floods.admit(head, context.now, context.seconds)?;
         let mut packet = [0; MAX_PACKET];
@@ -112,14 +112,14 @@ impl Switch {
         &self,
         context: &mut WorkerContext,
         egress_ports: EgressPorts,
-        origin: Origin<'_>,
+        origin: FloodSource<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> bool {
         let checked = origin.checked;
         let mut is_wanted = egress_ports == EgressPorts::All;
         for number in (0..).take(self.ports.len()) {
-            if number == origin.port || !egress_ports.has(number) {
+            if number == origin.port || !egress_ports.contains(number) {
                 continue;
             }
             is_wanted = true;
@@ -127,8 +127,8 @@ impl Switch {
                 // A port that the rules exclude from a flood does not count as a drop.
                 let _ = self.deliver_one(context, number, origin.pair, head, rest, checked);
             } else if let Some(port) = self.port(number) {
-                if passage(port.guard.as_deref(), checked).is_ok() {
-                    port.lose(origin.pair, Loss::ReceiverFull, 1);
+                if egress_tagging(port.guard.as_deref(), checked).is_ok() {
+                    port.count_drops(origin.pair, DropReason::ReceiverFull, 1);
                 }
             }
         }

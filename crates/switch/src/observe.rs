@@ -3,7 +3,7 @@
 use crate::capture::{Capture, Direction};
 use crate::context::WorkerContext;
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Outgoing, Tagging, passage};
+use crate::guard::{Checked, Outgoing, Tagging, egress_tagging};
 use crate::limits::MAX_CAPTURES;
 use crate::switch::Switch;
 use std::time::SystemTime;
@@ -66,7 +66,8 @@ impl Switch {
         let time = now();
         for (head, rest, checked) in frames {
             // A frame that the rules do not let this port have is copied without a tag.
-            let tagging = passage(port.guard.as_deref(), checked).unwrap_or(Tagging::Untagged);
+            let tagging =
+                egress_tagging(port.guard.as_deref(), checked).unwrap_or(Tagging::Untagged);
             let Some(out) = Outgoing::new(tagging, checked, head, &rest) else {
                 continue;
             };
@@ -90,7 +91,7 @@ impl Switch {
         for capture in self.captures.get(&number).into_iter().flatten() {
             if context.capture_budget.is_available() {
                 let bytes = capture.note(time, direction, &out.head, out.rest());
-                context.capture_budget.spend(bytes);
+                context.capture_budget.charge(bytes);
             } else {
                 capture.batch().missed += 1;
             }

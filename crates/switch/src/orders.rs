@@ -15,7 +15,7 @@ use crate::control::{
 use crate::event_key::EventKey;
 use crate::fdb::FdbKey;
 use crate::front_end::guest;
-use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
+use crate::limits::{MAX_LOOK_UPS, MAX_MODERATION_DELAY_US};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::raw::ticks;
@@ -53,7 +53,7 @@ impl Manager {
                 self.attach(switch, port, name, port_kind);
             }
             Order::AddUplinkQueue { port } => self.add_queue(switch, port.0, fd),
-            Order::Detach { port } => self.detach(switch, port.0, Reason::Asked),
+            Order::Detach { port } => self.detach(switch, port.0, Reason::Ordered),
             Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
             Order::SetSnooping { on } => switch.snooping = on,
             Order::SetFdbEntry { mac, vlan, port } => {
@@ -63,10 +63,11 @@ impl Manager {
                 }
             }
             Order::RemoveFdbEntry { mac, vlan } => {
-                switch.table.forget(FdbKey::new(mac, vlan));
+                switch.table.remove(FdbKey::new(mac, vlan));
             }
-            Order::SetGather { micros } => {
-                switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
+            Order::SetModerationDelay { micros } => {
+                switch.moderation_delay =
+                    Duration::from_micros(micros.min(MAX_MODERATION_DELAY_US).into());
             }
             Order::SetLookUps { times } => {
                 switch.look_ups = NonZeroU32::new(times.min(MAX_LOOK_UPS));
@@ -225,12 +226,12 @@ impl Manager {
         let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         let (mut ready, mut bytes) = (Vec::new(), 0);
         for number in numbers {
-            let residents = switch.table.count(number);
+            let fdb_entries = switch.table.count(number);
             let duplicates = switch.duplicates_of(number);
             let Some(port) = switch.port_mut(number) else {
                 continue;
             };
-            let storm = port.limits.floods.storm(seconds);
+            let storm = port.limits.floods.is_storm(seconds);
             let (counters, peers) = (port.counters(), port.peers());
             let (running, logging, features, mtu) = match &mut port.kind {
                 Kind::Guest(guest) => (
@@ -247,7 +248,7 @@ impl Manager {
                 logging,
                 features,
                 mtu,
-                residents,
+                fdb_entries,
                 storm,
                 counters,
                 duplicates,
@@ -262,11 +263,11 @@ impl Manager {
             ready.push(report);
         }
         self.outbox.send(Event::Report(ready));
-        let residents = switch.table.entries();
+        let fdb_entries = switch.table.entries();
         let elapsed_ticks = ticks::now().wrapping_sub(self.started);
         self.outbox.send(Event::ReportEnd(WorkerReport {
             elapsed_ticks,
-            residents,
+            fdb_entries,
             ..self.shared.figures()
         }));
     }

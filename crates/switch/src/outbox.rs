@@ -58,8 +58,7 @@ impl Outbox {
         match epoll::modify(poll, &self.control, EventKey::Control.data(), interest) {
             Ok(()) => self.watched = waits,
             Err(error) => {
-                tracing::error!(%error, "cannot wait for the control socket; events may reach the \
-            supervisor late");
+                tracing::error!(%error, "cannot wait for the control socket; events may reach the supervisor late");
             }
         }
     }

@@ -45,7 +45,7 @@ impl Peers {
     }
 
     /// Removes the counters of a port that is gone, because its number may be reused.
-    pub(crate) fn forget(&mut self, port: u16) {
+    pub(crate) fn remove(&mut self, port: u16) {
         for slot in &mut self.slots {
             *slot = slot.filter(|peer| peer.port != port);
         }
@@ -106,7 +106,7 @@ mod tests {
             sum([&one, &other].into_iter()),
             [peer(9, 2, 1501), peer(7, 3, 192)]
         );
-        one.forget(9);
+        one.remove(9);
         one.add(9, 1, 100);
         assert_eq!(sum([&one].into_iter()), [peer(7, 3, 192), peer(9, 1, 100)]);
     }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(all.len(), PROBES, "the last finds no slot");
         assert!(all.iter().all(|peer| peer.frames == 2));
         // One port is removed; the others keep their slots.
-        peers.forget(3);
+        peers.remove(3);
         peers.add(u16::try_from(3 + MAX_PEERS).unwrap(), 1, 1);
         let all = sum([&peers].into_iter());
         assert_eq!(all.iter().map(|peer| peer.frames).max(), Some(3));

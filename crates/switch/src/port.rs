@@ -7,7 +7,7 @@ use vhost::fault::RingFault;
 use vhost::ring::Ring;
 use vhost::vring::Notifier;
 
-use crate::control::{Counters, Loss, Peer};
+use crate::control::{Counters, DropReason, Peer};
 use crate::guard::{Guard, Limiter};
 use crate::limits::MAX_QUEUE_PAIRS;
 use crate::peers;
@@ -85,8 +85,8 @@ impl Port {
     }
 
     /// Counts dropped frames for this port, which came from this sender's pair.
-    pub(crate) fn lose(&self, sender_pair: usize, loss: Loss, count: usize) {
-        let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(loss));
+    pub(crate) fn count_drops(&self, sender_pair: usize, reason: DropReason, count: usize) {
+        let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(reason));
         match &self.kind {
             Kind::Guest(guest) => {
                 let number = receive_ring(guest.receiving_pair(sender_pair));
@@ -126,21 +126,21 @@ impl Port {
         if let Kind::Guest(guest) = &mut self.kind {
             guest
                 .ring_states_mut()
-                .for_each(|ring_state| ring_state.learn_cache.forget());
+                .for_each(|ring_state| ring_state.learn_cache.clear());
         }
     }
 
     /// Drops the frames that are deferred for a receiver that is gone, and the counters for it.
-    pub fn forget(&mut self, receiver: u16) {
+    pub fn remove(&mut self, receiver: u16) {
         match &mut self.kind {
             Kind::Guest(guest) => {
                 for ring_state in guest.ring_states_mut() {
-                    ring_state.peers.forget(receiver);
-                    let lost = ring_state.backlog.deferred.forget(receiver);
+                    ring_state.peers.remove(receiver);
+                    let lost = ring_state.backlog.deferred.remove(receiver);
                     ring_state.counters.drops.receiver_down += lost as u64;
                 }
             }
-            Kind::Uplink(uplink) => uplink.forget(receiver),
+            Kind::Uplink(uplink) => uplink.remove(receiver),
         }
     }
 }

@@ -3,14 +3,14 @@
 use vhost::net_header::NetHeader;
 
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::deferred::Deferred;
 use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::MAX_LEARNT_PER_PORT;
 use crate::mac::Mac;
-use crate::multicast::Origin;
+use crate::multicast::FloodSource;
 use crate::switch::Switch;
 
 impl Switch {
@@ -23,20 +23,20 @@ impl Switch {
         };
         let checked = match &port.guard {
             // A group address is not the address of a station.
-            _ if mac.is_group() => Err(Loss::MacSpoofed),
+            _ if mac.is_group() => Err(DropReason::MacSpoofed),
             Some(guard) => guard.announcement(mac),
             None => Ok(Checked::default()),
         };
         let checked = match checked {
             Ok(checked) => checked,
-            Err(loss) => return port.lose(0, loss, 1),
+            Err(reason) => return port.count_drops(0, reason, 1),
         };
         let key = FdbKey::new(mac, checked.tci.vlan());
         self.table
             .learn(key, number, context.seconds, MAX_LEARNT_PER_PORT);
         let frame = frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            let origin = Origin {
+            let origin = FloodSource {
                 port: number,
                 pair: 0,
                 deferred: &Deferred::default(),
@@ -44,11 +44,11 @@ impl Switch {
                 checked,
             };
             // The port's flood limits apply, because a front-end may request this as often as it likes.
-            if let Err(loss) = self.flood(context, origin, &head, &Rest::Private(rest)) {
-                port.lose(0, loss, 1);
+            if let Err(reason) = self.flood(context, origin, &head, &Rest::Private(rest)) {
+                port.count_drops(0, reason, 1);
             }
         }
-        self.blame(&mut context.faults);
+        self.report_faults(&mut context.faults);
     }
 }
 

@@ -127,7 +127,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         }
         match count {
             Some(count) => self.fill(count, head, rest).map(|()| Delivery::Done),
-            None => Ok(self.why_not()),
+            None => Ok(self.missing_buffers()),
         }
     }
 
@@ -171,7 +171,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         Ok(self.chains().len() > known)
     }
 
-    fn why_not(&self) -> Delivery {
+    fn missing_buffers(&self) -> Delivery {
         let known = self.chains().len();
         let can_never = if self.mergeable {
             // A full batch, or all buffers of the ring, are too few.

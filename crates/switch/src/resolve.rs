@@ -1,7 +1,7 @@
 //! Looks a frame's destination up in the FDB, and learns its source address.
 
 use crate::batch_entry::Target;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::fdb::FdbKey;
 use crate::frame::Head;
 use crate::ring_state::LearnCache;
@@ -67,7 +67,7 @@ impl Switch {
 fn target(found: Option<u16>, destination: FdbKey, source: u16) -> Target {
     match found {
         _ if destination.mac().is_group() => Target::Flood,
-        Some(port) if port == source => Target::Nowhere(Loss::Hairpin),
+        Some(port) if port == source => Target::Nowhere(DropReason::Hairpin),
         Some(port) => Target::Port(port),
         None => Target::Flood,
     }

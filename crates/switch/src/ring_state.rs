@@ -100,7 +100,7 @@ impl LearnCache {
     }
 
     /// Clears the cache, so that the next address is learnt in any case.
-    pub fn forget(&mut self) {
+    pub fn clear(&mut self) {
         self.last = None;
     }
 

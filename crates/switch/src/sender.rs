@@ -7,7 +7,7 @@ use vhost::ring::Ring;
 
 use crate::backpressure::{Backlog, Full, InRing};
 use crate::batch_entry::{BatchEntry, Target};
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, DropReason};
 use crate::guard::{Guard, Limiter};
 use crate::limits::BURST;
 use crate::peers::Peers;
@@ -47,9 +47,9 @@ impl Sender<'_> {
 
     /// Returns the chain of a dropped frame and counts the drop.
     #[inline]
-    pub(crate) fn lose(&mut self, chain: u16, length: u32, loss: Loss) {
+    pub(crate) fn drop_frame(&mut self, chain: u16, length: u32, reason: DropReason) {
         self.finish(chain, length);
-        self.counters.drops.count(loss);
+        self.counters.drops.count(reason);
     }
 
     /// Returns whether a frame to this port must wait behind older ones.
@@ -86,9 +86,9 @@ impl Sender<'_> {
             if deferred.push(to, &entry.head, rest, checked, entry.segments, now) {
                 self.finish(entry.chain, entry.head.length);
                 self.peers.add(to, 1, entry.head.length.into());
-                self.counters.held += u64::from(index >= known);
+                self.counters.backpressured += u64::from(index >= known);
             } else if self.backlog.stall(now) {
-                self.lose(entry.chain, entry.head.length, Loss::ReceiverStuck);
+                self.drop_frame(entry.chain, entry.head.length, DropReason::ReceiverStuck);
             } else {
                 return index;
             }
@@ -108,7 +108,7 @@ impl Sender<'_> {
         now: Instant,
     ) {
         let waited = before.map_or(0, InRing::count);
-        self.counters.held += entries.len().saturating_sub(waited.max(done)) as u64;
+        self.counters.backpressured += entries.len().saturating_sub(waited.max(done)) as u64;
         let Some(first) = entries.get(done) else {
             return;
         };

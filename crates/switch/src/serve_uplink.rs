@@ -3,15 +3,15 @@
 use crate::batch_entry::Target;
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::deferred::Deferred;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::BURST;
-use crate::multicast::Origin;
+use crate::multicast::FloodSource;
 use crate::port::Port;
 use crate::resolve::Source;
-use crate::switch::{Switch, Visit};
+use crate::switch::{Served, Switch};
 use crate::uplink::{Ingress, Queue, Uplink};
 use vhost::fault::Fault;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
@@ -24,16 +24,16 @@ impl Switch {
         number: u16,
         port: &Port,
         uplink: &Uplink,
-    ) -> Result<Visit, Fault> {
-        let mut visit = Visit::default();
+    ) -> Result<Served, Fault> {
+        let mut served = Served::default();
         for (pair, queue) in uplink.queues().enumerate() {
             if self.steering.worker(number, pair) == context.worker {
                 let one = self.serve_queue(context, (number, pair), port, queue)?;
-                visit.moved += one.moved;
-                visit.more |= one.more;
+                served.moved += one.moved;
+                served.more |= one.more;
             }
         }
-        Ok(visit)
+        Ok(served)
     }
 
     fn serve_queue(
@@ -42,8 +42,8 @@ impl Switch {
         (number, pair): (u16, usize),
         port: &Port,
         queue: &Queue,
-    ) -> Result<Visit, Fault> {
-        let mut visit = Visit::default();
+    ) -> Result<Served, Fault> {
+        let mut served = Served::default();
         let mut buffer = std::mem::take(&mut context.buffer);
         let Ingress {
             counters,
@@ -54,29 +54,29 @@ impl Switch {
         learn_cache.begin(context.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, learn_cache);
         let end = loop {
-            if visit.moved == u32::from(BURST) {
-                visit.more = true;
-                break Ok(visit);
+            if served.moved == u32::from(BURST) {
+                served.more = true;
+                break Ok(served);
             }
             match queue.receive(&mut buffer) {
                 Ok(Some(received)) => {
-                    visit.moved += 1;
+                    served.moved += 1;
                     counters.tx_frames += 1;
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
                     match self.forward_received(context, &mut source, (port, pair), received) {
                         Ok(Target::Port(to)) => peers.add(to, 1, bytes),
                         Ok(_) => {}
-                        Err(loss) => counters.drops.count(loss),
+                        Err(reason) => counters.drops.count(reason),
                     }
                 }
-                Ok(None) => break Ok(visit),
+                Ok(None) => break Ok(served),
                 Err(error) => break Err(Fault::Host(error)),
             }
         };
         context.buffer = buffer;
-        if visit.moved > 0 {
-            counters.bursts.note(visit.moved.into());
+        if served.moved > 0 {
+            counters.bursts.note(served.moved.into());
             counters.count_latency(sampler.next().then_some(context.now));
         }
         end
@@ -89,8 +89,8 @@ impl Switch {
         source: &mut Source<'_>,
         (port, pair): (&Port, usize),
         (header, frame): (NetHeader, &[u8]),
-    ) -> Result<Target, Loss> {
-        let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
+    ) -> Result<Target, DropReason> {
+        let (mut head, rest) = Head::of_private(header, frame).ok_or(DropReason::BadLength)?;
         // The kernel is trusted to describe its frames; the check also reduces the header to fields that a
         // guest may receive. Frames that a network card has merged are GSO frames with full checksums,
         // which no guest may receive (5.1.6.4.1): their header stays unchanged here, and they are segmented
@@ -99,7 +99,7 @@ impl Switch {
             let checked = header.checked(head.length, u64::MAX);
             head.start = head
                 .start
-                .with_header(checked.map_err(|_| Loss::Untranslatable)?);
+                .with_header(checked.map_err(|_| DropReason::Untranslatable)?);
         }
         let mut rest = Rest::Private(rest);
         let checked = match &port.guard {
@@ -114,7 +114,7 @@ impl Switch {
         match target {
             Target::Port(to) => self.deliver_one(context, to, pair, &head, &rest, checked)?,
             Target::Flood => {
-                let origin = Origin {
+                let origin = FloodSource {
                     port: source.port,
                     pair,
                     deferred: &Deferred::default(),
@@ -124,7 +124,7 @@ impl Switch {
                 // Most multicast frames from outside have no member here, so this is not counted.
                 let _is_wanted = self.flood(context, origin, &head, &rest)?;
             }
-            Target::Nowhere(loss) => return Err(loss),
+            Target::Nowhere(reason) => return Err(reason),
         }
         Ok(target)
     }

@@ -134,7 +134,7 @@ impl Shared {
         if wake_set != WakeSet::NONE {
             let others = (0..self.slots.len()).filter(|worker| *worker != own);
             others
-                .filter(|worker| wake_set.has(*worker))
+                .filter(|worker| wake_set.contains(*worker))
                 .for_each(|worker| self.wake(worker));
         }
     }

@@ -3,8 +3,8 @@
 //! While CPUs are contended, a kick for each frame of a stream is too expensive: the worker takes the CPU
 //! from a guest to forward one or two frames, and then calls both guests. So while
 //! [`Contention`](crate::contention::Contention) reports contention, the worker leaves kicks of streams
-//! disabled and sleeps for [`GATHER`](crate::limits::GATHER), or the time that the supervisor configured
-//! ([`Order::SetGather`](crate::control::Order::SetGather)), so that frames gather. A guest that sends a
+//! disabled and sleeps for [`MODERATION_DELAY`](crate::limits::MODERATION_DELAY), or the time that the supervisor configured
+//! ([`Order::SetModerationDelay`](crate::control::Order::SetModerationDelay)), so that frames gather. A guest that sends a
 //! few frames is not delayed, and no guest is delayed without contention.
 //!
 //! The worker also leaves kicks of a port disabled that has reached its send rate: the worker wakes by
@@ -18,7 +18,7 @@ use vhost::ring::Ring;
 
 use crate::backpressure::Backlog;
 use crate::context::WorkerContext;
-use crate::limits::{GATHER_SHARE, POLL, STREAM, STUCK_TIMEOUT};
+use crate::limits::{MODERATION_MAX_SHARE, POLL, STREAM, STUCK_TIMEOUT};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
 use crate::ring_state::RingState;
 use crate::shared::FIRST;
@@ -65,7 +65,7 @@ impl Worker {
             !state.idle || state.timeout.is_some()
         });
         if !context.faults.is_empty() {
-            switch.blame(&mut context.faults);
+            switch.report_faults(&mut context.faults);
             self.shared.wake(FIRST);
         }
         self.timeout = all.timeout;
@@ -104,7 +104,9 @@ impl Switch {
         {
             let recheck = match held_back {
                 Some(_) => Recheck::Always,
-                None if contended && !self.gather.is_zero() => Recheck::Streams(self.gather),
+                None if contended && !self.moderation_delay.is_zero() => {
+                    Recheck::Streams(self.moderation_delay)
+                }
                 None => Recheck::Never,
             };
             let result = prepare_ring(guest, pair, recheck, &mut state, &mut receivers);
@@ -202,7 +204,7 @@ fn enable_kicks(ring: &mut Ring, backlog: &Backlog) -> Result<bool, vhost::fault
 /// Returns whether the frames that a ring has sent since the worker last slept are a stream that may
 /// gather.
 fn is_stream(sent: u32, ring: &Ring) -> bool {
-    (STREAM..=ring.size() / GATHER_SHARE).contains(&sent)
+    (STREAM..=ring.size() / MODERATION_MAX_SHARE).contains(&sent)
 }
 
 #[cfg(test)]
@@ -215,7 +217,7 @@ mod tests {
     use crate::contention::Contention;
     use crate::control::{ControlSocket, Order, PortId};
     use crate::guard::Rules;
-    use crate::limits::GATHER;
+    use crate::limits::MODERATION_DELAY;
     use crate::port::Port;
     use crate::steering::{Steering, WakeSet};
     use crate::workers::Workers;
@@ -260,7 +262,7 @@ mod tests {
     fn a_stream_gathers_while_cpus_are_short() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::always());
         assert_eq!(after(&mut worker, &mut nic, STREAM - 1), None);
-        assert_eq!(after(&mut worker, &mut nic, STREAM), Some(GATHER));
+        assert_eq!(after(&mut worker, &mut nic, STREAM), Some(MODERATION_DELAY));
         // Kicks are disabled, so the port must stay on the list.
         assert_eq!(worker.active, [1]);
         assert!(!nic.tx.publish());
@@ -273,7 +275,9 @@ mod tests {
     fn frames_gather_for_the_configured_time() {
         let (mut worker, mut nic, supervisor) = worker(Contention::always());
         let tell = |worker: &mut Worker, micros| {
-            supervisor.send(&Order::SetGather { micros }, None).unwrap();
+            supervisor
+                .send(&Order::SetModerationDelay { micros }, None)
+                .unwrap();
             worker.wait(Some(Duration::ZERO)).unwrap();
         };
         tell(&mut worker, 1000);
@@ -287,8 +291,8 @@ mod tests {
     #[test]
     fn a_fast_stream_needs_no_delay() {
         let (mut worker, mut nic, _supervisor) = worker(Contention::always());
-        let most = u32::from(nic.options.size) / GATHER_SHARE;
-        assert_eq!(after(&mut worker, &mut nic, most), Some(GATHER));
+        let most = u32::from(nic.options.size) / MODERATION_MAX_SHARE;
+        assert_eq!(after(&mut worker, &mut nic, most), Some(MODERATION_DELAY));
         assert_eq!(after(&mut worker, &mut nic, most + 1), None);
     }
 
@@ -378,7 +382,7 @@ mod tests {
                 contexts[1].wakes = WakeSet::NONE;
                 send(1, number);
                 assert_eq!(switch.serve(&mut contexts[1], 1).moved, 1);
-                assert!(contexts[1].wakes.has(0));
+                assert!(contexts[1].wakes.contains(0));
             }
             receiver.post(2);
             assert_eq!(

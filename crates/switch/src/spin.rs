@@ -34,7 +34,7 @@ impl Spin {
 
     /// Records that there was no work; returns whether to poll again.
     #[inline]
-    pub(crate) fn keep_looking(&mut self) -> bool {
+    pub(crate) fn continue_polling(&mut self) -> bool {
         if self.budget.is_zero() {
             return false;
         }
@@ -65,14 +65,14 @@ mod tests {
     #[test]
     fn short_sleeps_increase_polling_and_long_sleeps_reduce_it() {
         let mut spin = Spin::new(Duration::from_secs(80));
-        assert!(!spin.keep_looking());
+        assert!(!spin.continue_polling());
         for _ in 0..3 {
             spin.slept(Duration::from_secs(1));
         }
-        assert!(spin.keep_looking());
+        assert!(spin.continue_polling());
         for _ in 0..3 {
             spin.slept(Duration::from_secs(100));
         }
-        assert!(!spin.keep_looking());
+        assert!(!spin.continue_polling());
     }
 }

@@ -59,7 +59,7 @@ impl WakeSet {
 
     /// Returns whether a worker is in the set.
     #[must_use]
-    pub fn has(self, worker: usize) -> bool {
+    pub fn contains(self, worker: usize) -> bool {
         self.0 >> (worker % MAX_WORKERS) & 1 == 1
     }
 }
@@ -96,7 +96,7 @@ mod tests {
         let mut others = WakeSet::NONE;
         others.add(15);
         wake_set.join(others);
-        let all = (0..MAX_WORKERS).filter(|worker| wake_set.has(*worker));
+        let all = (0..MAX_WORKERS).filter(|worker| wake_set.contains(*worker));
         assert_eq!(all.collect::<Vec<_>>(), [3, 15]);
     }
 }

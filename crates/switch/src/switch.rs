@@ -34,14 +34,14 @@ use crate::context::WorkerContext;
 use crate::fdb::Fdb;
 use crate::guard::groups::Groups;
 use crate::guard::{Guard, Limiter, Rules};
-use crate::limits::{GATHER, MAX_PORTS, SWEEP};
+use crate::limits::{MAX_PORTS, MODERATION_DELAY, SWEEP};
 use crate::port::{Kind, Port};
 use crate::steering::Steering;
 use crate::sync::{AtomicBool, Mutex, RwLock};
 
 /// The result of serving a port once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Visit {
+pub struct Served {
     /// Frames that the worker took from the port, delivered or dropped.
     pub moved: u32,
     /// The port has more frames to send.
@@ -59,7 +59,7 @@ pub struct Switch {
     /// Seconds since the network started, at its last change.
     pub seconds: u32,
     /// How long the frames of a stream may gather; zero disables gathering.
-    pub(crate) gather: Duration,
+    pub(crate) moderation_delay: Duration,
     /// Look-ups of each frame's destination (a measuring aid). If `None`, consecutive frames with the
     /// same destination share one look-up.
     pub(crate) look_ups: Option<NonZeroU32>,
@@ -93,7 +93,7 @@ impl Switch {
             table: Fdb::new(),
             steering,
             seconds: 0,
-            gather: GATHER,
+            moderation_delay: MODERATION_DELAY,
             look_ups: None,
             faults: Mutex::new(Vec::with_capacity(MAX_PORTS)),
             faulty: AtomicBool::new(false),
@@ -152,11 +152,11 @@ impl Switch {
     /// next port with this number may be another VM's. Drops the frames that the port had deferred itself.
     pub fn remove(&mut self, number: u16) -> Option<Box<Port>> {
         let mut port = self.ports.get_mut(usize::from(number))?.take()?;
-        self.table.forget_port(number);
-        self.groups_mut().forget(number);
+        self.table.remove_port(number);
+        self.groups_mut().remove(number);
         self.faults_mut().retain(|(at, _)| *at != number);
         for other in self.ports.iter_mut().flatten() {
-            other.forget(number);
+            other.remove(number);
         }
         port.drop_deferred();
         Some(port)
@@ -170,20 +170,20 @@ impl Switch {
             port.clear_learn_caches();
         }
         // Learnt addresses may be in a VLAN that the port has left.
-        self.table.forget_port(number);
+        self.table.remove_port(number);
         let uplink = self
             .port(number)
             .map(|port| matches!(port.kind, Kind::Uplink(_)));
         let router = uplink == Some(true) || rules.multicast_router;
         let groups = self.groups_mut();
-        groups.forget(number);
+        groups.remove(number);
         groups.set_router(number, router);
         self.rules.insert(number, rules);
     }
 
     /// Adds faults; the first worker will end these ports.
     #[cold]
-    pub(crate) fn blame(&self, faults: &mut Vec<(u16, Fault)>) {
+    pub(crate) fn report_faults(&self, faults: &mut Vec<(u16, Fault)>) {
         let all = self.faults.lock();
         all.unwrap_or_else(PoisonError::into_inner).append(faults);
         self.faulty.store(true, Ordering::Release);
@@ -211,22 +211,22 @@ impl Switch {
     }
 
     /// Forwards frames of a port from the rings that this worker reads, up to one burst a ring.
-    pub fn serve(&self, context: &mut WorkerContext, number: u16) -> Visit {
+    pub fn serve(&self, context: &mut WorkerContext, number: u16) -> Served {
         let Some(port) = self.port(number) else {
-            return Visit::default();
+            return Served::default();
         };
-        let visit = match &port.kind {
+        let served = match &port.kind {
             Kind::Guest(guest) => self.serve_guest(context, number, port, guest),
             Kind::Uplink(uplink) => self.serve_uplink(context, number, port, uplink),
         };
-        let visit = visit.unwrap_or_else(|fault| {
+        let served = served.unwrap_or_else(|fault| {
             context.faults.push((number, fault));
-            Visit::default()
+            Served::default()
         });
         if !context.faults.is_empty() {
-            self.blame(&mut context.faults);
+            self.report_faults(&mut context.faults);
         }
-        visit
+        served
     }
 
     /// Counts a kick that a worker has received, if this worker reads the ring's pair.
@@ -297,7 +297,7 @@ mod tests {
             assert!(switch.add(7, Port::new("vm".to_owned(), kind)));
         };
         add(&mut switch);
-        switch.blame(&mut vec![(7, Fault::Truncated), (8, Fault::Truncated)]);
+        switch.report_faults(&mut vec![(7, Fault::Truncated), (8, Fault::Truncated)]);
         assert!(switch.is_faulty());
         assert!(switch.remove(7).is_some());
         add(&mut switch);

@@ -13,17 +13,17 @@ use crate::backpressure::{Backlog, Full, InRing};
 use crate::batch_entry::{BatchEntry, Target};
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, DropReason};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::Head;
-use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, passage};
+use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, egress_tagging};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
-use crate::multicast::Origin;
+use crate::multicast::FloodSource;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::resolve::Source;
 use crate::ring_state::{LearnCache, RingState};
 use crate::sender::Sender;
-use crate::switch::{Switch, Visit};
+use crate::switch::{Served, Switch};
 use crate::uplink::Uplink;
 
 impl Switch {
@@ -33,14 +33,14 @@ impl Switch {
         number: u16,
         port: &Port,
         guest: &Guest,
-    ) -> Result<Visit, Fault> {
+    ) -> Result<Served, Fault> {
         let (guard, limits) = (port.guard.as_deref(), &port.limits);
         let must_wait = limits
             .send
             .as_ref()
             .is_some_and(|rates| rates.wait(context.now).is_some());
         let (memory, features) = (guest.backend.memory(), guest.backend.features());
-        let mut visit = Visit::default();
+        let mut total = Served::default();
         let pairs = guest.backend.pairs();
         for pair in self.steering.pairs(number, context.worker, pairs) {
             let number_of_ring = transmit_ring(pair);
@@ -60,7 +60,7 @@ impl Switch {
             let mut delivered = 0;
             if !backlog.deferred.is_empty() {
                 delivered = self.deliver_deferred(context, pair, backlog, counters, sampler);
-                visit.moved += delivered;
+                total.moved += delivered;
             }
             let Some(ring) = ring else {
                 continue;
@@ -98,8 +98,8 @@ impl Switch {
             );
             context.snapshots = room;
             let served = served.map_err(ring_fault(number_of_ring))?;
-            visit.moved += served.moved;
-            visit.more |= served.more;
+            total.moved += served.moved;
+            total.more |= served.more;
             *sent = sent.saturating_add(delivered + served.moved);
             let measured = served.moved > 0 && sampler.next();
             publish(&mut vring).map_err(ring_fault(number_of_ring))?;
@@ -110,7 +110,7 @@ impl Switch {
                 counters.count_latency(since);
             }
         }
-        Ok(visit)
+        Ok(total)
     }
 
     /// Returns whether the ring's first frame still waits for its receiver and no frame behind it can
@@ -144,7 +144,7 @@ impl Switch {
         features: u64,
         learn_cache: &mut LearnCache,
         room: &mut [Snapshot],
-    ) -> Result<Visit, RingFault> {
+    ) -> Result<Served, RingFault> {
         sender.ring.disable_kicks();
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
@@ -163,8 +163,8 @@ impl Switch {
                 chain: chain.head,
                 head: head.unwrap_or_default(),
                 rest,
-                target: Target::Nowhere(Loss::BadLength),
-                refused: head.is_none().then_some(Loss::BadLength),
+                target: Target::Nowhere(DropReason::BadLength),
+                refused: head.is_none().then_some(DropReason::BadLength),
                 snapshot: None,
                 segments: 0,
             };
@@ -201,7 +201,7 @@ impl Switch {
             self.observe(context, (sender.port, sender.pair), Direction::Sent, taken);
         }
         sender.ring.consume(taken);
-        Ok(Visit {
+        Ok(Served {
             moved: u32::from(taken),
             more: usize::from(taken) == entries.len() && !entries.is_empty(),
         })
@@ -212,7 +212,7 @@ impl Switch {
     fn resolve_entry(&self, entry: &mut BatchEntry<'_, '_>, now: u32, source: &mut Source<'_>) {
         entry.target = match entry.refused {
             None => self.resolve(&entry.head, entry.checked().tci.vlan(), now, source),
-            Some(loss) => Target::Nowhere(loss),
+            Some(reason) => Target::Nowhere(reason),
         };
     }
 
@@ -237,7 +237,7 @@ impl Switch {
                     .iter()
                     .take_while(|entry| entry.target == target)
                     .count(),
-                Some(_) => alike(run),
+                Some(_) => same_destination(run),
             };
             let run = run.get_mut(..length).unwrap_or_default();
             let passed = match target {
@@ -251,7 +251,7 @@ impl Switch {
                     passed
                 }
                 Target::Flood => self.flood_run(context, sender, run),
-                Target::Nowhere(loss) => drop_run(sender, run, loss),
+                Target::Nowhere(reason) => drop_run(sender, run, reason),
             };
             done += passed;
             if passed == length {
@@ -294,9 +294,9 @@ impl Switch {
                 let checked = run
                     .first()
                     .map_or_else(Checked::default, BatchEntry::checked);
-                match passage(guard.as_deref(), checked) {
+                match egress_tagging(guard.as_deref(), checked) {
                     Ok(tagging) => tagging,
-                    Err(loss) => return drop_run(sender, run, loss),
+                    Err(reason) => return drop_run(sender, run, reason),
                 }
             }
         };
@@ -331,11 +331,11 @@ impl Switch {
                 full.push(to);
                 return done;
             }
-            Ok(End::Down) => _ = drop_run(sender, left, Loss::ReceiverDown),
-            Ok(End::Stuck) => _ = drop_run(sender, left, Loss::ReceiverStuck),
+            Ok(End::Down) => _ = drop_run(sender, left, DropReason::ReceiverDown),
+            Ok(End::Stuck) => _ = drop_run(sender, left, DropReason::ReceiverStuck),
             Err(fault) => {
                 context.faults.push((to, fault));
-                drop_run(sender, left, Loss::ReceiverDown);
+                drop_run(sender, left, DropReason::ReceiverDown);
             }
         }
         run.len() + drop_beyond(sender, beyond, port)
@@ -349,7 +349,7 @@ impl Switch {
         run: &mut [BatchEntry<'_, '_>],
     ) -> usize {
         for entry in run.iter() {
-            let origin = Origin {
+            let origin = FloodSource {
                 port: sender.port,
                 pair: sender.pair,
                 deferred: &sender.backlog.deferred,
@@ -359,9 +359,9 @@ impl Switch {
             match self.flood(context, origin, &entry.head, &entry.rest()) {
                 Ok(heard) => {
                     sender.finish(entry.chain, entry.head.length);
-                    sender.counters.unheard += u64::from(!heard);
+                    sender.counters.multicast_without_members += u64::from(!heard);
                 }
-                Err(loss) => sender.lose(entry.chain, entry.head.length, loss),
+                Err(reason) => sender.drop_frame(entry.chain, entry.head.length, reason),
             }
         }
         run.len()
@@ -369,7 +369,7 @@ impl Switch {
 }
 
 /// Returns the number of leading entries with the same target and VLAN.
-fn alike(run: &[BatchEntry<'_, '_>]) -> usize {
+fn same_destination(run: &[BatchEntry<'_, '_>]) -> usize {
     let of = |entry: &BatchEntry<'_, '_>| (entry.target, entry.checked());
     let first = run.first().map(of);
     run.iter()
@@ -377,9 +377,9 @@ fn alike(run: &[BatchEntry<'_, '_>]) -> usize {
         .count()
 }
 
-fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], loss: Loss) -> usize {
+fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], reason: DropReason) -> usize {
     for entry in run {
-        sender.lose(entry.chain, entry.head.length, loss);
+        sender.drop_frame(entry.chain, entry.head.length, reason);
     }
     run.len()
 }
@@ -391,7 +391,7 @@ fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &P
         for entry in run {
             sender.finish(entry.chain, entry.head.length);
         }
-        receiver.lose(sender.pair, Loss::ReceiveLimit, run.len());
+        receiver.count_drops(sender.pair, DropReason::ReceiveLimit, run.len());
     }
     run.len()
 }
@@ -417,7 +417,7 @@ fn send_out(
                 let sent = queue.send(&out.head, &out.rest());
                 count_sent(sent, &out.head, &mut counters);
             }
-            None => counters.drops.count(Loss::Untranslatable),
+            None => counters.drops.count(DropReason::Untranslatable),
         }
         sender.finish(entry.chain, entry.head.length);
     }

@@ -113,9 +113,9 @@ impl Uplink {
     }
 
     /// Removes the counters of a port that is gone, because its number may be reused.
-    pub(crate) fn forget(&self, port: u16) {
+    pub(crate) fn remove(&self, port: u16) {
         self.queues()
-            .for_each(|queue| queue.ingress().peers.forget(port));
+            .for_each(|queue| queue.ingress().peers.remove(port));
     }
 }
 

@@ -109,7 +109,7 @@ impl Worker {
                 // Kicks stay disabled, so the ports stay on the list.
                 self.wait(Some(MODERATION_SLEEP))?;
                 self.count_wakeup();
-            } else if self.spin.keep_looking() {
+            } else if self.spin.continue_polling() {
                 std::hint::spin_loop();
             } else if self.prepare_to_sleep() {
                 self.sleep()?;
@@ -148,7 +148,7 @@ impl Worker {
         let now = Instant::now();
         self.context
             .capture_budget
-            .earn(now - self.context.now, !moved);
+            .refill(now - self.context.now, !moved);
         self.context.now = now;
         self.contention.update(self.context.now);
         let seconds = self.shared.seconds(self.context.now);
@@ -165,11 +165,11 @@ impl Worker {
         let mut more = false;
         let switch = self.shared.read();
         for port in &self.active {
-            let visit = switch.serve(&mut self.context, *port);
-            moved += visit.moved;
-            more |= visit.more;
+            let served = switch.serve(&mut self.context, *port);
+            moved += served.moved;
+            more |= served.more;
         }
-        self.may_gather = !switch.gather.is_zero();
+        self.may_gather = !switch.moderation_delay.is_zero();
         self.has_captures = !switch.captures.is_empty();
         let faulty = switch.is_faulty();
         drop(switch);

@@ -95,7 +95,7 @@ fn a_ring_that_stops_resumes_at_the_first_frame_that_waited() {
         for number in 0..5 {
             assert!(a.send(&to(2, number, 100), Layout::One));
         }
-        plane.until(1, |counters| counters.held >= 5);
+        plane.until(1, |counters| counters.backpressured >= 5);
         if disabled_first {
             a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
         }
@@ -162,7 +162,7 @@ fn a_disabled_sender_with_held_frames_does_not_stop_the_network() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut c] = three(&mut plane, &[2], Options::default());
     assert!(a.send(&to(2, 0, 100), Layout::One));
-    plane.until(1, |counters| counters.held >= 1);
+    plane.until(1, |counters| counters.backpressured >= 1);
     a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
     a.sync();
     // The receiver has buffers again for another sender.
@@ -182,7 +182,7 @@ fn deferred_frames_for_a_receiver_that_is_detached_are_dropped() {
     for number in 0..5 {
         assert!(a.send(&to(2, number, 100), Layout::One));
     }
-    plane.until(1, |counters| counters.held >= 5);
+    plane.until(1, |counters| counters.backpressured >= 5);
     // The five frames are deferred, because they block this frame.
     assert!(a.send(&to(3, 0, 100), Layout::One));
     assert_eq!(frame::number(&c.wait_to_receive().frame), 0);
@@ -201,7 +201,7 @@ fn frames_in_the_ring_for_a_receiver_that_is_detached_are_flooded() {
     for number in 0..5 {
         assert!(a.send(&to(2, number, 100), Layout::One));
     }
-    plane.until(1, |counters| counters.held >= 5);
+    plane.until(1, |counters| counters.backpressured >= 5);
     drop(b);
     a.wait_until_sent();
     for number in plane.counters(1).drops.receiver_stuck..5 {

@@ -417,7 +417,7 @@ fn a_guest_with_a_full_ring_stops_where_its_used_index_is() {
     let mut copy = vec![0; b.ram.regions()[0].size as usize];
     b.ram.read(0, &mut copy);
     let mut sent = 0;
-    while plane.counters(1).held == 0 {
+    while plane.counters(1).backpressured == 0 {
         for _ in 0..32 {
             let bytes = frame::numbered(frame::mac(2), frame::mac(1), sent, 1000);
             sent += u64::from(a.send(&bytes, Layout::One));

@@ -32,8 +32,8 @@ fn an_unknown_destination_is_flooded_and_a_known_one_is_not() {
     let to_three = frame::numbered(frame::mac(3), frame::mac(1), 2, 60);
     nics[0].wait_to_send(&to_three, Layout::One);
     assert_eq!(nics[2].wait_to_receive().frame, to_three);
-    assert_eq!(plane.report().1.residents, 3);
-    assert_eq!(plane.port(1).residents, 1);
+    assert_eq!(plane.report().1.fdb_entries, 3);
+    assert_eq!(plane.port(1).fdb_entries, 1);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
         port: PortId(2),
     };
     plane.order(&pin, None);
-    assert_eq!(plane.report().1.residents, 4);
+    assert_eq!(plane.report().1.fdb_entries, 4);
     // Another port uses the pinned address.
     let impostor = frame::numbered(frame::mac(1), frame::mac(9), 1, 60);
     nics[2].wait_to_send(&impostor, Layout::One);
@@ -103,7 +103,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
         vlan: 0,
     };
     plane.order(&unpin, None);
-    assert_eq!(plane.report().1.residents, 3);
+    assert_eq!(plane.report().1.fdb_entries, 3);
     nics[0].wait_to_send(&to_resident, Layout::One);
     assert_eq!(nics[2].wait_to_receive().frame, to_resident);
 }
@@ -240,7 +240,7 @@ fn sixty_four_ports_talk_all_to_all() {
         assert_eq!(nic.receive(), None);
     }
     let (reports, worker) = plane.report();
-    assert_eq!(worker.residents, u32::from(PORTS));
+    assert_eq!(worker.fdb_entries, u32::from(PORTS));
     for report in reports {
         let counters = report.counters;
         assert_eq!((counters.tx_frames, lost(&counters.drops)), (64, 0));

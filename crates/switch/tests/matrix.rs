@@ -69,7 +69,7 @@ fn a_deferred_frame_is_counted_once() {
         assert_eq!(frame::number(&b.wait_to_receive().frame), number);
     }
     a.wait_until_sent();
-    assert!(plane.counters(1).held > 0, "nothing had to wait");
+    assert!(plane.counters(1).backpressured > 0, "nothing had to wait");
     assert_eq!(sent(&mut plane, 1), [(2, 2, 200), (3, 1, 100)]);
 }
 
@@ -116,7 +116,7 @@ fn the_latency_includes_the_wait_for_a_receiver() {
     }
     assert_eq!(plane.counters(1).latency.count(), 1);
     send(&mut a, 7);
-    plane.until(1, |counters| counters.held == 1);
+    plane.until(1, |counters| counters.backpressured == 1);
     let waited = std::time::Instant::now();
     plane.wait_for_orders();
     let least = waited.elapsed();

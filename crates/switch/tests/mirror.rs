@@ -28,7 +28,7 @@ fn three(plane: &mut Plane) -> [Nic; 3] {
 }
 
 #[test]
-fn both_directions_are_copied_until_it_is_told_to_end() {
+fn both_directions_are_copied_until_the_mirror_ends() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut mirror_port] = three(&mut plane);
     mirror(&mut plane, 1, &[3]);
@@ -70,7 +70,7 @@ fn forwarding_does_not_wait_for_a_mirror_port_and_its_drops_are_counted() {
     }
     assert_eq!(plane.counters(3).drops.receiver_full, TIMES * AT_ONCE);
     assert_eq!(lost(&plane.counters(1).drops), 0);
-    assert_eq!(plane.counters(1).held, 0);
+    assert_eq!(plane.counters(1).backpressured, 0);
     drop(mirror_port);
     plane.detached(3);
     exchange((&mut a, 1), (&mut b, 2), AT_ONCE, 100);
@@ -96,7 +96,7 @@ fn deferred_frames_are_copied_when_they_are_delivered() {
         let copy = mirror_port.wait_to_receive().frame;
         assert_eq!(copy, to(2, 1, number));
     }
-    assert!(plane.counters(1).held > 0, "nothing had to wait");
+    assert!(plane.counters(1).backpressured > 0, "nothing had to wait");
 }
 
 #[test]

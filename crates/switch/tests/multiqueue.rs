@@ -78,7 +78,7 @@ fn a_pair_without_room_delays_no_other() {
     for number in 0..257 {
         a.pairs[1].wait_to_send(&numbered(number), Layout::One);
     }
-    plane.until(1, |counters| counters.held >= 1);
+    plane.until(1, |counters| counters.backpressured >= 1);
     for number in 0..300 {
         a.pairs[0].wait_to_send(&numbered(number), Layout::One);
         assert_eq!(frame::number(&b.pairs[0].wait_to_receive().frame), number);

@@ -70,6 +70,6 @@ fn cve_2019_14818_descriptor_leak_over_a_thousand_attachments() {
     }
     assert_eq!((descriptors(), mappings()), before);
     exchange((&mut a, 1), (&mut b, 2), 100, 100);
-    let residents = plane.report().1.residents;
-    assert_eq!(residents, 2);
+    let fdb_entries = plane.report().1.fdb_entries;
+    assert_eq!(fdb_entries, 2);
 }

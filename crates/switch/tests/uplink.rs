@@ -74,7 +74,7 @@ fn the_queues_of_an_uplink_correspond_to_the_pairs_of_vms() {
         assert_eq!((counters.tx_frames, counters.rx_frames), (150, 150));
         assert_eq!(lost(&counters.drops), 0);
         plane.order(&Order::Detach { port: PortId(9) }, None);
-        assert!(matches!(plane.detached(9).0, Reason::Asked));
+        assert!(matches!(plane.detached(9).0, Reason::Ordered));
     }
 }
 

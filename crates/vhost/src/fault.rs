@@ -1,4 +1,4 @@
-//! The errors that end a port, and who caused each: the guest's driver, its front-end or this host.
+//! The errors that end a port, and the cause of each: the guest's driver, its front-end or this host.
 
 use rustix::io::Errno;
 

@@ -21,7 +21,7 @@ use crate::raw::Pages;
 /// further descriptors stay open until the process ends.
 const MAX_CLOSES: usize = 1024;
 
-static CLOSER: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
+static CLOSE_QUEUE: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
 /// The queue of the unmapping thread. `MAX_MAPPINGS` bounds it: each mapping keeps its registration until
 /// it is unmapped.
@@ -35,7 +35,7 @@ static LEFT_OPEN: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// The kernel refuses to create a thread.
 pub fn start(prepare: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
-    if CLOSER.get().is_some() {
+    if CLOSE_QUEUE.get().is_some() {
         return Ok(());
     }
     let (closer, closes) = sync_channel(MAX_CLOSES);
@@ -45,7 +45,7 @@ pub fn start(prepare: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     run("reclaim-unmap", prepare, ready, unmaps)?;
     prepared.into_iter().for_each(drop);
     // If two callers race, the second one's queues are dropped here, and its threads end.
-    let _second = (CLOSER.set(closer), UNMAPPER.set(unmapper));
+    let _second = (CLOSE_QUEUE.set(closer), UNMAPPER.set(unmapper));
     Ok(())
 }
 
@@ -66,7 +66,7 @@ fn run<T: Send + 'static>(
 
 /// Queues a descriptor to be closed. Does not wait for the close, which another process may delay.
 pub fn close(fd: OwnedFd) {
-    let Some(closer) = CLOSER.get() else {
+    let Some(closer) = CLOSE_QUEUE.get() else {
         return drop(fd);
     };
     if let Err(full) = closer.try_send(fd) {
@@ -110,7 +110,7 @@ mod tests {
     use crate::raw::{ForeignFd, Mapping};
 
     /// Returns a socket whose close blocks: it lingers, and its peer does not read what was sent.
-    fn lingering() -> (OwnedFd, TcpStream) {
+    fn socket_with_blocking_close() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();
@@ -125,13 +125,13 @@ mod tests {
     fn a_close_that_blocks_delays_neither_the_caller_nor_the_unmapping_of_memory() {
         start(|| {}).unwrap();
         start(|| {}).unwrap();
-        let (fd, receiver) = lingering();
+        let (fd, receiver) = socket_with_blocking_close();
         let started = Instant::now();
         drop(ForeignFd::from(fd));
         assert!(started.elapsed() < Duration::from_millis(100), "it waited");
         // A descriptor that was sent but not received is closed together with its socket.
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let (fd, other_receiver) = lingering();
+        let (fd, other_receiver) = socket_with_blocking_close();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [fd.as_fd()];

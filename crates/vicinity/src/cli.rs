@@ -20,7 +20,7 @@ use crate::commands::{
     reference, selftest, top,
 };
 use crate::logging::{self, Format, Level};
-use crate::processes::message::{gateway, switchboard, uplink};
+use crate::processes::message::{broker, gateway, uplink};
 use crate::processes::start::{
     DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
 };
@@ -236,7 +236,7 @@ impl Cli {
                 )?)
             }
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
-            Command::MessagePlane => Ok(switchboard::run()?),
+            Command::MessagePlane => Ok(broker::run()?),
             Command::MessageGateway => Ok(gateway::run(runtime_dir)?),
             Command::MessageUplink => Ok(uplink::run(runtime_dir)?),
             Command::DirectGroup { group } => Ok(direct_group::run(runtime_dir, &group)?),

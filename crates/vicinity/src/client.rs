@@ -19,7 +19,7 @@ use crate::runtime_paths::CONTROL_SOCKET;
 
 /// Longest time that the client waits for an answer of the daemon. After this time, the request
 /// fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -89,7 +89,7 @@ impl ApiRequest {
     }
 
     /// Returns a request without a body.
-    pub(crate) fn bare(method: Method, path: &str) -> Self {
+    pub(crate) fn without_body(method: Method, path: &str) -> Self {
         Self::new(method, path, "", Bytes::new())
     }
 
@@ -130,7 +130,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
 /// Like [`ask`], for an answer that is not JSON.
 pub(crate) fn text(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     runtime()?.block_on(async {
-        tokio::time::timeout(PATIENCE, fetch(runtime_dir, ask))
+        tokio::time::timeout(ANSWER_TIMEOUT, fetch(runtime_dir, ask))
             .await
             .unwrap_or(Err(ClientError::Timeout))
     })
@@ -175,7 +175,7 @@ pub(crate) fn stream(
         let interrupted = interrupted().map_err(protocol_error)?;
         let mut interrupted = std::pin::pin!(interrupted);
         let ask = ApiRequest::get(path);
-        let begun = tokio::time::timeout(PATIENCE, begin(runtime_dir, ask)).await;
+        let begun = tokio::time::timeout(ANSWER_TIMEOUT, begin(runtime_dir, ask)).await;
         let (_, response) = begun.unwrap_or(Err(ClientError::Timeout))?;
         let status = response.status();
         let mut body = response.into_body();

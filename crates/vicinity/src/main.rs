@@ -49,9 +49,9 @@
 //! serve        the supervisor
 //! processes    one place for each process of the supervisor, and its protocol
 //! client       the other end of the control API
-//! status       what the control API says
+//! status       the answers of the control API
 //! config       the configuration
-//! message_uplink, name, runtime_paths, space_device, table, …   what several of these share
+//! message_uplink, name, runtime_paths, space_device, table, …   used by several of these
 //! ```
 //!
 //! Exit codes: [`commands::failure::EXIT_CODES`].

@@ -19,7 +19,7 @@ pub(crate) const UPLINK: &str = "uplink";
 const GROUP: &str = "host+uplink";
 
 /// After how long a host that does not answer is given up, unless it is said.
-pub(crate) const GIVE_UP: Duration = mxoe::limits::PATIENCE;
+pub(crate) const PEER_TIMEOUT: Duration = mxoe::limits::PEER_TIMEOUT;
 
 /// Where other hosts are, and how this one appears to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Uplink {
     /// This host's name for others; without it, the one it has.
     pub(crate) host_name: Option<String>,
     /// After how long a host that does not answer is given up.
-    pub(crate) give_up: Duration,
+    pub(crate) peer_timeout: Duration,
 }
 
 /// An uplink with all it needs to know.
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     interface: String,
     /// This host's members as others know them.
     pub(crate) named_nics: Vec<NamedNic>,
-    pub(crate) give_up: Duration,
+    pub(crate) peer_timeout: Duration,
 }
 
 impl Uplink {
@@ -81,7 +81,7 @@ impl Uplink {
         Ok(Plan {
             interface: self.interface.clone(),
             named_nics,
-            give_up: self.give_up,
+            peer_timeout: self.peer_timeout,
         })
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn typos_find_their_key_and_strangers_do_not() {
+    fn typos_find_their_key_and_unrelated_words_do_not() {
         let keys = ["vm", "mac", "socket", "mode"];
         assert_eq!(nearest("sokcet", keys), Some("socket"));
         assert_eq!(nearest("macc", keys), Some("mac"));

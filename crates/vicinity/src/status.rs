@@ -20,17 +20,17 @@ pub(crate) struct PortStatus {
     pub(crate) network: String,
     /// Name of the VM; of the tap for an uplink.
     pub(crate) vm: String,
-    /// What the port leads to.
+    /// Whether the port leads to a VM or to other hosts.
     pub(crate) kind: Kind,
-    /// What it is doing.
+    /// The state of the port.
     pub(crate) state: State,
-    /// Who listens on the socket; absent for an uplink.
+    /// The side that listens on the socket; absent for an uplink.
     pub(crate) mode: Option<Mode>,
     /// Path of the vhost-user socket; absent for an uplink.
     pub(crate) socket: Option<String>,
     /// The pinned address.
     pub(crate) mac: Option<Mac>,
-    /// What it may send and receive.
+    /// The rules for frames that the port sends and receives.
     pub(crate) rules: Rules,
     /// The old name of `fdb_entries`.
     pub(crate) residents: u32,
@@ -47,19 +47,19 @@ pub(crate) struct PortStatus {
     pub(crate) quarantines: u64,
     /// Milliseconds until the present quarantine ends.
     pub(crate) quarantine_left_ms: Option<u64>,
-    /// Why the port is not served now, or was not the last time.
+    /// The reason why the port is not served, or why it was not served the last time.
     pub(crate) reason: Option<String>,
     /// Totals since the daemon started.
     #[serde(serialize_with = "renamed::counters")]
     pub(crate) counters: Counters,
-    /// What it sent to each other port since its front-end was connected; for at most
+    /// The traffic to each other port since its front-end connected; for at most
     /// [`MAX_PEERS`](switch::limits::MAX_PEERS) of them.
     #[serde(default)]
     pub(crate) sent_to: Vec<SentTo>,
     /// The ports whose frames are copied to it; none for a port that is no mirror port.
     #[serde(default)]
     pub(crate) mirrors: Vec<String>,
-    /// MAC addresses that it uses and another port does, too: each loses the other's frames.
+    /// MAC addresses that both this port and another one use. Each of the two loses the other's frames.
     #[serde(default)]
     pub(crate) duplicates: Vec<Duplicate>,
 }
@@ -69,11 +69,11 @@ pub(crate) struct PortStatus {
 pub(crate) struct Duplicate {
     /// The address.
     pub(crate) mac: Mac,
-    /// In which VLAN; 0 where there are none.
+    /// The VLAN; 0 in a network without VLANs.
     pub(crate) vlan: u16,
     /// The other port's VM; the tap of an uplink.
     pub(crate) vm: String,
-    /// Times it has moved from one to the other.
+    /// How often the address moved from one port to the other.
     pub(crate) moves: u64,
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum Kind {
     Uplink,
 }
 
-/// What a port is doing.
+/// The state of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
@@ -146,9 +146,9 @@ impl State {
 /// The configuration in force, as `GET /v1/config` and every change return it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ConfigStatus {
-    /// Its file; absent for the default configuration, of which no change is kept.
+    /// The configuration file; absent for the default configuration, to which no change is written.
     pub(crate) file: Option<String>,
-    /// Its text.
+    /// The text of the configuration.
     pub(crate) text: String,
 }
 
@@ -157,17 +157,17 @@ pub(crate) struct ConfigStatus {
 pub(crate) struct NetworkStatus {
     /// Its name.
     pub(crate) name: String,
-    /// Its data plane runs.
+    /// Whether its data plane runs.
     pub(crate) up: bool,
-    /// Times its data plane ended and was started again.
+    /// How often the supervisor restarted its data plane.
     pub(crate) restarts: u64,
-    /// Why it does not run.
+    /// The reason why the data plane does not run.
     pub(crate) reason: Option<String>,
     /// The tap or interface that leads to other hosts.
     pub(crate) uplink: Option<String>,
     /// Folder of its sockets.
     pub(crate) folder: String,
-    /// Sockets in the folder become ports.
+    /// Whether sockets in the folder become ports.
     pub(crate) accept: bool,
     /// The old name of `moderation_us`.
     pub(crate) gather_us: u32,
@@ -188,48 +188,48 @@ pub(crate) struct NetworkStatus {
     pub(crate) worker: WorkerReport,
 }
 
-/// The message plane, as `GET /v1/messages` tells of it.
+/// The message plane, as `GET /v1/messages` returns it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MessageStatus {
-    /// Its data plane runs.
+    /// Whether its data plane runs.
     pub(crate) up: bool,
-    /// Times its data plane ended and was started again.
+    /// How often the supervisor restarted its data plane.
     pub(crate) restarts: u64,
-    /// Why it does not run.
+    /// The reason why the data plane does not run.
     pub(crate) reason: Option<String>,
-    /// The same of the gateway of this host's programs; absent when the host is no member.
+    /// How often the supervisor restarted the gateway of this host's programs; absent if the host is no member.
     pub(crate) gateway_restarts: Option<u64>,
-    /// Why that does not run.
+    /// The reason why the gateway does not run.
     pub(crate) gateway_reason: Option<String>,
-    /// The same of the uplink; absent without one.
+    /// How often the supervisor restarted the uplink; absent without an uplink.
     pub(crate) uplink_restarts: Option<u64>,
-    /// Why that does not run.
+    /// The reason why the uplink does not run.
     pub(crate) uplink_reason: Option<String>,
-    /// What the uplink has done since it was started; absent without one.
+    /// The uplink's counters since it was started; absent without an uplink.
     pub(crate) uplink: Option<UplinkStatus>,
     /// Its members.
     pub(crate) members: Vec<MemberStatus>,
 }
 
-/// What the message plane's uplink has done.
+/// The counters of the message plane's uplink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UplinkStatus {
-    /// Frames that were sent.
+    /// Frames sent.
     pub(crate) sent: u64,
-    /// Frames that came for members of this host.
+    /// Frames received for members of this host.
     pub(crate) received: u64,
-    /// Those that made no sense, or were from no host that it knows.
+    /// Received frames that were malformed, or from an unknown host.
     pub(crate) ignored: u64,
-    /// Frames that came faster than they were taken, and were lost.
+    /// Frames that the kernel dropped because the uplink did not read them in time.
     pub(crate) lost: u64,
-    /// Messages that were sent again, because the receiver did not acknowledge them in time.
+    /// Messages that the uplink retransmitted because the receiver did not acknowledge them in time.
     pub(crate) resent: u64,
     /// The old name of `repeated_pulls`.
     pub(crate) asked_again: u64,
     /// Blocks of large messages that the uplink requested again, because they did not arrive in time.
     #[serde(default)]
     pub(crate) repeated_pulls: u64,
-    /// Refusals that were sent.
+    /// Refusals (nacks) sent.
     pub(crate) refused: u64,
 }
 
@@ -257,23 +257,23 @@ pub(crate) struct MemberStatus {
     pub(crate) group: Option<String>,
     /// The NIC id of its board, as twelve hexadecimal digits.
     pub(crate) nic: String,
-    /// Its VM runs.
+    /// Whether its VM runs.
     pub(crate) connected: bool,
-    /// Its gateway has joined.
+    /// Whether its gateway has joined.
     pub(crate) joined: bool,
-    /// Its gateway polls: its VM has no driver `vicinity_wake`, so that the host cannot wake it.
+    /// Whether its gateway polls, because its VM has no driver `vicinity_wake` and so the host cannot wake it.
     #[serde(default)]
     pub(crate) polling: bool,
-    /// Its gateway has sent no heartbeat for 10 s, as when its VM is paused. Its links stay.
+    /// Whether its gateway has sent no heartbeat for 10 s, as when its VM is paused. Its links stay.
     #[serde(default)]
     pub(crate) silent: bool,
-    /// Links it has now.
+    /// Present links.
     pub(crate) links: u32,
     /// Times its gateway joined.
     pub(crate) joins: u64,
     /// The old name of `links_total`.
     pub(crate) linked: u64,
-    /// Links that it has had, its present links included.
+    /// Links since the data plane started, the present links included.
     #[serde(default)]
     pub(crate) links_total: u64,
     /// Messages that the relay copied from this member. Messages of direct links do not pass the host and are not
@@ -315,13 +315,13 @@ impl From<MemberReport> for MemberStatus {
 pub(crate) struct GroupStatus {
     /// Its name.
     pub(crate) name: String,
-    /// Its process runs. If not, its VMs go on, but no VM joins or leaves.
+    /// Whether its process runs. Without the process its VMs continue to exchange packets, but no VM joins or leaves.
     pub(crate) up: bool,
-    /// How often the process was started again.
+    /// How often the supervisor restarted the process.
     pub(crate) restarts: u64,
-    /// Why it does not run, or did not the last time.
+    /// The reason why the process does not run, or why the last one ended.
     pub(crate) reason: Option<String>,
-    /// Its members; none while it does not run.
+    /// Its members; none while the process does not run.
     pub(crate) members: Vec<GroupMemberStatus>,
 }
 
@@ -332,7 +332,7 @@ pub(crate) struct GroupMemberStatus {
     pub(crate) vm: String,
     /// `absent`, `joined`, `leaving` or `out`.
     pub(crate) state: String,
-    /// Why it is not where it should be.
+    /// The reason why the member is not in the state that it should be in.
     pub(crate) reason: Option<String>,
 }
 
@@ -341,7 +341,7 @@ impl From<direct::MemberStatus> for GroupMemberStatus {
         Self {
             vm: status.name,
             state: status.state.to_owned(),
-            reason: status.trouble,
+            reason: status.reason,
         }
     }
 }

@@ -199,7 +199,7 @@ fn captures_that_end_leave_nothing_and_do_not_affect_ports() {
     let sent = &frames(rest.as_slice())[&("lan/vm1".to_owned(), 2)];
     assert_eq!(sent.len(), 7);
     assert_eq!(sent[6], numbered(number + 6)[..60]);
-    held.again(&daemon, "lan", "after captures");
+    held.assert_unchanged(&daemon, "lan", "after captures");
     assert_eq!(daemon.port("vm1")["counters"]["drops"]["receiver_stuck"], 0);
 }
 

@@ -117,7 +117,8 @@ fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
                 held = Some(Holdings::settled(&daemon, "lan"));
             }
         }
-        held.unwrap().again(&daemon, "lan", "after changes");
+        held.unwrap()
+            .assert_unchanged(&daemon, "lan", "after changes");
     });
     drop(others);
     assert_eq!(daemon.config(), text, "all that was done was undone");

@@ -138,7 +138,7 @@ impl Lifecycle {
 }
 
 #[test]
-fn a_thousand_lives_leave_nothing_behind() {
+fn a_thousand_connections_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(&config()));
     let listeners: Vec<_> = (0..PAIRS)
@@ -175,7 +175,7 @@ fn a_thousand_lives_leave_nothing_behind() {
     });
     let exchanged = exchanged.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let (held, memory) = before.unwrap();
-    held.again(&daemon, "lan", "after a thousand lives");
+    held.assert_unchanged(&daemon, "lan", "after a thousand connections");
     let now = Memory::now(&daemon, "lan");
     println!("{exchanged} frames each way; {held:?}; KiB {memory:?} before, {now:?} after");
     memory.assert_holds(&now);

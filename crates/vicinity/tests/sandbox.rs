@@ -37,7 +37,7 @@ vm = \"c\"
 ";
 
 /// Allowed calls that a trace need not contain, and the reasons.
-const SELDOM: [(&str, &str); 8] = [
+const RARE_CALLS: [(&str, &str); 8] = [
     ("futex", "for a panic; see there"),
     (
         "brk",
@@ -132,7 +132,7 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     let unused: Vec<&str> = allowed
         .difference(&made)
         .map(String::as_str)
-        .filter(|call| SELDOM.iter().all(|(seldom, _)| seldom != call))
+        .filter(|call| RARE_CALLS.iter().all(|(seldom, _)| seldom != call))
         .collect();
     assert!(unused.is_empty(), "allowed and never made: {unused:?}");
     let denied: Vec<&String> = made.difference(&allowed).collect();

@@ -235,7 +235,7 @@ const TWO: &str = "[[network]]\nname = \"blue\"\n[[network.port]]\nvm = \"a\"\n\
                    [[network]]\nname = \"green\"\n[[network.port]]\nvm = \"b\"\n";
 
 #[test]
-fn a_killed_data_plane_is_started_again_and_other_networks_do_not_notice() {
+fn a_killed_data_plane_is_started_again_and_other_networks_are_unaffected() {
     let folder = folder();
     let daemon = Daemon::start(folder.path(), Some(TWO));
     let connect = |socket| UnixStream::connect(daemon.path(socket)).unwrap();

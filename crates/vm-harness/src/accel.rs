@@ -100,7 +100,7 @@ pub fn detect(kernel: &Path) -> Result<Accel> {
             REASON.get_or_init(|| "TCG was chosen by an option or a variable".to_owned());
             Accel::Tcg
         }
-        chosen => match trouble_with_kvm(kernel)? {
+        chosen => match kvm_problem(kernel)? {
             None => Accel::Kvm,
             Some(reason) if chosen.is_some() => return Err(Error::Accel(reason)),
             Some(reason) => {
@@ -157,7 +157,7 @@ impl FromStr for Accel {
 }
 
 /// Returns the reason why KVM cannot be used, if there is one.
-fn trouble_with_kvm(kernel: &Path) -> Result<Option<String>> {
+fn kvm_problem(kernel: &Path) -> Result<Option<String>> {
     match obstacle() {
         Some(reason) => Ok(Some(reason)),
         None => boot_under_kvm(kernel),

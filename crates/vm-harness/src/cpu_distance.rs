@@ -24,12 +24,12 @@ pub fn round_trip([first, second]: [u32; 2], tries: u32) -> Result<f64> {
     let line = Line(AtomicU32::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| echo(&line.0, second, tries));
-        ask(&line.0, first, tries)
+        fastest_round_trip(&line.0, first, tries)
     })
 }
 
 /// Stores odd numbers, waits for the even number after each, and returns the nanoseconds of the fastest round trip.
-fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
+fn fastest_round_trip(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
     on_cpu(cpu, || {
         let mut best = f64::INFINITY;
         for try_number in 0..tries {
@@ -47,7 +47,7 @@ fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
 
 /// Waits for odd numbers, and stores the even number after each.
 fn echo(line: &AtomicU32, cpu: u32, tries: u32) {
-    // If pinning fails here, it also fails in `ask`, which returns the error.
+    // If pinning fails here, it also fails in `fastest_round_trip`, which returns the error.
     let _reported_by_ask = pin(cpu);
     for trip in 0..tries * TRIPS {
         wait_for(line, 2 * trip + 1);

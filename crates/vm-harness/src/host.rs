@@ -22,12 +22,12 @@ use crate::interrupt;
 type Start = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// How long a child may take to end after SIGTERM before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Arguments of `setpriv` that make the kernel kill the program when its parent ends; this process's id and the
 /// program follow. If this process ends before `setpriv` makes that setting, the kernel never kills the program;
 /// therefore the shell compares the parent's id after the setting.
-const TIE: [&str; 6] = [
+const PARENT_DEATH_ARGUMENTS: [&str; 6] = [
     "--pdeathsig",
     "KILL",
     "--",
@@ -37,13 +37,15 @@ const TIE: [&str; 6] = [
 ];
 
 /// Number of arguments before the program: those of `setpriv`, and this process's id.
-const BEFORE: usize = TIE.len() + 1;
+const BEFORE: usize = PARENT_DEATH_ARGUMENTS.len() + 1;
 
 /// Returns a command for [`ChildProcess::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(TIE).arg(std::process::id().to_string());
+    command
+        .args(PARENT_DEATH_ARGUMENTS)
+        .arg(std::process::id().to_string());
     command.arg(program).process_group(0);
     command
 }
@@ -125,7 +127,7 @@ impl ChildProcess {
         // A pending Ctrl-C must not shorten the wait, so this does not use `interrupt`.
         let step = Duration::from_millis(10);
         let mut waited = Duration::ZERO;
-        while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {
+        while waited < TERMINATION_TIMEOUT && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(step);
             waited += step;
         }
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_children_and_their_children() {
+    fn descendants_are_children_and_their_children() {
         let mut shell = command("sh");
         shell.args(["-c", "sh -c 'sleep 600; :'; :"]);
         shell.stdout(Stdio::null());
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_outlives_the_thread_that_asked_for_it() {
+    fn a_child_outlives_the_thread_that_started_it() {
         let mut sleep = command("sleep");
         sleep.arg("600");
         let mut child = thread::spawn(|| ChildProcess::spawn(sleep).unwrap())

@@ -54,14 +54,14 @@ pub fn sweep() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in leftovers(NAMESPACES) {
         let done = delete_namespace(&name);
-        unless_gone(done, &Path::new(NAMESPACES).join(&name))?;
+        ignore_missing(done, &Path::new(NAMESPACES).join(&name))?;
         removed.push(name);
     }
     for name in leftovers(RUN) {
         let folder = Path::new(RUN).join(&name);
         let done = fs::remove_dir_all(&folder);
         let done = done.context(|| format!("remove {}", folder.display()));
-        unless_gone(done, &folder)?;
+        ignore_missing(done, &folder)?;
         removed.push(name);
     }
     Ok(removed)
@@ -81,7 +81,7 @@ pub fn sweep_and_log(progress: &Progress) -> Result<()> {
 }
 
 /// Ignores the error of a removal if another run has removed the leftover in the meantime.
-fn unless_gone(done: Result<()>, path: &Path) -> Result<()> {
+fn ignore_missing(done: Result<()>, path: &Path) -> Result<()> {
     match done {
         Err(_) if path.symlink_metadata().is_err() => Ok(()),
         done => done,

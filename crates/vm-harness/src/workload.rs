@@ -13,7 +13,7 @@ use crate::vm::Vm;
 
 /// Time that a client may take beyond the duration of its measurement: for its start, its warm-up and the end of the
 /// connection.
-const SLACK: Duration = Duration::from_secs(30);
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(30);
 
 const SOCKPERF_PORT: u16 = 11111;
 
@@ -133,7 +133,7 @@ fn iperf(client: &Vm, target: &str, seconds: u32, more: &str) -> Result<String> 
 }
 
 fn limit(seconds: u32) -> Duration {
-    Duration::from_secs(seconds.into()) + SLACK
+    Duration::from_secs(seconds.into()) + TIMEOUT_MARGIN
 }
 
 /// Returns a number in iperf3's report.
@@ -225,7 +225,7 @@ sockperf: ---> percentile 50.000 =   13.500
 ";
 
     #[test]
-    fn sockperf_percentiles_are_told_apart() {
+    fn sockperf_percentiles_are_distinguished() {
         let got = parse_sockperf(SOCKPERF).unwrap();
         assert!((got.p50_us - 13.5).abs() < 1e-9 && (got.p99_us - 46.539).abs() < 1e-9);
         assert_eq!(got.exchanges, 19783);

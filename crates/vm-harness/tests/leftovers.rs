@@ -41,13 +41,13 @@ fn hold() {
 }
 
 /// A run that has a VM. Its output must stay open, because the run still prints at its end.
-struct Held {
+struct RunWithVm {
     child: Child,
     qemu: u32,
     _output: BufReader<ChildStdout>,
 }
 
-fn held() -> Held {
+fn run_with_vm() -> RunWithVm {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "hold", "--nocapture", "--test-threads=1"])
         .env(HOLD, "1")
@@ -57,7 +57,7 @@ fn held() -> Held {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut lines = output.by_ref().lines().map(Result::unwrap);
     let qemu = lines.find_map(|line| line.strip_prefix("held ")?.parse().ok());
-    Held {
+    RunWithVm {
         child,
         qemu: qemu.unwrap(),
         _output: output,
@@ -90,11 +90,11 @@ fn signal(child: &Child, signal: Signal) {
 #[test]
 fn a_killed_run_takes_its_vms_along_and_the_next_removes_the_rest() {
     let _alone = alone();
-    let Held {
+    let RunWithVm {
         mut child,
         qemu,
         _output,
-    } = held();
+    } = run_with_vm();
     assert!(runs(qemu) && names_of(child.id()).len() >= 2);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -111,11 +111,11 @@ fn a_killed_run_takes_its_vms_along_and_the_next_removes_the_rest() {
 fn an_interrupted_run_leaves_nothing() {
     let _alone = alone();
     for which in [Signal::INT, Signal::TERM] {
-        let Held {
+        let RunWithVm {
             mut child,
             qemu,
             _output,
-        } = held();
+        } = run_with_vm();
         signal(&child, which);
         assert!(child.wait().unwrap().success(), "{which:?}");
         assert!(!runs(qemu), "QEMU survived {which:?}");

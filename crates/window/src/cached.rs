@@ -2,7 +2,7 @@
 //!
 //! A guest's kernel maps a BAR uncached when a program maps it through `resource2` in sysfs (Linux
 //! `drivers/pci/mmap.c`). Some processors obey, others do not: KVM on AMD always does, KVM on Intel
-//! does when a device without coherent DMA is assigned, and TCG never does. No file tells a program
+//! does when a device without coherent DMA is assigned, and TCG never does. No file shows a program
 //! which memory type is in force, so this module measures. An uncached load is a transaction on the
 //! bus of 100 ns and more; a load from a cache takes a nanosecond, or some ten under TCG, which
 //! emulates both alike. The comparison with private memory of the same program, in turns, keeps the
@@ -36,7 +36,7 @@ const PASSES: u32 = 8;
 
 /// Uncached memory is at least so many times slower than cached memory, and takes at least so long for a load.
 const TIMES: u32 = 8;
-const LEAST: Duration = Duration::from_nanos(20);
+const MIN_UNCACHED: Duration = Duration::from_nanos(20);
 
 /// What a load takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl LoadTime {
     /// Whether the processor loads from the region without its caches.
     #[must_use]
     pub fn is_uncached(self) -> bool {
-        self.region >= LEAST && self.region >= self.private * TIMES
+        self.region >= MIN_UNCACHED && self.region >= self.private * TIMES
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_that_take_a_transaction_on_the_bus_are_told_from_slow_processors() {
+    fn loads_that_take_a_bus_transaction_are_distinguished_from_slow_processors() {
         let is_uncached = |region, private| {
             let [region, private] = [region, private].map(Duration::from_nanos);
             LoadTime { region, private }.is_uncached()

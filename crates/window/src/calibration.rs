@@ -52,7 +52,7 @@ const YIELDS_PER_SWITCH: u32 = 3;
 /// interrupt of another processor, and the time in which that leaves its idle state.
 const DOORBELLS_PER_WAKEUP: u32 = 32;
 
-/// A remote wake-up takes so many wake-ups. It passes two gateways and the switchboard, and each of
+/// A remote wake-up takes so many wake-ups. It passes two gateways and the broker, and each of
 /// them has to be scheduled.
 const WAKEUPS_PER_REMOTE_WAKEUP: u32 = 25;
 
@@ -90,7 +90,7 @@ fn measure(mut operation: impl FnMut()) -> Vec<Duration> {
 }
 
 /// Returns the duration of an operation that nothing interrupted: the 10th percentile.
-fn undisturbed(times: &[Duration]) -> Duration {
+fn tenth_percentile(times: &[Duration]) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();
     times.get(times.len() / 10).copied().unwrap_or_default()
@@ -104,9 +104,9 @@ impl Thresholds {
     #[must_use]
     pub fn of(samples: &Samples) -> Self {
         let us = Duration::from_micros;
-        let doorbell = undisturbed(&samples.doorbells);
+        let doorbell = tenth_percentile(&samples.doorbells);
         // If other threads ran in each yield, no sample shows an unused one.
-        let free_yield = undisturbed(&samples.yields).min(doorbell * DOORBELLS_PER_YIELD);
+        let free_yield = tenth_percentile(&samples.yields).min(doorbell * DOORBELLS_PER_YIELD);
         let switch_time = (free_yield * YIELDS_PER_SWITCH).clamp(us(1), us(50));
         let spin = (doorbell * DOORBELLS_PER_WAKEUP).clamp(us(20), us(100));
         Self {

@@ -23,7 +23,7 @@ pub const HEAP: u64 = 1 << 40;
 
 /// Wake-up messages read from one socket at a time, so that a peer that sends more gets no more
 /// time.
-pub const WAKES: usize = 16;
+pub const WAKEUPS_PER_READ: usize = 16;
 
 /// Events that one wait takes from the kernel.
 pub const EVENTS: usize = 32;

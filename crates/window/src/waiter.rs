@@ -15,7 +15,7 @@ use crate::limits::EVENTS;
 pub type Token = u64;
 
 /// The token of [`Waker::wake`]. No other descriptor may use it.
-const WOKEN: Token = Token::MAX;
+const WAKER_TOKEN: Token = Token::MAX;
 
 /// Waits for many descriptors at once.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Waker(Arc<OwnedFd>);
 
 /// The result of a wait.
 #[derive(Debug, Default)]
-pub struct Woken {
+pub struct WaitResult {
     /// The tokens of the descriptors that are ready.
     pub tokens: ArrayVec<Token, EVENTS>,
     /// Whether [`Waker::wake`] was called.
@@ -48,7 +48,7 @@ impl Waiter {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             event: Arc::new(event),
         };
-        waiter.add(&*waiter.event, WOKEN)?;
+        waiter.add(&*waiter.event, WAKER_TOKEN)?;
         Ok(waiter)
     }
 
@@ -90,8 +90,8 @@ impl Waiter {
     ///
     /// # Errors
     /// The kernel refuses. A signal is no error: the result is empty.
-    pub fn wait(&self, limit: Option<Duration>) -> Result<Woken, Errno> {
-        let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or(LONG));
+    pub fn wait(&self, limit: Option<Duration>) -> Result<WaitResult, Errno> {
+        let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or(MAX_TIMEOUT));
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
@@ -102,10 +102,10 @@ impl Waiter {
             Err(Errno::INTR) => 0,
             Err(error) => return Err(error),
         };
-        let mut woken = Woken::default();
+        let mut woken = WaitResult::default();
         for event in events.iter().take(count) {
             match event.data.u64() {
-                WOKEN => woken.by_waker = self.take_wake(),
+                WAKER_TOKEN => woken.by_waker = self.take_wake(),
                 token => woken.tokens.push(token),
             }
         }
@@ -119,7 +119,7 @@ impl Waiter {
 }
 
 /// About 34 years: longer than any wait.
-const LONG: Timespec = Timespec {
+const MAX_TIMEOUT: Timespec = Timespec {
     tv_sec: 1 << 30,
     tv_nsec: 0,
 };

@@ -25,7 +25,7 @@ use vm_harness::affinity::on_cpu;
 use vm_harness::error::{Context, Error, Result};
 
 /// The longest message that this benchmark measures. While a longer message is sent, both ends work at the same time.
-pub(super) const MOST: u32 = 4096;
+pub(super) const MAX_LENGTH: u32 = 4096;
 
 /// The match value of all messages.
 const VALUE: u64 = 1;
@@ -42,7 +42,7 @@ const UNREACHABLE: MessageError = MessageError::Connection(Code::Unreachable);
 type Done<T> = std::result::Result<T, MessageError>;
 
 /// The relay, which runs alone on its CPU, and the two endpoints.
-pub(super) struct Apart {
+pub(super) struct SeparateCpus {
     one: End,
     other: End,
     _plane: Plane,
@@ -54,7 +54,7 @@ struct End {
     peer: Peer,
 }
 
-impl Apart {
+impl SeparateCpus {
     pub(super) fn start(program: &Path, folder: &Path) -> Result<Self> {
         let folder = folder.join("apart");
         std::fs::create_dir_all(&folder).context(|| format!("make {}", folder.display()))?;
@@ -91,7 +91,7 @@ impl Apart {
             let sent = finish(other, one, answer)?;
             asked = other.receive(sent.memory)?;
             back = finish(one, other, answered)?.memory;
-            laps.lap();
+            laps.record();
             there = finish(one, other, question)?.memory;
         }
         let took = start.elapsed();

@@ -11,7 +11,7 @@ use report::message_perf::Figures;
 use vm_harness::affinity::pin;
 
 /// The shortest copy: shorter ones take no longer than a read of the clock.
-pub(super) const LEAST: u32 = 32 << 10;
+pub(super) const MIN_LENGTH: u32 = 32 << 10;
 
 /// Measures copies of `length` bytes. The latency is the time of one copy and not half of a round trip, because
 /// nothing is copied back.

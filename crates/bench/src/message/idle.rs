@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_or_not() {
+    fn a_target_is_met_or_missed() {
         let idle = |kib, cpu_percent| Idle {
             endpoints: 1,
             kib,

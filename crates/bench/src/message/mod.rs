@@ -35,7 +35,7 @@ use crate::priority::Priority;
 use crate::requirements;
 
 pub use self::idle::Idle;
-pub use self::report::{Against, Cell, Report, Sample, Transport};
+pub use self::report::{Cell, PeerComparison, Report, Sample, Transport};
 
 use ::report::message_perf::Figures;
 
@@ -102,7 +102,7 @@ fn check(options: &Options) -> Result<()> {
 fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
     let vicinity = vicinity::Vicinity::start(&options.vicinity, folder)?;
     let mediated = mediated::Mediated::start(&options.vicinity, folder)?;
-    let mut apart = apart::Apart::start(&options.vicinity, folder)?;
+    let mut apart = apart::SeparateCpus::start(&options.vicinity, folder)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for &length in &options.lengths {
@@ -119,10 +119,10 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
                         found.push((Transport::Heap, row.heap));
                         found.push((Transport::Shared, row.shared));
                     }
-                    1 if length > apart::MOST => {}
-                    1 => found.push((Transport::Apart, apart.measure(length)?)),
+                    1 if length > apart::MAX_LENGTH => {}
+                    1 => found.push((Transport::SeparateCpus, apart.measure(length)?)),
                     2 => found.push((Transport::Mediated, mediated.measure(length)?.plain)),
-                    3 if length < copy::LEAST => {}
+                    3 if length < copy::MIN_LENGTH => {}
                     3 => found.push((Transport::Copy, copy::measure(length)?)),
                     4 => found.push((Transport::Ucx, ucx::measure(length, folder)?)),
                     // A stream of bytes has no empty messages.

@@ -24,7 +24,8 @@ pub enum Transport {
     /// Vicinity through the host's relay, with memory of the program.
     Mediated,
     /// Like `Mediated`, with both ends in one thread and the relay on another CPU. One message is under way.
-    Apart,
+    #[serde(rename = "apart")]
+    SeparateCpus,
     /// One copy by one processor, without messages.
     Copy,
     /// UCX over shared memory.
@@ -39,7 +40,7 @@ impl Transport {
         Self::Heap,
         Self::Shared,
         Self::Mediated,
-        Self::Apart,
+        Self::SeparateCpus,
         Self::Copy,
         Self::Ucx,
         Self::Tcp,
@@ -53,7 +54,7 @@ impl fmt::Display for Transport {
             Self::Heap => "on heap",
             Self::Shared => "shared",
             Self::Mediated => "mediated",
-            Self::Apart => "apart",
+            Self::SeparateCpus => "apart",
             Self::Copy => "one copy",
             Self::Ucx => "ucx",
             Self::Tcp => "tcp",
@@ -82,12 +83,12 @@ pub struct Cell {
     /// Bytes of a message.
     pub length: u32,
     /// Each transport that was measured.
-    pub ways: Vec<Against>,
+    pub ways: Vec<PeerComparison>,
 }
 
 /// A transport, and how it compares with UCX.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Against {
+pub struct PeerComparison {
     /// The transport.
     pub way: Transport,
     /// Its medians.
@@ -150,7 +151,7 @@ pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
         let ways = Transport::ALL.into_iter().filter(measured);
         let against = |way| {
             let middle = |value| median(&values(samples, length, way, value));
-            Against {
+            PeerComparison {
                 way,
                 figures: Figures {
                     p50_us: middle(|f| f.p50_us),
@@ -201,7 +202,7 @@ fn mediated(samples: &[Sample]) -> Vec<Target> {
     let mut targets = Vec::new();
     for (way, condition) in [
         (Transport::Mediated, ""),
-        (Transport::Apart, ", the relay with a CPU of its own"),
+        (Transport::SeparateCpus, ", the relay with a CPU of its own"),
     ] {
         for (length, name) in [(8, "8 B"), (4096, "4 KB"), (64 << 10, "64 KB")] {
             if measured(length, way) {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_within_a_round_and_promises_are_kept_or_not() {
+    fn ratios_are_taken_within_a_round_and_targets_are_met_or_missed() {
         let samples = [
             sample(1, 8, Transport::Vicinity, 0.2, 9e6),
             sample(1, 8, Transport::Ucx, 0.4, 10e6),
@@ -289,7 +290,7 @@ mod tests {
             sample(2, 8, Transport::Ucx, 4.0, 1e6),
             sample(2, 8, Transport::Vicinity, 2.0, 0.9e6),
             sample(1, 8, Transport::Mediated, 0.5, 3e6),
-            sample(1, 8, Transport::Apart, 0.3, 3e6),
+            sample(1, 8, Transport::SeparateCpus, 0.3, 3e6),
             sample(1, 4 << 20, Transport::Heap, 300.0, 1.5e3),
             sample(1, 4 << 20, Transport::Shared, 300.0, 3e3),
             sample(1, 4 << 20, Transport::Ucx, 600.0, 1.5e3),

@@ -30,7 +30,7 @@ pub(super) fn measure(length: u32) -> Result<Figures> {
     let address = listener.local_addr().context(opening)?;
     std::thread::scope(|scope| {
         let server = scope.spawn(move || serve(&listener, work));
-        let ask = || TcpStream::connect(address).and_then(|stream| ask(stream, work));
+        let ask = || TcpStream::connect(address).and_then(|stream| run_client(stream, work));
         let asked = on_cpu(GENERATOR_CPU, ask)?;
         let served = server.join();
         let failed = || Error::Host("the TCP server panicked".to_owned());
@@ -56,7 +56,7 @@ fn serve(listener: &TcpListener, work: Work) -> std::io::Result<()> {
     stream.write_all(&[0])
 }
 
-fn ask(mut stream: TcpStream, work: Work) -> std::io::Result<Figures> {
+fn run_client(mut stream: TcpStream, work: Work) -> std::io::Result<Figures> {
     stream.set_nodelay(true)?;
     let mut message = vec![0; work.length];
     let mut halves = Vec::new();

@@ -20,8 +20,8 @@ use vm_harness::error::{Context, Error, Result};
 use vm_harness::host::{self, ChildProcess};
 use vm_harness::interrupt;
 
-use super::client::ask;
-use super::load::{RISE, flows};
+use super::client::request;
+use super::load::{RAMP_UP, flows};
 use super::report::Kind;
 
 /// Slices of a round, half of them with a capture.
@@ -32,14 +32,14 @@ const COUNTED: Duration = Duration::from_millis(100);
 
 /// Pause after the beginning or the end of a capture, until its transient is over and the worker has spent its saved
 /// time budget for captures.
-const SETTLE: Duration = Duration::from_millis(50);
+const SETTLING_TIME: Duration = Duration::from_millis(50);
 
 /// Number of ports whose frames are not counted: the first port, which is captured, and its partner.
 const CAPTURED: usize = 2;
 
 /// The frames that the switch forwarded in slices of one kind, and the cycles of its worker.
 #[derive(Clone, Copy, Debug, Default)]
-struct Passed {
+struct ForwardedFrames {
     /// Frames of all ports but [`CAPTURED`].
     frames: u64,
     seconds: f64,
@@ -48,7 +48,7 @@ struct Passed {
     busy_frames: u64,
 }
 
-impl Passed {
+impl ForwardedFrames {
     fn and(self, more: Self) -> Self {
         Self {
             frames: self.frames + more.frames,
@@ -78,8 +78,8 @@ pub(super) fn captures(
     let socket = folder.join("control.sock");
     let received = Arc::clone(&busy.received);
     let compare = || {
-        interrupt::sleep(RISE)?;
-        let (mut without, mut with) = (Passed::default(), Passed::default());
+        interrupt::sleep(RAMP_UP)?;
+        let (mut without, mut with) = (ForwardedFrames::default(), ForwardedFrames::default());
         let mut captured = 0;
         for number in 0..SLICES {
             if is_captured(number) {
@@ -114,9 +114,9 @@ fn is_captured(number: u32) -> bool {
     number.count_ones() % 2 == 1
 }
 
-fn slice(socket: &Path, received: &[AtomicU64]) -> Result<Passed> {
-    interrupt::sleep(SETTLE)?;
-    let meter = || parse_counters(&ask(socket, "GET", "/v1/networks", "")?);
+fn slice(socket: &Path, received: &[AtomicU64]) -> Result<ForwardedFrames> {
+    interrupt::sleep(SETTLING_TIME)?;
+    let meter = || parse_counters(&request(socket, "GET", "/v1/networks", "")?);
     let count = || -> u64 {
         let others = received.iter().skip(CAPTURED);
         others.map(|nic| nic.load(Ordering::Relaxed)).sum()
@@ -126,7 +126,7 @@ fn slice(socket: &Path, received: &[AtomicU64]) -> Result<Passed> {
     interrupt::sleep(COUNTED)?;
     let (seconds, frames) = (begin.elapsed().as_secs_f64(), count() - frames);
     let after = meter()?;
-    Ok(Passed {
+    Ok(ForwardedFrames {
         frames,
         seconds,
         busy_ticks: after.busy.saturating_sub(before.busy),
@@ -190,10 +190,10 @@ mod tests {
 
     #[test]
     fn slices_of_unequal_length_are_summed_before_they_are_compared() {
-        let passed = |frames, seconds| Passed {
+        let passed = |frames, seconds| ForwardedFrames {
             frames,
             seconds,
-            ..Passed::default()
+            ..ForwardedFrames::default()
         };
         let sum = passed(10, 1.0).and(passed(50, 2.0));
         assert!((sum.frames_per_s() - 20.0).abs() < 1e-9);

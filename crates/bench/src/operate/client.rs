@@ -10,7 +10,7 @@ use vm_harness::error::{Context, Error, Result};
 ///
 /// # Errors
 /// No daemon listens, or it refuses the request.
-pub(super) fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result<String> {
+pub(super) fn request(socket: &Path, method: &str, path: &str, body: &str) -> Result<String> {
     let asking = || format!("ask {} for {method} {path}", socket.display());
     let mut stream = UnixStream::connect(socket).context(asking)?;
     let text = format!(

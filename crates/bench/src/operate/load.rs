@@ -9,7 +9,7 @@ use crate::switch::generator::Flow;
 pub(super) const PORTS: u16 = 64;
 
 /// Time until the load has reached its full rate.
-pub(super) const RISE: Duration = Duration::from_millis(300);
+pub(super) const RAMP_UP: Duration = Duration::from_millis(300);
 
 /// Flows from each NIC to the other one of its pair.
 pub(super) fn flows() -> Vec<Flow> {

@@ -32,13 +32,13 @@ use crate::switch::load_setup::LoadSetup;
 use crate::switch::vicinity::Vicinity;
 use crate::threads::Totals;
 use captures::captures;
-use client::ask;
-use load::{PORTS, RISE, flows};
+use client::request;
+use load::{PORTS, RAMP_UP, flows};
 
 pub use self::report::{Kind, Report, Sample};
 
 /// Ports of the configuration that is reloaded.
-const MANY: u16 = 1000;
+const RELOADED_PORTS: u16 = 1000;
 
 /// How often a round adds, changes and removes a port.
 const CHANGES: usize = 10;
@@ -96,7 +96,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     let socket = busy_folder.join("control.sock");
     let many = folder.join("many");
     fs::create_dir(&many).context(|| format!("make {}", many.display()))?;
-    let _many = Vicinity::start(&many, &options.vicinity, MANY)?;
+    let _many = Vicinity::start(&many, &options.vicinity, RELOADED_PORTS)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         interrupt::check()?;
@@ -126,13 +126,13 @@ fn changes(busy: &mut LoadSetup, socket: &Path) -> Result<Vec<(Kind, f64)>> {
         (Kind::Ask, "GET", "/v1/openapi.json", ""),
     ];
     let operate = || {
-        interrupt::sleep(RISE)?;
+        interrupt::sleep(RAMP_UP)?;
         let before = lost(socket)?;
         let mut found = Vec::new();
         for _ in 0..CHANGES {
             for (kind, method, path, body) in asks {
                 let begin = Instant::now();
-                ask(socket, method, path, body)?;
+                request(socket, method, path, body)?;
                 found.push((kind, milliseconds(begin.elapsed())));
             }
         }
@@ -144,7 +144,7 @@ fn changes(busy: &mut LoadSetup, socket: &Path) -> Result<Vec<(Kind, f64)>> {
 
 /// Frames that all ports have dropped so far.
 fn lost(socket: &Path) -> Result<f64> {
-    let text = ask(socket, "GET", "/v1/ports", "")?;
+    let text = request(socket, "GET", "/v1/ports", "")?;
     let ports: Vec<Value> = serde_json::from_str(&text)
         .map_err(|_| Error::unreadable("the answer of the control API", &text))?;
     let drops = ports
@@ -157,10 +157,10 @@ fn lost(socket: &Path) -> Result<f64> {
 /// Returns the milliseconds of CPU time that all processes of the daemon use for one read of all metrics.
 fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
     // The pause lets the switch process the load's last frames, so that their CPU time does not count.
-    interrupt::sleep(RISE)?;
+    interrupt::sleep(RAMP_UP)?;
     let before = Totals::of(running.id())?;
     for _ in 0..SCRAPES {
-        ask(socket, "GET", "/metrics", "")?;
+        request(socket, "GET", "/metrics", "")?;
     }
     let spent = Totals::of(running.id())?.since(&before);
     Ok(milliseconds(spent.ran) / f64::from(SCRAPES))
@@ -180,7 +180,7 @@ fn reload(folder: &Path) -> Result<f64> {
     };
     fs::write(&file, changed).context(|| format!("write {}", file.display()))?;
     let begin = Instant::now();
-    ask(&folder.join("control.sock"), "POST", "/v1/reload", "")?;
+    request(&folder.join("control.sock"), "POST", "/v1/reload", "")?;
     Ok(milliseconds(begin.elapsed()))
 }
 

@@ -10,7 +10,7 @@ use report::target::Target;
 use vm_harness::machine::Machine;
 
 /// The shortest length with a target of throughput, and the target as a share of nginx's throughput.
-const PROMISED: (u32, f64) = (64 << 10, 0.9);
+const TARGET: (u32, f64) = (64 << 10, 0.9);
 
 /// MiB that the space's process may use with all slow clients.
 const MEMORY_MIB: f64 = 64.0;
@@ -154,7 +154,7 @@ fn with_slow(slow: &[SlowSample], server: Kind, value: fn(&SlowSample) -> u64) -
 }
 
 fn targets(cells: &[Cell], slow: &[SlowSample]) -> Vec<Target> {
-    let (least, bound) = PROMISED;
+    let (least, bound) = TARGET;
     let promised = cells.iter().filter(|cell| cell.length >= least);
     let throughput = |cell: &Cell| {
         let name = format!("{} KiB: throughput against nginx", cell.length >> 10);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_compared_within_themselves_and_short_files_are_not_promised() {
+    fn rounds_are_compared_within_themselves_and_short_files_have_no_target() {
         let both = |round, length, ours, theirs| {
             [
                 sample(round, length, Kind::Vicinity, ours),

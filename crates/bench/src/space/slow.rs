@@ -33,7 +33,8 @@ pub(super) fn measure(server: &Server, round: u32, length: u32) -> Result<SlowSa
     // The clients of an earlier measurement have disconnected.
     interrupt::sleep(READ_INTERVAL)?;
     let (before, kernel_before) = (own(server)?, kernel()?);
-    let clients: Result<Vec<TcpStream>> = (0..CLIENTS).map(|_| ask(server.at, length)).collect();
+    let clients: Result<Vec<TcpStream>> =
+        (0..CLIENTS).map(|_| request(server.at, length)).collect();
     let mut clients = clients?;
     for _ in 0..READS {
         interrupt::sleep(READ_INTERVAL)?;
@@ -55,14 +56,14 @@ pub(super) fn measure(server: &Server, round: u32, length: u32) -> Result<SlowSa
     })
 }
 
-fn ask(at: SocketAddr, length: u32) -> Result<TcpStream> {
-    let ask = || -> std::io::Result<TcpStream> {
+fn request(at: SocketAddr, length: u32) -> Result<TcpStream> {
+    let connect = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(at)?;
         stream.set_read_timeout(Some(LIMIT))?;
         write!(stream, "GET /{length} HTTP/1.1\r\nHost: {at}\r\n\r\n")?;
         Ok(stream)
     };
-    ask().context(|| format!("ask {at} as a slow client"))
+    connect().context(|| format!("ask {at} as a slow client"))
 }
 
 /// Returns the KiB of the processes that serve the clients, without the files.

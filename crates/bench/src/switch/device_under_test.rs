@@ -17,7 +17,7 @@ use vm_harness::interrupt;
 use crate::process::LIMIT;
 
 /// Pause before a generator listens.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 /// A kind of switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ impl Sockets {
             }
             Self::GeneratorListens(paths) => {
                 // A switch whose ports were configured a moment ago may connect twice.
-                interrupt::sleep(SETTLE)?;
+                interrupt::sleep(SETTLING_TIME)?;
                 let listeners: Vec<_> = paths.iter().map(listen).collect::<Result<_>>()?;
                 listeners.iter().map(accept).collect()
             }

@@ -21,8 +21,8 @@ use super::options::Options;
 const RECEIVERS: usize = 98;
 
 /// Addresses behind each receiver.
-pub(super) const FEW: usize = 1;
-pub(super) const MANY: usize = 1020;
+pub(super) const FEW_ADDRESSES: usize = 1;
+pub(super) const MANY_ADDRESSES: usize = 1020;
 
 /// Consecutive frames for one receiver.
 const RUN: usize = 32;
@@ -53,7 +53,7 @@ pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<Loa
 
 /// Flows from the first NIC to few addresses at each receiver, and to many.
 pub(super) fn flows() -> [Flow; 2] {
-    [FEW, MANY].map(|each| Flow {
+    [FEW_ADDRESSES, MANY_ADDRESSES].map(|each| Flow {
         from: 0,
         to: destinations(each),
     })
@@ -69,8 +69,8 @@ fn address(port: usize, number: usize) -> [u8; 6] {
 /// Returns all destinations, in the order in which frames are sent to them. Both flows have the same number of
 /// destinations; with few addresses they repeat.
 fn destinations(each: usize) -> Vec<[u8; 6]> {
-    let mut to = Vec::with_capacity(RECEIVERS * MANY.next_multiple_of(RUN));
-    for first in (0..MANY).step_by(RUN) {
+    let mut to = Vec::with_capacity(RECEIVERS * MANY_ADDRESSES.next_multiple_of(RUN));
+    for first in (0..MANY_ADDRESSES).step_by(RUN) {
         for port in 1..=RECEIVERS {
             to.extend((first..first + RUN).map(|number| address(port, number % each)));
         }
@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn few_and_many_have_the_same_order_of_receivers() {
-        let (few, many) = (destinations(FEW), destinations(MANY));
+        let (few, many) = (destinations(FEW_ADDRESSES), destinations(MANY_ADDRESSES));
         let port = |to: &[u8; 6]| (to[2], to[3]);
         assert!(few.iter().map(port).eq(many.iter().map(port)));
         let distinct = |list: &[[u8; 6]]| list.iter().collect::<HashSet<_>>().len();
         assert_eq!(distinct(&few), RECEIVERS);
-        assert_eq!(distinct(&many), RECEIVERS * MANY);
+        assert_eq!(distinct(&many), RECEIVERS * MANY_ADDRESSES);
     }
 }

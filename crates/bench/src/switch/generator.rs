@@ -13,10 +13,10 @@ use vm_harness::interrupt;
 use super::driver::Driver;
 
 /// Frames that the generator sends or receives at one NIC before it continues with the next.
-const TURN: usize = 32;
+const BURST_PER_NIC: usize = 32;
 
 /// Rounds between two checks for a signal.
-const LOOK: u32 = 1 << 16;
+const ROUNDS_PER_SIGNAL_CHECK: u32 = 1 << 16;
 
 /// Frames from one NIC to others.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ pub(crate) fn run(
     let mut latencies = Vec::with_capacity(room);
     let start = nanoseconds(epoch);
     let (mut now, mut rounds, mut total) = (start, 0_u32, 0);
-    while until.goes_on(now - start) {
+    while until.continues(now - start) {
         for stream in &mut streams {
             let driver = drivers.get_mut(stream.flow.from);
             let driver = driver.ok_or_else(|| Error::Host("a flow without a NIC".to_owned()))?;
@@ -126,7 +126,7 @@ pub(crate) fn run(
         }
         for (driver, received) in drivers.iter_mut().zip(received) {
             now = nanoseconds(epoch);
-            let taken = driver.receive(TURN, |stamp| {
+            let taken = driver.receive(BURST_PER_NIC, |stamp| {
                 // Frames that were under way before the run have earlier stamps.
                 if stamp >= start && latencies.len() < room {
                     let late = now.saturating_sub(stamp);
@@ -140,7 +140,7 @@ pub(crate) fn run(
             driver.publish();
         }
         rounds = rounds.wrapping_add(1);
-        if rounds % LOOK == 0 {
+        if rounds % ROUNDS_PER_SIGNAL_CHECK == 0 {
             interrupt::check()?;
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn run(
 
 impl Until<'_> {
     /// Whether the run continues after this number of nanoseconds.
-    fn goes_on(self, passed: u64) -> bool {
+    fn continues(self, passed: u64) -> bool {
         match self {
             Self::After(time) => u128::from(passed) < time.as_nanos(),
             Self::Stopped(end) => !end.load(Ordering::Relaxed),
@@ -190,10 +190,10 @@ impl Stream<'_> {
         driver.publish();
     }
 
-    /// Returns the number of frames that are due and not sent yet, at most [`TURN`].
+    /// Returns the number of frames that are due and not sent yet, at most [`BURST_PER_NIC`].
     fn due(&self, start: u64, now: u64) -> usize {
         if self.gap <= 0.0 {
-            return TURN;
+            return BURST_PER_NIC;
         }
         let behind = (now - start) as f64 / self.gap - self.sent as f64;
         #[expect(
@@ -202,7 +202,7 @@ impl Stream<'_> {
             reason = "negative is none"
         )]
         let behind = behind.ceil().max(0.0) as usize;
-        behind.min(TURN)
+        behind.min(BURST_PER_NIC)
     }
 }
 

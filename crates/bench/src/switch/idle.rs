@@ -26,7 +26,7 @@ use crate::threads::Totals;
 const BOOT: Duration = Duration::from_secs(120);
 
 /// Pause after the boot, because a guest's kernel sends frames to find IPv6 routers and neighbours for some seconds.
-const SETTLE: Duration = Duration::from_secs(15);
+const SETTLING_TIME: Duration = Duration::from_secs(15);
 
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -34,7 +34,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const PORTS: u16 = 64;
 
 /// Pause in which the switch completes its start.
-const PORTS_SETTLE: Duration = Duration::from_secs(5);
+const PORTS_SETTLING_TIME: Duration = Duration::from_secs(5);
 
 /// The cost of an idle `vicinity`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ pub(super) fn ports(vicinity: &Path, run: &Path, progress: &Progress) -> Result<
     let frame = [0; HEADERS];
     let start = |socket| Driver::start(socket, SHORT.kind(), [0; 12], &frame);
     let drivers: Vec<_> = sockets.into_iter().map(start).collect::<Result<_>>()?;
-    interrupt::sleep(PORTS_SETTLE)?;
+    interrupt::sleep(PORTS_SETTLING_TIME)?;
     let cost = watch(switch.id(), WINDOW)?;
     let processes = family(switch.id());
     let resident_kib: u64 = processes
@@ -118,7 +118,7 @@ pub(super) fn measure(
         vm.wait_ready(BOOT)?;
     }
     progress.step("idle: watching");
-    interrupt::sleep(SETTLE)?;
+    interrupt::sleep(SETTLING_TIME)?;
     watch(switch.id(), WINDOW)
 }
 

@@ -22,7 +22,7 @@ use crate::threads::Totals;
 use vm_harness::affinity::pin;
 
 /// Pause after the connection, for a switch that brings its ports up in the background.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 /// Time under load before the measurement.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -75,7 +75,7 @@ impl LoadSetup {
                 Driver::start(socket, frames.kind(), frames.header(), &frame)
             });
             let drivers: Vec<_> = drivers.collect::<Result<_>>()?;
-            interrupt::sleep(SETTLE)?;
+            interrupt::sleep(SETTLING_TIME)?;
             running.pause(true)?;
             Ok((running, drivers))
         };

@@ -106,7 +106,7 @@ pub(super) fn latency(
                 samples.push(sample(round, cell, setup.switch, Some(rate), &run));
             }
         }
-        tell(
+        print_progress(
             progress,
             &samples,
             round,
@@ -132,7 +132,7 @@ pub(super) fn gso(
             let run = setup.run(&both_ways(), OfferedLoad::Saturate)?;
             samples.push(sample(round, Cell::Gso, setup.switch, None, &run));
         }
-        tell(progress, &samples, round, options.rounds, "64 KB");
+        print_progress(progress, &samples, round, options.rounds, "64 KB");
         setups.reverse();
     }
     Ok(samples)
@@ -148,8 +148,8 @@ pub(super) fn residents(
         "fdb: filling the FDB of one Vicinity with few addresses, and of another one with many",
     );
     let [few, many] = fdb::flows();
-    let mut small = fdb::start(options, folder, fdb::FEW)?;
-    let mut large = fdb::start(options, folder, fdb::MANY)?;
+    let mut small = fdb::start(options, folder, fdb::FEW_ADDRESSES)?;
+    let mut large = fdb::start(options, folder, fdb::MANY_ADDRESSES)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let mut run = |setup: &mut LoadSetup, known, flow: &Flow, spoken_to| {
@@ -159,16 +159,22 @@ pub(super) fn residents(
             samples.push(sample(round, cell, setup.switch, None, &run));
             Ok(())
         };
-        run(&mut small, fdb::FEW, &few, fdb::FEW)?;
-        run(&mut large, fdb::MANY, &few, fdb::FEW)?;
-        run(&mut large, fdb::MANY, &many, fdb::MANY)?;
-        tell(progress, &samples, round, options.rounds, "residents");
+        run(&mut small, fdb::FEW_ADDRESSES, &few, fdb::FEW_ADDRESSES)?;
+        run(&mut large, fdb::MANY_ADDRESSES, &few, fdb::FEW_ADDRESSES)?;
+        run(&mut large, fdb::MANY_ADDRESSES, &many, fdb::MANY_ADDRESSES)?;
+        print_progress(progress, &samples, round, options.rounds, "residents");
     }
     Ok(samples)
 }
 
 /// Prints one line of progress for a round.
-fn tell(progress: &Progress, samples: &[LoadSample], round: u32, rounds: u32, what: &str) {
+fn print_progress(
+    progress: &Progress,
+    samples: &[LoadSample],
+    round: u32,
+    rounds: u32,
+    what: &str,
+) {
     let mut text = format!("round {round} of {rounds}, {what}:");
     for sample in samples.iter().filter(|sample| sample.round == round) {
         let LoadSample {

@@ -70,7 +70,7 @@ pub use self::idle::{Idle, IdlePorts};
 pub use self::load_sample::{Cell, LoadFigures, LoadSample, LoadSummary};
 pub use self::options::{Options, SIZES};
 pub use self::part::Part;
-pub use self::report::{Against, Comparison, Report};
+pub use self::report::{Comparison, PeerComparison, Report};
 pub use self::sample::{Figures, Sample};
 
 use self::testpmd_setup::TestpmdSetup;

@@ -98,13 +98,13 @@ impl Switch for Ovs {
 /// Returns a command for a program of Open vSwitch, see [`keep`].
 fn tool(program: &str, folder: &Path) -> Command {
     let mut command = host::command(program);
-    keep(&mut command, folder);
+    use_private_folders(&mut command, folder);
     command
 }
 
 /// Keeps every file of Open vSwitch inside `folder`; without these variables it would use the
 /// places of the machine's own instance.
-fn keep(command: &mut Command, folder: &Path) {
+fn use_private_folders(command: &mut Command, folder: &Path) {
     for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
         command.env(variable, folder);
     }
@@ -153,7 +153,7 @@ fn start_daemon(folder: &Path) -> Result<Process> {
     // namespace of its own, which the kernel removes with the taps when the daemon ends.
     let mut command = first(folder, "unshare");
     command.args(["--net", "--", DAEMON]);
-    keep(&mut command, folder);
+    use_private_folders(&mut command, folder);
     command.arg(format!("unix:{}/db.sock", folder.display()));
     command.arg(format!("--unixctl={}", socket.display()));
     let mut daemon = Process::start("ovs-dpdk", folder, command)?;

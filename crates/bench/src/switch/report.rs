@@ -21,12 +21,12 @@ pub struct Comparison {
     /// Medians of Vicinity.
     pub vicinity: Figures,
     /// The other switches.
-    pub peers: Vec<Against>,
+    pub peers: Vec<PeerComparison>,
 }
 
 /// Vicinity compared with another switch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Against {
+pub struct PeerComparison {
     /// The other switch.
     pub switch: SwitchKind,
     /// Medians of the other switch.
@@ -118,7 +118,7 @@ fn one(samples: &[Sample], (pairs, size): (u16, u16)) -> Comparison {
         busy_share: median(&of(switch, |f| f.busy_share)),
     };
     let ratio = |switch, value| paired_ratio(&of(switch, value), &of(SwitchKind::Vicinity, value));
-    let against = |switch| Against {
+    let against = |switch| PeerComparison {
         switch,
         figures: medians(switch),
         frames_ratio: ratio(switch, |f| f.frames_per_s),

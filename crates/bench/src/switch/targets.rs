@@ -9,7 +9,7 @@ use super::load_sample::{Cell, LoadSample, figures};
 use super::report::{Comparison, Report};
 
 /// The target is 2.2 times fewer cycles a frame than OVS-DPDK.
-const LEAD: f64 = 0.4545;
+const CYCLES_TARGET: f64 = 0.4545;
 
 /// Returns the targets that these measurements can check.
 pub(super) fn targets(report: &Report) -> Vec<Target> {
@@ -42,7 +42,7 @@ fn frames(found: &Comparison) -> Vec<Target> {
             Target::at_most(
                 "64 B: cycles a frame against OVS-DPDK",
                 ovs.cycles_ratio,
-                LEAD,
+                CYCLES_TARGET,
             ),
             Target::at_most(
                 "64 B: cycles a frame",
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_kept_or_not() {
+    fn a_target_is_met_or_missed() {
         let kept = |name: &str| {
             let targets = targets(&report());
             let found = targets.iter().find(|target| target.name.contains(name));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_promised() {
+    fn what_was_not_measured_has_no_target() {
         let nothing = Report {
             comparisons: Vec::new(),
             load_samples: Vec::new(),

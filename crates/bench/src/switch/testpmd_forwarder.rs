@@ -45,7 +45,7 @@ impl TestpmdForwarder {
         let mut process = Process::start("testpmd", folder, command)?;
         process.expect("testpmd> ")?;
         for line in ["set fwd io", "set record-core-cycles on", "start"] {
-            process.tell(line)?;
+            process.write_line(line)?;
         }
         process.expect("forwarding packets/burst")?;
         Ok(Self {
@@ -75,7 +75,7 @@ impl Switch for TestpmdForwarder {
     fn counters(&self) -> Result<CycleCounters> {
         let gone = |_| Error::Host("testpmd was asked twice at a time".to_owned());
         let mut process = self.process.lock().map_err(gone)?;
-        process.tell("show fwd stats all")?;
+        process.write_line("show fwd stats all")?;
         process.expect("Accumulated forward statistics")?;
         let text = process.expect("MHz Clock")?;
         parse_counters(&text, self.started.elapsed())

@@ -75,9 +75,9 @@ impl TestpmdGenerator {
     /// The generator uses 512 descriptors of a ring and reclaims them when 32 are left, so testpmd can send all 448
     /// frames even to a switch that sleeps. Therefore every switch gets the same load.
     pub(super) fn send(&mut self, size: u16) -> Result<()> {
-        self.process.tell("set fwd mac")?;
-        self.process.tell(&format!("set txpkts {size}"))?;
-        self.process.tell("start tx_first 14")?;
+        self.process.write_line("set fwd mac")?;
+        self.process.write_line(&format!("set txpkts {size}"))?;
+        self.process.write_line("start tx_first 14")?;
         self.process.expect("forwarding packets/burst")?;
         Ok(())
     }
@@ -92,14 +92,14 @@ impl TestpmdGenerator {
 
     /// Stops the traffic. Returns the number of frames that testpmd could not send because a ring was full.
     pub(super) fn stop(&mut self) -> Result<u64> {
-        self.process.tell("stop")?;
+        self.process.write_line("stop")?;
         self.process.expect("Accumulated forward statistics")?;
         let text = self.process.expect("TX-total:")?;
         number_after(&text, "TX-dropped:").ok_or_else(|| missing(&text))
     }
 
     fn stats(&mut self) -> Result<Vec<PortStats>> {
-        self.process.tell("show port stats all")?;
+        self.process.write_line("show port stats all")?;
         let last = format!("statistics for port {} ", self.ports - 1);
         let mut text = String::new();
         for marker in [&last, "Tx-pps:", "\n"] {

@@ -15,7 +15,7 @@ use crate::threads::Totals;
 
 /// Pause between the connection and the first frame, so that a switch that brings its ports up in the
 /// background does not lose the frames that circulate.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 /// Time under load before the first reading.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -53,7 +53,7 @@ impl TestpmdSetup {
         let start_both = || {
             let running = start(switch, shape, &folder, vicinity)?;
             let generator = TestpmdGenerator::start(&folder, &running.sockets())?;
-            interrupt::sleep(SETTLE)?;
+            interrupt::sleep(SETTLING_TIME)?;
             running.pause(true)?;
             Ok((running, generator))
         };

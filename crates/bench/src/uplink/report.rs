@@ -10,7 +10,7 @@ use report::target::Target;
 use vm_harness::machine::Machine;
 
 /// The rate with a target, in Mbit/s, and the target as a share of this rate.
-const PROMISED: (u32, f64) = (10_000, 0.95);
+const TARGET: (u32, f64) = (10_000, 0.95);
 
 /// One measurement of messages and of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ fn cells(samples: &[Sample]) -> Vec<Cell> {
 impl Report {
     pub(super) fn new(machine: Machine, rounds: u32, samples: Vec<Sample>) -> Self {
         let cells = cells(&samples);
-        let (rate, bound) = PROMISED;
+        let (rate, bound) = TARGET;
         let promised = cells.iter().filter(|cell| cell.rate == rate);
         let name = format!("512 KB at {} Gbit/s: part of the link", rate / 1000);
         let targets = promised.map(|cell| Target::at_least(&name, cell.messages, bound));
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_of_the_link_and_the_promise_is_kept_or_not() {
+    fn parts_are_of_the_link_and_the_target_is_met_or_missed() {
         let sample = |round, rate, messages| Sample {
             round,
             rate,

@@ -1,6 +1,6 @@
 //! Experiments on statements that the papers make only in their text: streams beside a CPU-bound job.
 
-use super::experiment::{Experiment, Figure, Need, claim, ratio};
+use super::experiment::{Experiment, Figure, Requirement, claim, ratio};
 use report::inference::Region::Below;
 
 pub(super) static ROWS: &[Experiment] = &[Experiment {
@@ -8,7 +8,7 @@ pub(super) static ROWS: &[Experiment] = &[Experiment {
     source: "4.4, text",
     title: "streams beside a CPU-bound job",
     sweep: "burner",
-    needs: &[Need::Cpus(2)],
+    needs: &[Requirement::Cpus(2)],
     figures: &[Figure {
         source: "4.4, text",
         title: "Throughput by where a CPU-bound job runs",

@@ -1,7 +1,7 @@
 //! Experiments of paper 000, section 4.1: channels, and mixes of traffic. The paper's "native" corresponds to the
 //! channel `bridge`, and its shared memory channel to `switch`.
 
-use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio};
+use super::experiment::{Curve, Experiment, Figure, Requirement, claim, ratio};
 use crate::claim::Statistic::{FirstStep, LeastStep};
 use crate::sample::Selector;
 use report::inference::Region::{Above, Within};
@@ -13,7 +13,7 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "X0",
         source: "Table 1",
         title: "channels of their time: layer, protocols, openness, transparency",
-        needs: &[Need::Absent(
+        needs: &[Requirement::Absent(
             "a table: nothing is measured. The report has it, with today's channels",
         )],
         ..Experiment::EMPTY
@@ -23,7 +23,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 2",
         title: "mixes of remote and local traffic",
         sweep: "mix",
-        needs: &[Need::SecondHost],
+        needs: &[Requirement::SecondHost],
         figures: &[Figure {
             source: "Fig. 2",
             title: "Aggregate UDP throughput by mix remote:local",

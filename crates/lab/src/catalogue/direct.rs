@@ -1,7 +1,7 @@
 //! Experiments of paper 002 (MMNet), section 4: the direct channel. The paper's MMNet corresponds to the channel
 //! `direct`, its netfront to `bridge`, and XenLoop, with which the paper compares, to `switch`.
 
-use super::experiment::{Experiment, Figure, Need, claim, ratio, value};
+use super::experiment::{Experiment, Figure, Requirement, claim, ratio, value};
 use crate::claim::Claim;
 use crate::claim::Statistic::Growth;
 use crate::sample::Selector;
@@ -24,7 +24,11 @@ const SMALL: Selector = &[("protocol", "tcp"), ("size", "64")];
 const LARGE: Selector = &[("protocol", "tcp"), ("size", "16K")];
 const ROW: Experiment = Experiment {
     sweep: "direct",
-    needs: &[Need::Cpus(2), Need::Spread(3), Need::Module],
+    needs: &[
+        Requirement::Cpus(2),
+        Requirement::Spread(3),
+        Requirement::Module,
+    ],
     ..Experiment::EMPTY
 };
 const EMPTY: Figure = Figure {
@@ -224,7 +228,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "3, text",
         title: "the direct channel at its boundaries (as X14)",
         sweep: "direct-boundary",
-        needs: &[Need::Cpus(2), Need::Module],
+        needs: &[Requirement::Cpus(2), Requirement::Module],
         figures: &[
             Figure {
                 source: "3, text",

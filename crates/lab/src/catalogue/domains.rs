@@ -1,13 +1,15 @@
 //! Experiments of paper 001, sections 4.2 to 4.4: which threads use the CPU time beside idle VMs, and starting VMs on
 //! demand.
 
-use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use super::experiment::{
+    Curve, Experiment, Figure, Requirement, claim, difference, ratio, trend, value,
+};
 use crate::claim::Statistic::Gap;
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};
 
 const ROW: Experiment = Experiment {
-    needs: &[Need::SecondHost],
+    needs: &[Requirement::SecondHost],
     ..Experiment::EMPTY
 };
 const IDLE: Selector = &[("idle", "3")];

@@ -18,7 +18,7 @@ pub struct Experiment {
     /// Name of the sweep whose samples the experiment uses; empty if there is none yet.
     pub sweep: &'static str,
     /// Requirements on the host.
-    pub needs: &'static [Need],
+    pub needs: &'static [Requirement],
     /// Plots.
     pub figures: &'static [Figure],
     /// The paper's claims.
@@ -40,7 +40,7 @@ impl Experiment {
 
 /// A requirement of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum Requirement {
     /// Number of CPUs that the run may use.
     Cpus(usize),
     /// A second host. A network namespace behind a shaped link emulates it.
@@ -101,7 +101,7 @@ pub struct Curve {
 
 /// Two CPUs are required; with three, each of two VMs has a CPU of its own and the backend has the third, as in the
 /// paper.
-pub(super) const APART: &[Need] = &[Need::Cpus(2), Need::Spread(3)];
+pub(super) const SEPARATE_CPUS: &[Requirement] = &[Requirement::Cpus(2), Requirement::Spread(3)];
 
 pub(super) const fn claim(
     text: &'static str,

@@ -1,6 +1,6 @@
 //! Experiments of paper 003: computing and sending in one VM, and a space that sends instead of the VM.
 
-use super::experiment::{Experiment, Figure, Need, claim, difference, ratio, trend};
+use super::experiment::{Experiment, Figure, Requirement, claim, difference, ratio, trend};
 use crate::claim::Statistic::Gap;
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};
@@ -11,7 +11,7 @@ const EMPTY: Figure = Figure {
 };
 const ROW: Experiment = Experiment {
     sweep: "space",
-    needs: &[Need::SecondHost, Need::Cpus(2)],
+    needs: &[Requirement::SecondHost, Requirement::Cpus(2)],
     ..Experiment::EMPTY
 };
 const STREAM: Selector = &[("mode", "stream")];
@@ -81,7 +81,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 3",
         title: "a stream under a CPU cap, on the guest alone or on its whole QEMU",
         sweep: "caps",
-        needs: &[Need::Groups],
+        needs: &[Requirement::Groups],
         figures: &[
             Figure {
                 source: "Fig. 3",
@@ -120,7 +120,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 4",
         title: "energy of streaming, transcoding and both, on bare metal and in a VM",
         sweep: "",
-        needs: &[Need::Absent(
+        needs: &[Requirement::Absent(
             "it compares energy on bare metal and in a VM: that needs a meter, and guests that the \
              processor runs; N9 has CPU time for each GB",
         )],
@@ -234,7 +234,11 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "N7",
         source: "Fig. 9",
         title: "throughput with a space, without, and with a protected backend",
-        needs: &[Need::SecondHost, Need::Cpus(2), Need::Groups],
+        needs: &[
+            Requirement::SecondHost,
+            Requirement::Cpus(2),
+            Requirement::Groups,
+        ],
         figures: &[
             Figure {
                 source: "Fig. 9",
@@ -277,7 +281,11 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "N8",
         source: "Fig. 10",
         title: "what a space's throughput costs, beside a job",
-        needs: &[Need::SecondHost, Need::Cpus(2), Need::Energy],
+        needs: &[
+            Requirement::SecondHost,
+            Requirement::Cpus(2),
+            Requirement::Energy,
+        ],
         figures: &[
             Figure {
                 source: "Fig. 10",
@@ -323,7 +331,11 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "N9",
         source: "Fig. 11",
         title: "CPU time for what clients get (a client of the paper gets 2 Mbit/s)",
-        needs: &[Need::SecondHost, Need::Cpus(2), Need::Energy],
+        needs: &[
+            Requirement::SecondHost,
+            Requirement::Cpus(2),
+            Requirement::Energy,
+        ],
         figures: &[Figure {
             source: "Fig. 11",
             title: "CPU time of guest and backend for each GB",

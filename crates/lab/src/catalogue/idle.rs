@@ -1,12 +1,12 @@
 //! Experiments of paper 001, section 4: the cost of idle VMs, and starting VMs on demand. The paper's Dom0 corresponds
 //! to the thread set `backend`.
 
-use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, value};
+use super::experiment::{Curve, Experiment, Figure, Requirement, claim, difference, ratio, value};
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};
 
 const ROW: Experiment = Experiment {
-    needs: &[Need::SecondHost],
+    needs: &[Requirement::SecondHost],
     ..Experiment::EMPTY
 };
 const SMALL: Selector = &[("file", "1"), ("server", "httpd")];

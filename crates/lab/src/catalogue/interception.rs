@@ -1,7 +1,7 @@
 //! Experiments of paper 000, section 4.2: the cost, for traffic to a remote host, of looking up the receiver of each
 //! frame.
 
-use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio, value};
+use super::experiment::{Curve, Experiment, Figure, Requirement, claim, ratio, value};
 use crate::claim::Claim;
 use crate::claim::Statistic::Relative;
 use crate::sample::Selector;
@@ -32,7 +32,12 @@ const EMPTY: Figure = Figure {
 };
 
 /// Claims that a stream of the cells `of` has more than 99 % of the throughput of the cells `to`.
-const fn keeps(text: &'static str, paper: &'static str, of: Selector, to: Selector) -> Claim {
+const fn keeps_throughput(
+    text: &'static str,
+    paper: &'static str,
+    of: Selector,
+    to: Selector,
+) -> Claim {
     claim(text, paper, ratio("mbit_s", of, to), Above(0.99))
 }
 
@@ -47,7 +52,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Table 2",
         title: "cost of the look-up, streams",
         sweep: "lookup",
-        needs: &[Need::SecondHost],
+        needs: &[Requirement::SecondHost],
         figures: &[
             Figure {
                 source: "Table 2",
@@ -128,13 +133,13 @@ pub(super) static ROWS: &[Experiment] = &[
                 ratio("mbit_s", SHORT_ONE, SHORT_NATIVE),
                 Below(1.0),
             ),
-            keeps(
+            keeps_throughput(
                 "at 1 KB the look-up costs less than 1 %",
                 "-0.2 %",
                 KB_ONE,
                 KB_NATIVE,
             ),
-            keeps(
+            keeps_throughput(
                 "at 16 KB the look-up costs less than 1 %",
                 "-0.2 %",
                 LONG_ONE,
@@ -146,7 +151,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 ratio("mbit_s", SHORT_TEN, SHORT_ONE),
                 Below(1.0),
             ),
-            keeps(
+            keeps_throughput(
                 "at 1 KB ten look-ups cost less than 1 % over one",
                 "-0.5 % against -0.2 %",
                 KB_TEN,
@@ -158,31 +163,31 @@ pub(super) static ROWS: &[Experiment] = &[
                 ratio("mbit_s", SHORT_HUNDRED, SHORT_ONE),
                 Below(1.0),
             ),
-            keeps(
+            keeps_throughput(
                 "ours: at 1 KB a hundred look-ups cost less than 1 % over one",
                 "-",
                 KB_HUNDRED,
                 KB_ONE,
             ),
-            keeps(
+            keeps_throughput(
                 "ours: at 16 B 10,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 SHORT_MANY,
                 SHORT_ONE,
             ),
-            keeps(
+            keeps_throughput(
                 "ours: at 16 B 100,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 SHORT_MOST,
                 SHORT_ONE,
             ),
-            keeps(
+            keeps_throughput(
                 "ours: at 1 KB 10,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 KB_MANY,
                 KB_ONE,
             ),
-            keeps(
+            keeps_throughput(
                 "ours: at 1 KB 100,000 FDB entries cost less than 1 % over a handful",
                 "-",
                 KB_MOST,
@@ -235,7 +240,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 3",
         title: "cost of the look-up, request and response",
         sweep: "lookup",
-        needs: &[Need::SecondHost],
+        needs: &[Requirement::SecondHost],
         figures: &[
             Figure {
                 source: "Fig. 3",

@@ -1,7 +1,7 @@
 //! Describes every experiment of the papers' measurements as data.
 //!
 //! A row ([`Experiment`]) holds the paper's figures ([`Figure`]), its claims
-//! ([`Claim`](super::claim::Claim)) and the requirements on the host ([`Need`]). Rows that use the same cells share a
+//! ([`Claim`](super::claim::Claim)) and the requirements on the host ([`Requirement`]). Rows that use the same cells share a
 //! [`Sweep`], so that no cell is measured twice.
 
 mod beyond;
@@ -24,7 +24,7 @@ mod weights;
 
 use vm_harness::error::{Error, Result};
 
-pub use experiment::{Curve, Experiment, Figure, Need};
+pub use experiment::{Curve, Experiment, Figure, Requirement};
 pub use metric::{SETS, metric};
 pub use stream_sweeps::INSTRUCTIONS;
 pub use sweep::{Factor, Scale, Sweep};

@@ -1,13 +1,13 @@
 //! Experiments of paper 001, section 5: VMs that serve side by side.
 
-use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio};
+use super::experiment::{Curve, Experiment, Figure, Requirement, claim, difference, ratio};
 use crate::claim::Statistic::{Decline, Metrics};
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};
 
 const ROW: Experiment = Experiment {
     sweep: "neighbours",
-    needs: &[Need::SecondHost],
+    needs: &[Requirement::SecondHost],
     ..Experiment::EMPTY
 };
 const BY_PAIR: &[&str] = &["pair"];

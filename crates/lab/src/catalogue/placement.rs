@@ -1,6 +1,8 @@
 //! Experiments of paper 000, section 4.3: UDP between VMs of one host on shared and separate cores.
 
-use super::experiment::{APART, Experiment, Figure, Need, claim, difference, ratio, value};
+use super::experiment::{
+    Experiment, Figure, Requirement, SEPARATE_CPUS, claim, difference, ratio, value,
+};
 use crate::claim::Statistic::{Correlation, Crossover, Shift};
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};
@@ -37,7 +39,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 4",
         title: "UDP between neighbours on shared and separate cores",
         sweep: "udp",
-        needs: APART,
+        needs: SEPARATE_CPUS,
         figures: &[
             Figure {
                 source: "Fig. 4",
@@ -100,7 +102,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 5",
         title: "use, wait and block of the sender",
         sweep: "udp",
-        needs: APART,
+        needs: SEPARATE_CPUS,
         figures: &[
             Figure {
                 source: "Fig. 5",
@@ -177,7 +179,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 6",
         title: "switches between VMs",
         sweep: "udp",
-        needs: APART,
+        needs: SEPARATE_CPUS,
         figures: &[
             Figure {
                 source: "Fig. 6",
@@ -216,7 +218,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 7",
         title: "CPU time per execution",
         sweep: "udp",
-        needs: APART,
+        needs: SEPARATE_CPUS,
         figures: &[Figure {
             source: "Fig. 7",
             title: "CPU time per execution of the sender",
@@ -253,7 +255,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "4.3, text",
         title: "batched notifications (proposed in the paper, which has no measurement)",
         sweep: "gather",
-        needs: &[Need::Cpus(2)],
+        needs: &[Requirement::Cpus(2)],
         figures: &[
             Figure {
                 source: "4.3, text",

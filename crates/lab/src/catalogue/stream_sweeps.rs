@@ -19,7 +19,7 @@ const TRAFFIC: [&str; 7] = [
     "a VM dies",
 ];
 /// The levels of [`TRAFFIC`], with more numbers of pairs between one and the most that fit on the host.
-const CROWDS: [&str; 9] = [
+const MANY_PAIRS: [&str; 9] = [
     "tcp 64",
     "tcp 32K",
     "udp 64",
@@ -111,8 +111,8 @@ pub(super) static SWEEPS: &[Sweep] = &[
             Factor {
                 name: "gather",
                 ci: &["native", "0", "200"],
-                default: &GATHER,
-                full: &GATHER,
+                default: &MODERATION_US,
+                full: &MODERATION_US,
             },
             Factor {
                 name: "size",
@@ -229,7 +229,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 name: "traffic",
                 ci: &["tcp 32K", "udp 64", "udp burst", "all pairs", "a VM dies"],
                 default: &TRAFFIC,
-                full: &CROWDS,
+                full: &MANY_PAIRS,
             },
         ],
         metrics: &["mbit_s", "cov", "worst", "recovery_ms", "vms"],
@@ -239,7 +239,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
     Sweep {
         name: "direct",
         title: "a stream between neighbours on separate cores, over each channel",
-        factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
+        factors: &[CHANNELS_OF_SWEEP, PROTOCOL, DIRECT_SIZES],
         metrics: &[
             "mbit_s",
             "loss_pct",
@@ -255,7 +255,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
     Sweep {
         name: "direct-requests",
         title: "requests between neighbours on separate cores, over each channel",
-        factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
+        factors: &[CHANNELS_OF_SWEEP, PROTOCOL, DIRECT_SIZES],
         metrics: &["trans_s", "p50_us", "p99_us", "p999_us"],
         sets: &[],
         cost: 1.0,
@@ -282,13 +282,13 @@ pub(super) static SWEEPS: &[Sweep] = &[
 pub(super) static COUNTED: Sweep = Sweep {
     name: INSTRUCTIONS,
     title: "instructions of guests that send each other a stream, over each channel",
-    factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
+    factors: &[CHANNELS_OF_SWEEP, PROTOCOL, DIRECT_SIZES],
     metrics: &["mbit_s", "instructions_kb"],
     sets: &[],
     cost: 1.1,
 };
 
-const WAYS: Factor = fixed("channel", &["bridge", "switch", "direct"]);
+const CHANNELS_OF_SWEEP: Factor = fixed("channel", &["bridge", "switch", "direct"]);
 const PROTOCOL: Factor = fixed("protocol", &["tcp", "udp"]);
 const DIRECT_SIZES: Factor = Factor {
     name: "size",
@@ -305,7 +305,7 @@ const PAIRS_TRAFFIC: [&str; 6] = [
     "udp burst",
     "a VM dies",
 ];
-const GATHER: [&str; 4] = ["native", "0", "200", "1000"];
+const MODERATION_US: [&str; 4] = ["native", "0", "200", "1000"];
 const MIXES: [&str; 6] = ["5:0", "4:1", "3:2", "2:3", "1:4", "0:5"];
 /// Number of look-ups for each frame. `1@100000` is one look-up among 100,000 FDB entries; the other levels have a
 /// handful of entries.

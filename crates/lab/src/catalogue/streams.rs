@@ -1,7 +1,7 @@
 //! Experiments of paper 000, section 4.4, and on its consequences: TCP, and stability.
 
 use super::experiment::{
-    APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value,
+    Curve, Experiment, Figure, Requirement, SEPARATE_CPUS, claim, difference, ratio, trend, value,
 };
 use crate::claim::Statistic::Crossover;
 use crate::sample::Selector;
@@ -16,7 +16,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 8",
         title: "TCP of 1 KB messages on a shared core, run by run",
         sweep: "tcp-runs",
-        needs: &[Need::Cpus(2)],
+        needs: &[Requirement::Cpus(2)],
         figures: &[
             Figure {
                 source: "Fig. 8",
@@ -54,7 +54,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 9",
         title: "TCP between neighbours on separate cores",
         sweep: "tcp",
-        needs: APART,
+        needs: SEPARATE_CPUS,
         figures: &[Figure {
             source: "Fig. 9",
             title: "TCP throughput by message size",
@@ -80,7 +80,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Table 3",
         title: "the slowest against the fastest run: what costs more",
         sweep: "tcp-runs",
-        needs: &[Need::Cpus(2)],
+        needs: &[Requirement::Cpus(2)],
         figures: &[Figure {
             source: "Table 3",
             title: "Switches per MB, slowest over fastest run (for time in functions)",
@@ -108,7 +108,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Table 4",
         title: "functions of the sender at 1 KB and 32 KB",
         sweep: "profile",
-        needs: &[Need::Cpus(2)],
+        needs: &[Requirement::Cpus(2)],
         figures: &[Figure {
             source: "Table 4",
             title: "Ticks of the sender's kernel, idle ones apart (by its own profile, /proc/profile)",
@@ -146,7 +146,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 10",
         title: "use of sender and receiver, TCP",
         sweep: "tcp",
-        needs: APART,
+        needs: SEPARATE_CPUS,
         figures: &[Figure {
             source: "Fig. 10",
             title: "CPU use of sender (vm1) and receiver (vm2)",
@@ -181,7 +181,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "4.4, text",
         title: "a sender with two CPUs",
         sweep: "two-cpus",
-        needs: &[Need::Cpus(2), Need::Spread(4)],
+        needs: &[Requirement::Cpus(2), Requirement::Spread(4)],
         figures: &[Figure {
             source: "4.4, text",
             title: "UDP throughput by the sender's virtual CPUs",

@@ -78,7 +78,9 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
 fn a_row_without_a_sweep_says_why() {
     for row in all().filter(|row| row.sweep.is_empty()) {
         assert!(
-            row.needs.iter().any(|need| matches!(need, Need::Absent(_))),
+            row.needs
+                .iter()
+                .any(|need| matches!(need, Requirement::Absent(_))),
             "{}",
             row.id
         );

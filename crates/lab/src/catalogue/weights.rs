@@ -1,6 +1,6 @@
 //! Experiments of paper 001, section 6: CPU weights, in the order backend:VM1:VM2.
 
-use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend};
+use super::experiment::{Curve, Experiment, Figure, Requirement, claim, difference, ratio, trend};
 use crate::sample::Selector;
 use report::inference::Region::{Above, Below, Within};
 
@@ -10,7 +10,11 @@ const EMPTY: Figure = Figure {
 };
 const ROW: Experiment = Experiment {
     sweep: "weights",
-    needs: &[Need::SecondHost, Need::Groups, Need::Cpus(2)],
+    needs: &[
+        Requirement::SecondHost,
+        Requirement::Groups,
+        Requirement::Cpus(2),
+    ],
     ..Experiment::EMPTY
 };
 const SAME: Selector = &[("set", "10+10")];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::flow::{Flow, Flown};
+use super::flow::{Flow, FlowResult};
 use super::pace::Pace;
 use crate::sample::{Cell, Values, values};
 use crate::testbed::Testbed;
@@ -35,7 +35,7 @@ pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
         testbed.run_only(2 * count)?;
         return pairs(testbed, network, count, pace);
     }
-    let alone = |flow: Flow<'_>| -> Result<Values> { Ok(steadiness(&flow.run(testbed.vm(1)?)?)) };
+    let alone = |flow: Flow<'_>| -> Result<Values> { Ok(stability(&flow.run(testbed.vm(1)?)?)) };
     match traffic {
         "tcp 64" => alone(flow(false, 64)),
         "tcp 32K" => alone(flow(false, 32768)),
@@ -47,8 +47,8 @@ pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
     }
 }
 
-/// Metrics of a stream's steadiness.
-fn steadiness(flown: &Flown) -> Values {
+/// Metrics of a stream's stability.
+fn stability(flown: &FlowResult) -> Values {
     let worst = quantile(&flown.pieces, 0.0) / median(&flown.pieces);
     let list = [
         ("mbit_s", flown.mbit_s),
@@ -77,7 +77,7 @@ fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
         flow.target
     );
     client.check(&burst, Duration::from_secs(20))?;
-    Ok(steadiness(&stream.wait()?))
+    Ok(stability(&stream.wait()?))
 }
 
 /// Measures streams of `count` pairs at the same time: from VM 1 to VM 2, from VM 3 to VM 4, and so on.
@@ -99,11 +99,11 @@ fn pairs(testbed: &Testbed, network: u8, count: usize, pace: Pace) -> Result<Val
     interrupt::sleep(Duration::from_secs(
         (pace.seconds + super::pace::WARM_UP).into(),
     ))?;
-    let flown: Vec<Flown> = started
+    let flown: Vec<FlowResult> = started
         .into_iter()
         .map(super::flow::Started::wait)
         .collect::<Result<_>>()?;
-    let mut all: Vec<Values> = flown.iter().map(steadiness).collect();
+    let mut all: Vec<Values> = flown.iter().map(stability).collect();
     let total = flown.iter().map(|flown| flown.mbit_s).sum();
     let mut first = all.drain(..1).next().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "some dozens of VMs")]
@@ -114,10 +114,10 @@ fn pairs(testbed: &Testbed, network: u8, count: usize, pace: Pace) -> Result<Val
 
 /// Kills a third VM while the stream runs, and measures how long the stream stops.
 fn death(testbed: &Testbed, channel: &str, flow: Flow<'_>) -> Result<Values> {
-    let victim = testbed.victim(channel)?;
+    let killed_vm = testbed.boot_killable_vm(channel)?;
     let stream = flow.start(testbed.vm(1)?)?;
     interrupt::sleep(Duration::from_millis(1600))?;
-    victim.stop();
+    killed_vm.stop();
     let flown = stream.wait()?;
     // The stream stops during the longest sequence of intervals with less than half of the median rate.
     let low = median(&flown.pieces) / 2.0;
@@ -126,7 +126,7 @@ fn death(testbed: &Testbed, channel: &str, flow: Flow<'_>) -> Result<Values> {
         row = if *piece < low { row + 1 } else { 0 };
         longest = longest.max(row);
     }
-    let mut found = steadiness(&flown);
+    let mut found = stability(&flown);
     found.extend(values(&[("recovery_ms", f64::from(longest) * 100.0)]));
     Ok(found)
 }

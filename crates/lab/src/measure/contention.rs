@@ -18,15 +18,15 @@ use vm_harness::error::{Error, Result};
 use vm_harness::vm::{Job, Vm};
 
 /// A CPU-bound job, which runs until the value is dropped.
-struct Burner<'vm>(Option<Job<'vm>>);
+struct BusyJob<'vm>(Option<Job<'vm>>);
 
-impl<'vm> Burner<'vm> {
+impl<'vm> BusyJob<'vm> {
     fn start(vm: &'vm Vm) -> Result<Self> {
         Ok(Self(Some(vm.start("while :; do :; done")?)))
     }
 }
 
-impl Drop for Burner<'_> {
+impl Drop for BusyJob<'_> {
     fn drop(&mut self) {
         // An error means that the VM has ended, and the job with it.
         let _gone = self.0.take().map(Job::kill);
@@ -52,7 +52,7 @@ pub(super) fn burner(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
         _ => None,
     };
     let _job = busy
-        .map(|number| Burner::start(testbed.vm(number)?))
+        .map(|number| BusyJob::start(testbed.vm(number)?))
         .transpose()?;
     watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
@@ -101,7 +101,7 @@ pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Val
         cap: Some(percent / 100.0),
         threads: &threads,
     };
-    Groups::make(&mut journal, &Hierarchy::find()?, &[group])?;
+    Groups::create(&mut journal, &Hierarchy::find()?, &[group])?;
     let target = channel::address(testbed.network("bridge")?, 2);
     let flow = Flow {
         target: &target,

@@ -9,7 +9,7 @@ use crate::http::{Report, SLOT};
 use crate::sample::{Values, values};
 
 /// Slots of the timeline that a point of the curve over time sums up, because one slot has only one or two requests.
-const TOGETHER: u8 = 10;
+const SLOTS_PER_POINT: u8 = 10;
 
 /// Milliseconds between two points.
 const STEP: usize = 100;
@@ -34,9 +34,9 @@ pub(super) fn dip(report: &Report, rate: f64, began: Duration) -> Values {
         ("dip_s", lost / rate),
         ("recovery_ms", recovery * 1e3),
     ]);
-    let points = report.timeline.chunks_exact(TOGETHER.into());
+    let points = report.timeline.chunks_exact(SLOTS_PER_POINT.into());
     for (slots, milliseconds) in points.zip((0_u32..).step_by(STEP)) {
-        let mean = f64::from(slots.iter().sum::<u32>()) / f64::from(TOGETHER);
+        let mean = f64::from(slots.iter().sum::<u32>()) / f64::from(SLOTS_PER_POINT);
         found.insert(format!("ms{milliseconds}_ratio"), mean / due);
     }
     found

@@ -25,7 +25,7 @@ pub(super) struct Flow<'a> {
 
 /// Results of a flow.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Flown {
+pub(super) struct FlowResult {
     /// Payload received, Mbit/s.
     pub(super) mbit_s: f64,
     /// Percent of the sent datagrams that did not arrive.
@@ -60,7 +60,7 @@ impl Flow<'_> {
 
     /// Starts a flow and waits for its end. Each request whether the flow has ended costs the guest CPU time, so the
     /// harness sends the first one when the flow should have ended.
-    pub(super) fn run(&self, client: &Vm) -> Result<Flown> {
+    pub(super) fn run(&self, client: &Vm) -> Result<FlowResult> {
         let started = self.start(client)?;
         vm_harness::interrupt::sleep(Duration::from_secs((self.seconds + WARM_UP).into()))?;
         started.wait()
@@ -68,7 +68,7 @@ impl Flow<'_> {
 }
 
 impl Started<'_> {
-    pub(super) fn wait(self) -> Result<Flown> {
+    pub(super) fn wait(self) -> Result<FlowResult> {
         let output = self.job.wait(self.limit)?;
         parse(&output.stdout).ok_or_else(|| {
             let said = serde_json::from_str::<Value>(&output.stdout).ok();
@@ -81,7 +81,7 @@ impl Started<'_> {
     }
 }
 
-fn parse(text: &str) -> Option<Flown> {
+fn parse(text: &str) -> Option<FlowResult> {
     let report: Value = serde_json::from_str(text).ok()?;
     let number = |path: &str| report.pointer(path)?.as_f64();
     let pieces = report
@@ -95,7 +95,7 @@ fn parse(text: &str) -> Option<Flown> {
             let whole = sum.get("seconds")?.as_f64()? > 0.05;
             (counts && whole).then_some(sum.get("bits_per_second")?.as_f64()? / 1e6)
         });
-    Some(Flown {
+    Some(FlowResult {
         mbit_s: number("/end/sum_received/bits_per_second")? / 1e6,
         loss_pct: lost(&number),
         pieces: pieces.collect(),
@@ -138,7 +138,7 @@ mod tests {
         let flown = parse(text).unwrap();
         assert_eq!(
             flown,
-            Flown {
+            FlowResult {
                 mbit_s: 3.0,
                 loss_pct: 25.0,
                 pieces: vec![2.0]

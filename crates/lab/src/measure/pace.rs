@@ -26,13 +26,17 @@ pub(super) const WARM_UP: u32 = 1;
 const VM_MIB: u64 = 512 + 256;
 
 /// Virtual CPUs for each CPU that still make progress if all of them are busy.
-const CROWD: usize = 8;
+const MAX_VCPUS_PER_CPU: usize = 8;
 
 /// Returns the number of VMs that fit into three quarters of the memory and onto the CPUs: an even number, at least 6,
 /// which some experiments need, and at most 40, for which the channels are made.
 fn fitting(available_mib: u64, cpus: usize) -> usize {
     let by_memory = usize::try_from(available_mib / 4 * 3 / VM_MIB).unwrap_or(usize::MAX);
-    by_memory.min(cpus.saturating_mul(CROWD)).clamp(6, 40) / 2 * 2
+    by_memory
+        .min(cpus.saturating_mul(MAX_VCPUS_PER_CPU))
+        .clamp(6, 40)
+        / 2
+        * 2
 }
 
 impl Pace {

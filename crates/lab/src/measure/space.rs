@@ -35,7 +35,7 @@ const CLIENTS: usize = 8;
 const PROTECTED: f64 = 8.0;
 
 /// Number of slots of the timeline in an interval of 100 ms.
-const TOGETHER: usize = 10;
+const SLOTS_PER_POINT: usize = 10;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -177,7 +177,7 @@ fn protect(testbed: &Testbed, journal: &mut Journal) -> Result<()> {
         group("backend", PROTECTED, backend.as_slice()),
         group("vm1", 1.0, testbed.guest(1)),
     ];
-    Groups::make(journal, &Hierarchy::find()?, &groups).map(drop)
+    Groups::create(journal, &Hierarchy::find()?, &groups).map(drop)
 }
 
 /// Returns the seconds of a job.
@@ -198,11 +198,11 @@ fn figures(report: &Report, cpu: f64) -> Result<Values> {
     let bytes = report.kb_s / report.req_s;
     let pieces: Vec<f64> = report
         .timeline
-        .chunks_exact(TOGETHER)
+        .chunks_exact(SLOTS_PER_POINT)
         .map(|slots| {
             let answers = f64::from(slots.iter().sum::<u32>());
             #[expect(clippy::cast_precision_loss, reason = "ten")]
-            let seconds = SLOT.as_secs_f64() * TOGETHER as f64;
+            let seconds = SLOT.as_secs_f64() * SLOTS_PER_POINT as f64;
             mbit(answers * bytes / seconds)
         })
         .collect();

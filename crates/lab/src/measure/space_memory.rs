@@ -16,16 +16,16 @@ use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
 /// Seconds of jobs before the measurement, because the controller decides only every five seconds.
-const SETTLE: u32 = 6;
+const WARM_UP_SECONDS: u32 = 6;
 
 /// Time without jobs, after which the space has returned its memory.
-const REST: Duration = Duration::from_secs(4);
+const IDLE_TIME: Duration = Duration::from_secs(4);
 
 /// Rate of the other VM's jobs, 1/s.
-const BESIDE: &str = "4";
+const OTHER_VM_RATE: &str = "4";
 
 /// Interval of the requests to the daemon.
-const LOOK: Duration = Duration::from_millis(250);
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -49,14 +49,14 @@ wait
 echo $((spent / count))"#;
 
 /// The size of the space at one time.
-struct Look {
+struct SizeSample {
     at: Duration,
     slots: f64,
     used: f64,
     mib: f64,
 }
 
-impl Look {
+impl SizeSample {
     fn of(space: &Value, began: Instant) -> Result<Self> {
         let field = |name: &str| space.get(name).and_then(Value::as_f64);
         let unreadable = || Error::unreadable("the figures of a space", &space.to_string());
@@ -81,26 +81,26 @@ pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
         _ => FIXED,
     };
     testbed.size_space(slots)?;
-    let seconds = SETTLE + pace.seconds.max(2);
+    let seconds = WARM_UP_SECONDS + pace.seconds.max(2);
     let jobs = |rate| format!("exec bash -c '{JOBS}' {rate} {seconds}");
     let began = Instant::now();
-    let beside = other.start(&jobs(BESIDE))?;
+    let beside = other.start(&jobs(OTHER_VM_RATE))?;
     let running = vm.start(&jobs(cell.level("rate")))?;
     let mut looks = Vec::new();
     let output = loop {
         if let Some(output) = running.ended()? {
             break output;
         }
-        looks.push(Look::of(&testbed.show_space()?, began)?);
-        interrupt::sleep(LOOK)?;
+        looks.push(SizeSample::of(&testbed.show_space()?, began)?);
+        interrupt::sleep(STATUS_INTERVAL)?;
     };
     beside.wait(LIMIT)?;
     let unreadable = || Error::unreadable("what writing took", &output.stderr);
     let write_us: f64 = output.stdout.trim().parse().map_err(|_| unreadable())?;
-    interrupt::sleep(REST)?;
-    let after = Look::of(&testbed.show_space()?, began)?;
-    looks.retain(|look| (SETTLE..seconds).contains(&whole(look.at)));
-    let average = |of: fn(&Look) -> f64| mean(&looks.iter().map(of).collect::<Vec<f64>>());
+    interrupt::sleep(IDLE_TIME)?;
+    let after = SizeSample::of(&testbed.show_space()?, began)?;
+    looks.retain(|look| (WARM_UP_SECONDS..seconds).contains(&whole(look.at)));
+    let average = |of: fn(&SizeSample) -> f64| mean(&looks.iter().map(of).collect::<Vec<f64>>());
     Ok(values(&[
         ("slots", average(|look| look.slots)),
         ("used", average(|look| look.used)),

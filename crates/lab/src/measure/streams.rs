@@ -106,7 +106,7 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
 pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.run_only(2)?;
     let chain = chain(cell.level("look-ups"))?;
-    let (network, _told) = match chain {
+    let (network, _notification) = match chain {
         None => (testbed.network("bridge")?, None),
         Some((times, residents)) => {
             let (network, folder) = testbed.with_fdb_entries(residents)?;
@@ -178,7 +178,7 @@ pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     let _pinned = testbed.pin("shared")?;
     let network = match cell.level("gather") {
         "native" => testbed.network("bridge")?,
-        micros => testbed.gathering(micros)?,
+        micros => testbed.network_with_moderation(micros)?,
     };
     let target = channel::address(network, 2);
     let flow = Flow {

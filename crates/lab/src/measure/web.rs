@@ -19,17 +19,17 @@ const CHANNEL: &str = "switch";
 const SATURATING: usize = 8;
 
 /// Maximum number of requests under way in an open loop.
-const WAITING: usize = 64;
+const MAX_OUTSTANDING: usize = 64;
 
 /// A file of a VM's server, and the rate of requests for it.
-struct Ask<'a> {
+struct FileLoad<'a> {
     vm: u8,
     server: &'a str,
     file: &'a str,
     rate: Option<f64>,
 }
 
-impl Ask<'_> {
+impl FileLoad<'_> {
     fn load(&self, testbed: &Testbed, pace: Pace) -> Result<Load> {
         Ok(Load {
             server: second_host::server(testbed.network(CHANNEL)?, self.vm, port(self.server))?,
@@ -38,7 +38,7 @@ impl Ask<'_> {
             warm_up: f64::from(WARM_UP),
             seconds: f64::from(pace.seconds),
             workers: if self.rate.is_some() {
-                WAITING
+                MAX_OUTSTANDING
             } else {
                 SATURATING
             },
@@ -52,7 +52,7 @@ pub(super) fn port(server: &str) -> u16 {
 }
 
 /// Runs all loads at the same time.
-fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
+fn run_loads(testbed: &Testbed, asks: &[FileLoad<'_>], pace: Pace) -> Result<Vec<Report>> {
     let loads: Vec<Load> = asks
         .iter()
         .map(|ask| ask.load(testbed, pace))
@@ -83,12 +83,12 @@ fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
 /// Runs the loads, and measures the threads of the first `busy` of `running` VMs.
 fn watched(
     testbed: &Testbed,
-    asks: &[Ask<'_>],
+    asks: &[FileLoad<'_>],
     running: usize,
     pace: Pace,
 ) -> Result<(Vec<Report>, Values)> {
     let sets = testbed.sets(asks.len(), running);
-    watch(&sets, pace.watched(), || ask(testbed, asks, pace))
+    watch(&sets, pace.watched(), || run_loads(testbed, asks, pace))
 }
 
 /// Returns the maximum rate of a server alone, which is measured once in a run.
@@ -113,9 +113,9 @@ fn solo_at(
         seconds: pace.seconds.max(2),
         ..pace
     };
-    let reports = ask(
+    let reports = run_loads(
         testbed,
-        &[Ask {
+        &[FileLoad {
             vm: 1,
             server,
             file,
@@ -149,7 +149,7 @@ fn idle(cell: &Cell) -> usize {
 pub(super) fn idle_max(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let running = 1 + idle(cell);
     testbed.run_only(running)?;
-    let asks = [Ask {
+    let asks = [FileLoad {
         vm: 1,
         server: cell.level("server"),
         file: cell.level("file"),
@@ -172,7 +172,7 @@ pub(super) fn idle_rate(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Resul
     testbed.run_only(running)?;
     let (reports, mut metrics) = watched(
         testbed,
-        &[Ask {
+        &[FileLoad {
             vm: 1,
             server,
             file,
@@ -215,7 +215,7 @@ fn pair(
 ) -> Result<Values> {
     testbed.run_only(2)?;
     let rates = [most[0] * shares[0], most[1] * shares[1]];
-    let asks = [(1, one, rates[0]), (2, two, rates[1])].map(|(vm, file, rate)| Ask {
+    let asks = [(1, one, rates[0]), (2, two, rates[1])].map(|(vm, file, rate)| FileLoad {
         vm,
         server,
         file,
@@ -252,8 +252,8 @@ pub(super) fn count(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
         share(percent)
     };
     testbed.run_only(vms.into())?;
-    let asks: Vec<Ask<'_>> = (1..=vms)
-        .map(|vm| Ask {
+    let asks: Vec<FileLoad<'_>> = (1..=vms)
+        .map(|vm| FileLoad {
             vm,
             server,
             file,
@@ -305,7 +305,7 @@ pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
         group("vm1", vm1, guests[0].as_slice()),
         group("vm2", vm2, guests[1].as_slice()),
     ];
-    Groups::make(&mut journal, &Hierarchy::find()?, &sets)?;
+    Groups::create(&mut journal, &Hierarchy::find()?, &sets)?;
     let metrics = pair(
         testbed,
         server,

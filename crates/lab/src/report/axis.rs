@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn values_far_apart_are_told_apart() {
+    fn values_far_apart_have_different_labels() {
         let axis = Axis::of(&curve(&[15.0, 900.0]));
         assert_eq!(axis.ticks(), [10.0, 100.0, 1000.0]);
         assert!(axis.place(20.0) - axis.place(15.0) > 0.05);

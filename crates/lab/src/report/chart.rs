@@ -33,7 +33,7 @@ pub(super) fn draw(
     factor: &str,
     unit: &str,
 ) -> String {
-    let sheet = Sheet {
+    let sheet = PlotArea {
         levels: levels.len(),
         joined: have_order(factor, levels),
         axis: Axis::of(series),
@@ -105,7 +105,12 @@ fn have_order(factor: &str, levels: &[String]) -> bool {
     !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))
 }
 
-fn curve(sheet: &Sheet, (number, colour): (usize, usize), count: usize, series: &Series) -> String {
+fn curve(
+    sheet: &PlotArea,
+    (number, colour): (usize, usize),
+    count: usize,
+    series: &Series,
+) -> String {
     let dashes = colour >= COLOURS;
     let colour = colour % COLOURS;
     // The curves are shifted sideways a little, so that their intervals do not hide each other.
@@ -164,14 +169,14 @@ fn legend(series: &[Series], colour: impl Fn(usize) -> usize) -> String {
 }
 
 /// The places of levels and values in the plot.
-struct Sheet {
+struct PlotArea {
     levels: usize,
     /// Whether the levels have an order, so that a line joins their points.
     joined: bool,
     axis: Axis,
 }
 
-impl Sheet {
+impl PlotArea {
     #[expect(clippy::cast_precision_loss, reason = "a few levels")]
     fn x(&self, place: usize) -> f64 {
         let width = (WIDTH - LEFT - RIGHT) / self.levels.max(1) as f64;

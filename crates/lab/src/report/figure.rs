@@ -9,7 +9,7 @@ use report::inference;
 
 /// Returns the measured curves: one for each combination of the figure's factors and each metric, without the levels
 /// and curves that the run did not measure.
-pub(super) fn ours(
+pub(super) fn measured_curves(
     figure: &Figure,
     sweep: &Sweep,
     samples: &[Sample],
@@ -118,7 +118,7 @@ fn of_step(figure: &Figure, metric: &str, step: &str) -> String {
 }
 
 /// Returns the paper's curves.
-pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
+pub(super) fn paper_curves(figure: &Figure) -> (Vec<String>, Vec<Series>) {
     let mut levels: Vec<String> = Vec::new();
     for (level, _) in figure.paper.iter().flat_map(|curve| curve.points) {
         if !levels.iter().any(|known| known == level) {

@@ -52,7 +52,7 @@ impl Report {
             "A/A: the same stream, measured twice in each of {} blocks under two names, differed by {:.1} % on average; the 95 % interval reaches to {:.1} %. A ratio no further from one than that is NOT SIGNIFICANT.",
             found.blocks,
             percent(found.estimate.ln()),
-            percent(verdict::gate(&found)),
+            percent(verdict::noise_threshold(&found)),
         );
         format!("{text} {distance}").trim_end().to_owned()
     }

@@ -211,7 +211,8 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         .metrics
         .first()
         .map_or("", |metric| catalogue::metric(metric).1);
-    let (levels, curves) = figure::ours(figure, sweep, &report.samples, report.manifest.scale);
+    let (levels, curves) =
+        figure::measured_curves(figure, sweep, &report.samples, report.manifest.scale);
     let measured = curves
         .iter()
         .any(|one| one.points.iter().any(Option::is_some));
@@ -219,7 +220,7 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         true => chart::draw(&levels, &curves, &[], figure.x, unit),
         false => "<p class=\"none\">not measured in this run</p>".to_owned(),
     };
-    let (their_levels, series) = figure::theirs(figure);
+    let (their_levels, series) = figure::paper_curves(figure);
     // Some of the paper's plots have another factor on the horizontal axis.
     let same = their_levels.iter().any(|level| levels.contains(level));
     let x = if same { figure.x } else { "" };

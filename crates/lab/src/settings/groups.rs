@@ -154,7 +154,11 @@ impl Groups {
     ///
     /// # Errors
     /// The kernel refuses a group, a share, a cap or a thread.
-    pub fn make(journal: &mut Journal, hierarchy: &Hierarchy, sets: &[Group<'_>]) -> Result<Self> {
+    pub fn create(
+        journal: &mut Journal,
+        hierarchy: &Hierarchy,
+        sets: &[Group<'_>],
+    ) -> Result<Self> {
         let parent = hierarchy.root.join(scope::unique());
         let two = hierarchy.version == Version::Two;
         if two {
@@ -196,7 +200,7 @@ impl Groups {
         if self.hierarchy.version == Version::Two {
             // The parent accepts processes once it has a threaded child.
             for process in processes(set.threads) {
-                self.take_in(journal, process)?;
+                self.move_to_parent(journal, process)?;
             }
         }
         if let Some(cap) = set.cap {
@@ -212,7 +216,7 @@ impl Groups {
 
 impl Groups {
     /// Moves a process into the parent. The journal undoes this before it removes the groups.
-    fn take_in(&self, journal: &mut Journal, process: u32) -> Result<()> {
+    fn move_to_parent(&self, journal: &mut Journal, process: u32) -> Result<()> {
         let path = format!("/proc/{process}/cgroup");
         let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;
         let now = text.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -309,7 +313,7 @@ mod tests {
             ..group("backend", 0.5, None)
         };
         let sets = [backend, group("vm1", 2.0, Some(0.5))];
-        let groups = Groups::make(&mut journal, &hierarchy, &sets).unwrap();
+        let groups = Groups::create(&mut journal, &hierarchy, &sets).unwrap();
         for (file, value) in [hierarchy.share(2.0), hierarchy.cap(0.5)] {
             let kept = fs::read_to_string(groups.parent.join("vm1").join(file)).unwrap();
             assert_eq!(kept.trim(), value);
@@ -334,7 +338,7 @@ mod tests {
             cap: None,
             threads: &[],
         }];
-        let error = Groups::make(&mut journal, &hierarchy, &sets).unwrap_err();
+        let error = Groups::create(&mut journal, &hierarchy, &sets).unwrap_err();
         assert!(error.to_string().contains("cpu."), "{error}");
         drop(journal);
         let left = fs::read_dir(&hierarchy.root).unwrap().flatten();

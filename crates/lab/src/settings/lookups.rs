@@ -26,15 +26,15 @@ impl Lookups {
             vicinity: vicinity.to_owned(),
             folder: folder.to_owned(),
         };
-        knob.tell(Some(times))?;
+        knob.set_and_verify(Some(times))?;
         Ok(knob)
     }
 
-    fn tell(&self, times: Option<u32>) -> Result<()> {
+    fn set_and_verify(&self, times: Option<u32>) -> Result<()> {
         let value = times.map(|times| times.to_string()).unwrap_or_default();
         let pair = format!("fdb-lookups={value}");
-        self.ask(&["network", "set", "lab", &pair])?;
-        let text = self.ask(&["network", "list", "--json"])?;
+        self.run_command(&["network", "set", "lab", &pair])?;
+        let text = self.run_command(&["network", "list", "--json"])?;
         let list: Value = serde_json::from_str(&text).unwrap_or_default();
         let kept = list.pointer("/0/fdb_lookups").map(Value::as_u64);
         if kept == Some(times.map(u64::from)) {
@@ -46,7 +46,7 @@ impl Lookups {
         )))
     }
 
-    fn ask(&self, words: &[&str]) -> Result<String> {
+    fn run_command(&self, words: &[&str]) -> Result<String> {
         let mut command = host::command(&self.vicinity);
         command.arg("--runtime-dir").arg(&self.folder).args(words);
         host::run(command)
@@ -55,7 +55,7 @@ impl Lookups {
 
 impl Drop for Lookups {
     fn drop(&mut self) {
-        if let Err(error) = self.tell(None) {
+        if let Err(error) = self.set_and_verify(None) {
             tracing::warn!(%error, "cannot restore the number of FDB look-ups of the switch");
         }
     }

@@ -16,7 +16,7 @@ use vm_harness::{host, interrupt};
 const FILLS: u32 = 8;
 
 /// Values of `moderation-us`. The testbed has a switch for each.
-const GATHER: [&str; 3] = ["0", "200", "1000"];
+const MODERATION_US: [&str; 3] = ["0", "200", "1000"];
 
 /// Numbers of FDB entries. The testbed has a switch for each; the other switches have a handful of entries.
 const RESIDENTS: [u32; 2] = [10_000, 100_000];
@@ -51,26 +51,26 @@ pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Resu
 
 /// A switch with a value of `moderation-us`. VM 1 and VM 2 have ports on it.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct ModeratedSwitch {
     pub(super) micros: &'static str,
     pub(super) network: u8,
     pub(super) switch: Switch,
 }
 
 /// Starts a switch for each value, as the networks from `first` on.
-pub(super) fn gathering(setting: &Setting<'_>, first: u8) -> Result<Vec<Gathering>> {
+pub(super) fn moderated_switches(setting: &Setting<'_>, first: u8) -> Result<Vec<ModeratedSwitch>> {
     let make = |(micros, network): (&'static str, u8)| {
         let setting = Setting {
             vms: setting.vms.get(..2).unwrap_or_default(),
             ..setting.clone()
         };
-        Ok(Gathering {
+        Ok(ModeratedSwitch {
             micros,
             network,
             switch: Switch::start_gathering(&setting, micros.parse().unwrap_or(0))?,
         })
     };
-    GATHER.into_iter().zip(first..).map(make).collect()
+    MODERATION_US.into_iter().zip(first..).map(make).collect()
 }
 
 /// Starts a switch whose uplink leads to the second host, as the network of this number; returns it and the bridge

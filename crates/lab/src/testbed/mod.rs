@@ -26,9 +26,9 @@ use vm_harness::progress::Progress;
 use vm_harness::vm::{Spec, Vm};
 use vm_harness::{interrupt, scope, workload};
 
-use filled::{Filled, Gathering, reachable};
+use filled::{Filled, ModeratedSwitch, reachable};
 use joined::Joined;
-use spaced::Spaced;
+use spaced::SpaceDaemon;
 
 /// Longest time that a boot may take: that of emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
@@ -37,7 +37,7 @@ pub(super) const BOOT: Duration = Duration::from_secs(180);
 const KERNEL_ARGUMENT: &str = "profile=4";
 
 /// Names of the VMs that an experiment boots if it needs them. Their numbers follow those of the other VMs.
-const LATER: [&str; 4] = ["victim", "wide", "new1", "new2"];
+const EXTRA_VMS: [&str; 4] = ["victim", "wide", "new1", "new2"];
 
 /// Paths of the program and of folders.
 #[derive(Clone, Debug)]
@@ -59,9 +59,9 @@ pub struct Testbed {
     /// The runtime folder of the switch that joins all VMs.
     switch: PathBuf,
     filled: Vec<Filled>,
-    gathering: Vec<Gathering>,
+    moderated: Vec<ModeratedSwitch>,
     direct: Joined,
-    spaced: Spaced,
+    spaced: SpaceDaemon,
     /// Counts the VMs' instructions, if the sweep needs that and QEMU emulates them.
     pub counter: Option<Counter>,
     /// The second host.
@@ -99,7 +99,7 @@ impl Testbed {
         let image = recipe().build(&place.cache)?;
         let accel = accel::detect(&image.kernel)?;
         let mut names: Vec<String> = (1..=count).map(|number| format!("vm{number}")).collect();
-        names.extend(LATER.map(str::to_owned));
+        names.extend(EXTRA_VMS.map(str::to_owned));
         let vms: Vec<&str> = names.iter().map(String::as_str).collect();
         let setting = Setting {
             vms: &vms,
@@ -113,9 +113,9 @@ impl Testbed {
         remote.join(bridge.namespace(), 1)?;
         let (switch, site) = reachable(&setting, &remote, 2)?;
         let filled = filled::all(&setting, &remote, 3)?;
-        let gathering = filled::gathering(&setting, 5)?;
+        let moderated = filled::moderated_switches(&setting, 5)?;
         let direct = Joined::new(&setting, 8)?;
-        let spaced = Spaced::new(&setting, &site, 2)?;
+        let spaced = SpaceDaemon::new(&setting, &site, 2)?;
         let counted = instructions && accel == Accel::Tcg;
         let counter = counted.then(Counter::build).transpose()?;
         remote.serve()?;
@@ -128,7 +128,7 @@ impl Testbed {
             remote,
             switch: folder,
             filled,
-            gathering,
+            moderated,
             direct,
             spaced,
             counter,
@@ -174,7 +174,7 @@ impl Testbed {
             let nic = channel::nic(&one.switch, one.network, name, number)?;
             spec.nics.extend(nic);
         }
-        for one in self.gathering.iter().filter(|_| number <= 2) {
+        for one in self.moderated.iter().filter(|_| number <= 2) {
             let nic = channel::nic(&one.switch, one.network, name, number)?;
             spec.nics.extend(nic);
         }
@@ -186,7 +186,7 @@ impl Testbed {
     ///
     /// # Errors
     /// The VM does not boot.
-    pub fn victim(&self, channel: &str) -> Result<Vm> {
+    pub fn boot_killable_vm(&self, channel: &str) -> Result<Vm> {
         let number = self.vms.len() + 1;
         let vm = self.boot(number, 1)?;
         vm.wait_ready(BOOT)?;
@@ -211,7 +211,7 @@ impl Testbed {
     /// # Errors
     /// The VM does not boot, or QEMU refuses.
     pub fn boot_two_cpu_vm(&mut self) -> Result<()> {
-        self.let_run(|number| number == 2)?;
+        self.set_running(|number| number == 2)?;
         if self.two_cpu.is_none() {
             let vm = self.boot(self.vms.len() + 2, 2)?;
             vm.wait_ready(BOOT)?;
@@ -255,8 +255,8 @@ impl Testbed {
     ///
     /// # Errors
     /// There is no such switch.
-    pub fn gathering(&self, micros: &str) -> Result<u8> {
-        let found = self.gathering.iter().find(|one| one.micros == micros);
+    pub fn network_with_moderation(&self, micros: &str) -> Result<u8> {
+        let found = self.moderated.iter().find(|one| one.micros == micros);
         let none = || {
             Error::Host(format!(
                 "the testbed has no switch with moderation-us = {micros}"
@@ -284,7 +284,7 @@ impl Testbed {
     /// # Errors
     /// The daemon refuses.
     pub fn size_space(&self, slots: &str) -> Result<()> {
-        self.spaced.ask(&["set", "vm1", slots]).map(drop)
+        self.spaced.run_command(&["set", "vm1", slots]).map(drop)
     }
 
     /// Returns VM number `number`, from one.
@@ -341,10 +341,10 @@ impl Testbed {
     /// QEMU refuses.
     pub fn run_only(&mut self, count: usize) -> Result<()> {
         self.two_cpu = None;
-        self.let_run(|number| number <= count)
+        self.set_running(|number| number <= count)
     }
 
-    fn let_run(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
+    fn set_running(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
         for ((vm, paused), number) in self.vms.iter().zip(&mut self.paused).zip(1..) {
             let pause = !wanted(number);
             if *paused != pause {
@@ -358,7 +358,7 @@ impl Testbed {
 
     /// Whether all VMs still run.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub fn all_vms_run(&self) -> bool {
         let wide = self.two_cpu.iter().map(|(vm, _)| vm);
         let mut all = self.vms.iter().chain(wide);
         all.all(|vm| vm.is_running().unwrap_or(false))
@@ -367,15 +367,15 @@ impl Testbed {
     /// Returns the name of a VM that does not answer. A killed VM may take a moment to end, and must not take part in
     /// a measurement before its end.
     #[must_use]
-    pub fn silent(&self) -> Option<&str> {
+    pub fn unresponsive_vm(&self) -> Option<&str> {
         let answers = |vm: &Vm| {
             let asked = vm.qmp()?.execute("query-status", &json!({}));
             asked.and_then(|_status| vm.is_running())
         };
         let wide = self.two_cpu.iter().map(|(vm, _)| vm);
         let mut all = self.vms.iter().chain(wide);
-        let silent = all.find(|vm| !answers(vm).unwrap_or(false));
-        silent.map(Vm::name)
+        let unresponsive = all.find(|vm| !answers(vm).unwrap_or(false));
+        unresponsive.map(Vm::name)
     }
 
     /// Returns the threads of a VM's virtual CPUs.

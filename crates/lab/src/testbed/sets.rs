@@ -26,8 +26,8 @@ impl Testbed {
         let guests = || self.guests.iter().chain(cpus.iter().copied()).flatten();
         threads.retain(|id| guests().all(|cpu| cpu != id));
         let filled = self.filled.iter().map(|one| &one.switch);
-        let gathering = self.gathering.iter().map(|one| &one.switch);
-        let own = filled.chain(gathering).filter_map(Switch::id);
+        let moderated = self.moderated.iter().map(|one| &one.switch);
+        let own = filled.chain(moderated).filter_map(Switch::id);
         let channels = self.channels.iter().filter_map(|channel| channel.process());
         let direct = self.direct.direct.process();
         let space = self.spaced.process();

@@ -23,7 +23,7 @@ const PORT: u16 = 8090;
 
 /// The VM with the measured space, and the VM with the competing one.
 const VM: &str = "vm1";
-const RIVAL: &str = "vm2";
+const OTHER_VM: &str = "vm2";
 
 /// Slots for both spaces together. The highest of the measured rates of jobs needs more than half of them.
 const BUDGET: u32 = 64;
@@ -33,7 +33,7 @@ const START: Duration = Duration::from_secs(20);
 
 /// A daemon with a space.
 #[derive(Debug)]
-pub(super) struct Spaced {
+pub(super) struct SpaceDaemon {
     // Fields are dropped in this order: the process first, then its folder.
     process: Option<ChildProcess>,
     run: RunFolder,
@@ -41,7 +41,7 @@ pub(super) struct Spaced {
     pub(super) at: SocketAddr,
 }
 
-impl Spaced {
+impl SpaceDaemon {
     /// Starts the daemon with an address on the bridge `site`, which carries the network of this number.
     pub(super) fn new(setting: &Setting<'_>, site: &Bridge, network: u8) -> Result<Self> {
         let address = channel::address(network, NUMBER);
@@ -58,7 +58,7 @@ impl Spaced {
         let config = run.path().join("config.toml");
         let text = format!(
             "runtime-dir = \"{}\"\nspace-budget = {BUDGET}\n\n[[space]]\nvm = \"{VM}\"\nlisten = \"{at}\"\n\
-             allow = [\"{}/24\"]\n[[space]]\nvm = \"{RIVAL}\"\n",
+             allow = [\"{}/24\"]\n[[space]]\nvm = \"{OTHER_VM}\"\n",
             run.path().display(),
             channel::address(network, 0)
         );
@@ -89,22 +89,22 @@ impl Spaced {
 
     /// Returns QEMU's options for a VM; none for a VM without a space.
     pub(super) fn qemu_args(&self, vm: &str) -> Result<Vec<String>> {
-        if ![VM, RIVAL].contains(&vm) {
+        if ![VM, OTHER_VM].contains(&vm) {
             return Ok(Vec::new());
         }
-        let text = self.ask(&["qemu-args", vm, "--json"])?;
+        let text = self.run_command(&["qemu-args", vm, "--json"])?;
         serde_json::from_str(&text)
             .map_err(|_| Error::unreadable("`vicinity space qemu-args`", &text))
     }
 
     /// Returns the daemon's status of the space.
     pub(super) fn show(&self) -> Result<Value> {
-        let text = self.ask(&["show", VM])?;
+        let text = self.run_command(&["show", VM])?;
         serde_json::from_str(&text).map_err(|_| Error::unreadable("`vicinity space show`", &text))
     }
 
     /// Runs `vicinity space` with these arguments.
-    pub(super) fn ask(&self, words: &[&str]) -> Result<String> {
+    pub(super) fn run_command(&self, words: &[&str]) -> Result<String> {
         let mut command: Command = host::command(&self.vicinity);
         command.arg("--runtime-dir").arg(self.run.path());
         command.arg("space").args(words);
@@ -117,7 +117,7 @@ impl Spaced {
     }
 }
 
-impl Drop for Spaced {
+impl Drop for SpaceDaemon {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             process.stop();

@@ -97,7 +97,7 @@ fn virtio_2_7_no_more_chains_wait_than_the_queue_has_entries() {
     }
     assert_eq!(guest.device.waiting.len(), usize::from(ENTRIES / 2));
     assert_eq!(guest.used_index(), before);
-    let nonsense = state.figures().nonsense;
+    let nonsense = state.figures().invalid_requests;
     assert!(
         nonsense >= 1000,
         "only {nonsense} chains were counted as offered twice"

@@ -4,7 +4,7 @@
 pub const LONGEST: u32 = 1 << 28;
 
 /// The most messages in flight.
-pub(super) const MOST: u8 = 32;
+pub(super) const MAX_WINDOW: u8 = 32;
 
 /// The most bytes in flight: the server allocates as many.
 const ORDERED: u64 = 4 * LONGEST as u64;
@@ -69,7 +69,8 @@ impl Order {
             window,
         };
         let in_flight = u64::from(load.length) * u64::from(window);
-        let sane = (1..=MOST).contains(&window) && load.length <= LONGEST && in_flight <= ORDERED;
+        let sane =
+            (1..=MAX_WINDOW).contains(&window) && load.length <= LONGEST && in_flight <= ORDERED;
         sane.then_some(Self {
             stream: *stream == 1,
             load,

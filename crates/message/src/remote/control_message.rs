@@ -1,4 +1,4 @@
-//! The messages between gateways and the switchboard.
+//! The messages between gateways and the broker.
 //!
 //! The tag is the kind. A message about a link holds the link's number in the low half of its first
 //! word. Such a number is valid between one gateway and the host only: gateways number the links

@@ -11,7 +11,7 @@ use window::attach::{Channel, Listener};
 use window::cached::LoadTime;
 use window::pci::Interrupts;
 use window::region::{MemberPage, Region};
-use window::waiter::{Token, Waiter, Woken};
+use window::waiter::{Token, WaitResult, Waiter};
 
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, LinkId};
@@ -20,7 +20,7 @@ use super::limits::BURST;
 use super::local_link::{LOCAL_LINK, LocalLink};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
-use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
+use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
 use crate::address::Board;
 use crate::error::Error;
 use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
@@ -102,7 +102,7 @@ impl Gateway {
         };
         directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
-        let join_number = join_switchboard(&page, &doorbell)?;
+        let join_number = join_broker(&page, &doorbell)?;
         let control = region.control_window(member).ok_or_else(no_page)?;
         let control = ControlChannel::new(control.ends(Side::Attacher)?);
         let interrupts = doorbell.interrupts()?;
@@ -179,7 +179,7 @@ impl Gateway {
     /// Sends a heartbeat, handles messages of the host, and sends what is queued: the gateway may
     /// sleep next. Returns whether there were messages.
     fn poll_host(&mut self) -> Result<bool, Error> {
-        self.page.beat();
+        self.page.send_heartbeat();
         if self.page.joined_number() != self.join_number {
             return Err(Error::Join("the host has ended this gateway".to_owned()));
         }
@@ -191,7 +191,7 @@ impl Gateway {
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // A failed write affects names only, not messages.
-            let _told = directory::write(self.board.folder(), self.names.named_nics());
+            let _result = directory::write(self.board.folder(), self.names.named_nics());
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {
@@ -201,7 +201,7 @@ impl Gateway {
     }
 
     /// Handles the events of the sockets.
-    fn handle_events(&mut self, woken: &Woken) -> Result<(), Error> {
+    fn handle_events(&mut self, woken: &WaitResult) -> Result<(), Error> {
         for &token in &woken.tokens {
             let result = match token {
                 LISTENER => self.accept(),
@@ -276,7 +276,7 @@ impl Gateway {
                         };
                         // If the endpoint has closed its socket, it needs no answer.
                         let channel = &local.channel;
-                        let _told = channel.answer(false, None, None, &reply.encode());
+                        let _result = channel.answer(false, None, None, &reply.encode());
                     }
                 }
                 ControlMessage::Name { nic, part, text } => {

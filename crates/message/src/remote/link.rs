@@ -1,4 +1,4 @@
-//! A link between two endpoints, as the switchboard keeps it.
+//! A link between two endpoints, as the broker keeps it.
 
 use super::control_message::LinkId;
 use super::relay::Relay;

@@ -12,7 +12,7 @@ pub(super) struct LinkPool {
     free: Vec<u32>,
     /// Free links that still have memory, and since when they are free.
     idle: Vec<(u32, Instant)>,
-    /// Links that the switchboard before this one had in use. Endpoints may still use them, as long
+    /// Links that the broker before this one had in use. Endpoints may still use them, as long
     /// as a VM of the region runs.
     parked: Vec<u32>,
 }
@@ -27,7 +27,7 @@ impl LinkPool {
         let now = Instant::now();
         Self {
             region,
-            // The switchboard before this one may have left memory there.
+            // The broker before this one may have left memory there.
             idle: free.iter().map(|link| (*link, now)).collect(),
             free,
             parked,

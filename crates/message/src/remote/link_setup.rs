@@ -2,19 +2,19 @@
 
 use window::Side;
 
+use super::broker::Broker;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::limits::LINKS_PER_MEMBER;
 use super::link::{End, Link};
 use super::member::MemberState;
 use super::relay::Relay;
-use super::switchboard::Switchboard;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 
 /// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
 
-impl Switchboard {
+impl Broker {
     /// Handles a connect of an endpoint; `None` if its gateway violated the protocol.
     pub(super) fn connect(&mut self, number: usize, id: LinkId, hello: Hello) -> Option<()> {
         let member = self.members.get(number)?;
@@ -105,7 +105,7 @@ impl Switchboard {
         let origin = self.members.get_mut(from)?;
         origin.links.insert(id, (number, 0));
         origin.counters.links += 1;
-        // The switchboard sets a guest's source address. Only an uplink sends for other NICs, see
+        // The broker sets a guest's source address. Only an uplink sends for other NICs, see
         // `connect`.
         if !origin.config.uplink {
             hello.from.nic = origin.nic;
@@ -126,7 +126,7 @@ impl Switchboard {
             stale: false,
         };
         let between = [hello.from, hello.to];
-        self.supersede(between);
+        self.end_older_offers(between);
         let link = Link {
             ends: [end(from, id, first), end(to, other, second)],
             between,
@@ -161,7 +161,7 @@ impl Switchboard {
     /// again has closed its last link, whichever of the two had connected that one. The other end
     /// may never take what is left in that link, and it has to learn of the close before it learns
     /// of the new link.
-    fn supersede(&mut self, [from, to]: [Address; 2]) {
+    fn end_older_offers(&mut self, [from, to]: [Address; 2]) {
         let links = self.links.iter();
         let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
         let old = links.filter(|(_, link)| link.draining && joins(link));

@@ -1,9 +1,9 @@
 //! The close of links: notifies the other end, and returns the windows to their pools.
 
+use super::broker::Broker;
 use super::control_message::ControlMessage;
-use super::switchboard::Switchboard;
 
-impl Switchboard {
+impl Broker {
     /// Stops a link, and notifies its ends.
     pub(super) fn end_link(&mut self, key: u64) {
         let Some(link) = self.links.get_mut(&key) else {

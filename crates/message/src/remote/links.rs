@@ -1,13 +1,13 @@
 //! Links between members: handles their control messages, and moves records through mediated links.
 
+use super::broker::Broker;
 use super::control_message::{ControlMessage, LinkId};
 use super::relay::FaultyEnd;
-use super::switchboard::Switchboard;
 
 #[cfg(test)]
 mod tests;
 
-impl Switchboard {
+impl Broker {
     pub(super) fn handle_message(&mut self, number: usize, message: ControlMessage) {
         let done = match message {
             ControlMessage::Connect { link, hello, .. } => self.connect(number, link, hello),
@@ -80,7 +80,7 @@ impl Switchboard {
             if relay.is_idle() && !link.draining {
                 continue;
             }
-            match relay.turn(&self.yielder) {
+            match relay.forward_records(&self.yielder) {
                 Ok(turn) => {
                     peer_needs_cpu |= turn.needs_cpu;
                     for (end, taken) in link.ends.iter().zip(turn.taken) {

@@ -97,7 +97,7 @@ impl Gateway {
 
     /// Handles a message or the end of an endpoint that has a link, or is about to.
     pub(super) fn handle_local(&mut self, link: LinkId) -> Result<(), Fault> {
-        for _ in 0..window::limits::WAKES {
+        for _ in 0..window::limits::WAKEUPS_PER_READ {
             let Some(local) = self.local_links.get_mut(&link) else {
                 return Ok(());
             };

@@ -1,4 +1,4 @@
-//! The switchboard's state of a member.
+//! The broker's state of a member.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub(super) struct MemberState {
     pub(super) index: u32,
     pub(super) page: region::MemberPage,
     /// The socket where it connects; `None` if another process accepts, see
-    /// [`Switchboard::admit`](super::Switchboard::admit).
+    /// [`Broker::admit`](super::Broker::admit).
     pub(super) server: Option<Server>,
     /// The VM's connection, while it runs.
     pub(super) vm: Option<Vm>,

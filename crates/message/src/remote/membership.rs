@@ -6,12 +6,12 @@ use std::time::Instant;
 use window::Side;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
 
+use super::broker::{Broker, DOORBELL, VM};
 use super::control_channel::ControlChannel;
 use super::control_message::ControlMessage;
 use super::member::MemberState;
-use super::switchboard::{DOORBELL, Switchboard, VM};
 
-impl Switchboard {
+impl Broker {
     /// Accepts a connection at a member's socket.
     pub(super) fn accept(&mut self, number: usize) {
         let server = self

@@ -5,16 +5,16 @@
 //! A *member* is a VM, or the host's own processes together. Each member has a name, a board, and so
 //! a NIC id ([`Board::nic_of`](crate::Board::nic_of)). On each member's board runs a [`Gateway`]. An
 //! endpoint that connects to another NIC connects to its board's gateway, and the gateway connects to
-//! the endpoints of its board on behalf of remote ones. On the host, the [`Switchboard`] joins the
+//! the endpoints of its board on behalf of remote ones. On the host, the [`Broker`] joins the
 //! gateways. With each gateway it shares a region (`window::region`), and in the region a *control
 //! window* that carries [control messages](control_message::ControlMessage). Messages of endpoints
-//! never go through control windows. For each pair of endpoints the switchboard picks a link, which
+//! never go through control windows. For each pair of endpoints the broker picks a link, which
 //! is a window of a region:
 //!
 //! - *direct*: both members are in one trust group and share a region. Both endpoints use the same
 //!   window, and no process is between them.
 //! - *mediated*: each member has a region of its own. Each endpoint has a window with the host, and
-//!   the switchboard copies from one to the other ([`relay`]).
+//!   the broker copies from one to the other ([`relay`]).
 //!
 //! ```text
 //!   member a (VM)                host                 member b (VM)
@@ -22,7 +22,7 @@
 //!  |  endpoint ==|======|====== Relay ========|======|== endpoint  |  mediated link
 //!  |  endpoint ==|======|=====================|======|== endpoint  |  direct link
 //!  |     |       |      |                     |      |      |      |
-//!  |  Gateway ---|------|---- Switchboard ----|------|-- Gateway   |  control windows
+//!  |  Gateway ---|------|------ Broker -------|------|-- Gateway   |  control windows
 //!  +-------------+      |          |          |      +-------------+
 //!                       |       Uplink -------|----> other hosts
 //!                       +---------------------+
@@ -38,17 +38,18 @@
 //! for it ([`window::pci`]). Otherwise the gateway polls its control window with growing pauses, so
 //! that polling takes less than 1 % of a processor.
 //!
-//! The system resources of a switchboard ([`Resources`]) can outlive its process. Its successor does
+//! The system resources of a broker ([`Resources`]) can outlive its process. Its successor does
 //! not know the links, so all gateways have to join again. Endpoints that have not noticed may still
 //! write windows that were in use: these windows are not reused until no VM of their region runs.
 //!
-//! Only the switchboard decides which link belongs to which members, and what a link's source
-//! address is. A member may fail in every way, and the switchboard trusts none of its values. A
+//! Only the broker decides which link belongs to which members, and what a link's source
+//! address is. A member may fail in every way, and the broker trusts none of its values. A
 //! malformed control message ends the membership of its gateway, and with it all of its links; other
 //! members are unaffected. The host detects the end of a VM by the end of the socket that QEMU got
 //! the region through. A gateway that ends says so, and one that joins again has ended before; one
 //! whose [heartbeat] is missing keeps its links, because its VM may be paused.
 
+mod broker;
 mod control_channel;
 mod control_message;
 pub(crate) mod directory;
@@ -72,12 +73,11 @@ mod poll_backoff;
 mod relay;
 mod report;
 mod resources;
-mod switchboard;
 mod transport;
 pub mod uplink;
 
+pub use broker::Broker;
 pub use gateway::Gateway;
 pub use report::{Counters, MemberReport};
 pub use resources::{Connection, Member, MemberResources, Resources};
-pub use switchboard::Switchboard;
 pub use transport::Transport;

@@ -3,7 +3,7 @@
 //! Each virtual CPU runs one program, which exchanges messages with another one. The host takes a
 //! virtual CPU away for 0 to 90 ms at random, as CPU quotas and other VMs do, and shares its CPUs
 //! among the others in slices of 3 ms. What the programs decide is decided by the code that
-//! endpoints and the switchboard run: [`Wait`], [`StealMonitor`] and [`Heartbeat`].
+//! endpoints and the broker run: [`Wait`], [`StealMonitor`] and [`Heartbeat`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use window::steal::{CpuTimes, StealMonitor};
 
 use super::heartbeat::{Heartbeat, SILENT_AFTER};
 use crate::limits::REMOTE_TRANSFER_SPIN;
-use crate::wait_policy::{Step, Surroundings, Wait};
+use crate::wait_policy::{HostConditions, Step, Wait};
 
 /// The step of the model.
 const STEP: Duration = Duration::from_micros(10);
@@ -34,7 +34,7 @@ const END: Duration = Duration::from_secs(25);
 
 /// What a program did in a step.
 #[derive(PartialEq, Eq)]
-enum Did {
+enum Action {
     Nothing,
     Sent,
     Took,
@@ -115,29 +115,29 @@ impl Vcpu {
         (start, now): (Instant, Duration),
         work: Duration,
         thresholds: &Thresholds,
-    ) -> Did {
+    ) -> Action {
         self.ran += STEP;
         match self.program {
             Program::Works(left) if left > STEP => {
                 self.program = Program::Works(left - STEP);
-                Did::Nothing
+                Action::Nothing
             }
             Program::Works(_) => {
                 (self.sent, self.asked) = (self.sent + 1, now);
                 self.polled_in_wait = Duration::ZERO;
                 self.program = Program::Waits(Wait::begin(start + now));
-                Did::Sent
+                Action::Sent
             }
             Program::Waits(_) | Program::Sleeps if self.inbox > 0 => {
                 (self.inbox, self.taken) = (self.inbox - 1, self.taken + 1);
                 self.program = Program::Works(work);
-                Did::Took
+                Action::Took
             }
             Program::Waits(mut wait) => {
                 self.polled += STEP;
                 self.polled_in_wait += STEP;
                 self.longest_polling = self.longest_polling.max(self.polled_in_wait);
-                let around = Surroundings {
+                let around = HostConditions {
                     remote: true,
                     contended: false,
                     overcommitted: self.steal.is_overcommitted(),
@@ -150,10 +150,10 @@ impl Vcpu {
                         Program::Waits(wait)
                     }
                 };
-                Did::Nothing
+                Action::Nothing
             }
             // It halted in this step.
-            Program::Sleeps => Did::Nothing,
+            Program::Sleeps => Action::Nothing,
         }
     }
 }
@@ -226,7 +226,7 @@ impl Host {
         }
         let (partner, lost) = (number ^ 1, vcpu.lost);
         let lost = lost + self.vcpus[partner].lost;
-        if did == Did::Sent {
+        if did == Action::Sent {
             self.vcpus[number].lost_before = lost;
             let peer = &mut self.vcpus[partner];
             if peer.is_halted() {
@@ -235,7 +235,7 @@ impl Host {
             peer.inbox += 1;
         }
         let vcpu = &mut self.vcpus[number];
-        if did == Did::Took && vcpu.sent > 0 {
+        if did == Action::Took && vcpu.sent > 0 {
             let whole = self.now - vcpu.asked;
             vcpu.latencies
                 .push(whole.saturating_sub(lost - vcpu.lost_before));
@@ -247,7 +247,7 @@ impl Host {
         }
     }
 
-    /// What happens once a second: steal times are read, gateways beat, and the switchboard looks.
+    /// What happens once a second: steal times are read, gateways send heartbeats, and the broker checks them.
     fn second(&mut self) {
         let now = self.start + self.now;
         for number in 0..VCPUS {

@@ -31,7 +31,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 const PAUSE_PER_POLL: u32 = 150;
 
 /// Pauses may be short for so long after an event.
-const SOON: Duration = Duration::from_millis(100);
+const SHORT_PAUSE_TIME: Duration = Duration::from_millis(100);
 
 /// The shortest pause after that.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
@@ -66,7 +66,7 @@ impl PollBackoff {
             return self.pause;
         }
         let longest = (poll * PAUSE_PER_POLL).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        self.pause = match self.idle < SOON {
+        self.pause = match self.idle < SHORT_PAUSE_TIME {
             true => (self.pause * 2).min(longest),
             false => (self.pause * 2).min(longest.max(IDLE_PAUSE)),
         };
@@ -106,7 +106,7 @@ mod tests {
         let mut backoff = PollBackoff::new(true);
         let poll = Duration::from_micros(5);
         let mut slept = Duration::ZERO;
-        while slept < SOON {
+        while slept < SHORT_PAUSE_TIME {
             let pause = backoff.after(false, poll);
             assert!(pause <= poll * PAUSE_PER_POLL, "{pause:?}");
             slept += pause;

@@ -44,11 +44,11 @@ pub(super) struct Relay {
     ends: [RelayEnd; 2],
 }
 
-/// The result of one turn of a relay.
+/// The result of one call of [`Relay::forward_records`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct Forwarded {
     /// What was taken from each end.
-    pub(super) taken: [Taken; 2],
+    pub(super) taken: [TakenCounts; 2],
     /// The ends that sleep and must be woken.
     pub(super) rings: [bool; 2],
     /// An end needs this processor to take what was forwarded.
@@ -57,7 +57,7 @@ pub(super) struct Turn {
 
 /// What was taken from an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct TakenCounts {
     /// Records of any kind.
     pub(super) records: u64,
     /// Records that begin a message.
@@ -90,26 +90,26 @@ impl Relay {
     }
 
     /// Forwards records in both directions.
-    pub(super) fn turn(&mut self, yielder: &Yielder) -> Result<Turn, FaultyEnd> {
-        let mut turn = Turn::default();
+    pub(super) fn forward_records(&mut self, yielder: &Yielder) -> Result<Forwarded, FaultyEnd> {
+        let mut forwarded = Forwarded::default();
         let [one, other] = &mut self.ends;
-        turn.taken = [
+        forwarded.taken = [
             forward(one, other).map_err(|fault| fault.of(0, 1))?,
             forward(other, one).map_err(|fault| fault.of(1, 0))?,
         ];
-        let [from_one, from_other] = turn.taken.map(|taken| taken.records > 0);
+        let [from_one, from_other] = forwarded.taken.map(|taken| taken.records > 0);
         if from_one {
             one.awaited.arrived(yielder);
         }
         if from_other {
             other.awaited.arrived(yielder);
         }
-        turn.needs_cpu =
+        forwarded.needs_cpu =
             from_one && other.awaited.shares_cpu() || from_other && one.awaited.shares_cpu();
-        for (end, ring) in self.ends.iter_mut().zip(&mut turn.rings) {
+        for (end, ring) in self.ends.iter_mut().zip(&mut forwarded.rings) {
             *ring = std::mem::take(&mut end.published) && end.ends.ringer.needs_wakeup();
         }
-        Ok(turn)
+        Ok(forwarded)
     }
 
     /// Returns whether all that one end sent was taken.
@@ -131,7 +131,7 @@ impl Relay {
         }
     }
 
-    /// Returns whether a turn would forward anything. A fault counts.
+    /// Returns whether [`forward_records`](Self::forward_records) would forward a record, or report a fault.
     pub(super) fn has_work(&mut self) -> bool {
         let [one, other] = &mut self.ends;
         could_forward(one, other) || could_forward(other, one)
@@ -186,8 +186,8 @@ fn has_room(to: &mut Producer, tag: u32, largest: u32) -> Result<bool, ProtocolE
 
 /// Forwards what one end sent to the other.
 #[inline(always)]
-fn forward(from: &mut RelayEnd, to: &mut RelayEnd) -> Result<Taken, FaultAt> {
-    let mut taken = Taken::default();
+fn forward(from: &mut RelayEnd, to: &mut RelayEnd) -> Result<TakenCounts, FaultAt> {
+    let mut taken = TakenCounts::default();
     // The usual case: one end sends at a time.
     if !from.has_record() {
         return Ok(taken);
@@ -331,7 +331,7 @@ mod tests {
 
     /// What was taken from the first end.
     fn taken(relay: &mut Relay) -> u64 {
-        relay.turn(&Yielder::default()).unwrap().taken[0].records
+        relay.forward_records(&Yielder::default()).unwrap().taken[0].records
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
             body: [7; 7],
         });
         assert!(relay.has_work());
-        let turn = relay.turn(&Yielder::default());
+        let turn = relay.forward_records(&Yielder::default());
         assert_eq!(turn, Err(FaultyEnd(0)));
     }
 }

@@ -1,6 +1,6 @@
-//! The switchboard's report of its members.
+//! The broker's report of its members.
 
-/// A member's state, and its counters since the switchboard was opened.
+/// A member's state, and its counters since the broker was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
     /// Its name.
@@ -30,7 +30,7 @@ pub struct Counters {
     pub joins: u64,
     /// Links in all.
     pub links: u64,
-    /// Messages that the switchboard took from it and forwarded.
+    /// Messages that the broker took from it and forwarded.
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! The system resources that the switchboard needs. They can outlive its process: the next one
+//! The system resources that the broker needs. They can outlive its process: the next one
 //! adopts them, while the VMs run on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,19 +63,19 @@ pub struct Connection<Fd = OwnedFd> {
 
 impl Resources {
     /// Creates the resources of these members. Another process accepts their VMs, see
-    /// [`Switchboard::admit`](super::Switchboard::admit).
+    /// [`Broker::admit`](super::Broker::admit).
     ///
     /// # Errors
     /// A group is too large, or the kernel refuses.
-    pub fn make(members: Vec<Member>) -> Result<Self, Error> {
+    pub fn create(members: Vec<Member>) -> Result<Self, Error> {
         Self::with(members.into_iter().map(|member| (member, None)).collect())
     }
 
     /// The same, with a socket `NAME.sock` for each member in `folder`, which is created.
     ///
     /// # Errors
-    /// As for [`make`](Self::make).
-    pub fn make_in(folder: &Path, members: &[Member]) -> Result<Self, Error> {
+    /// As for [`create`](Self::create).
+    pub fn create_in(folder: &Path, members: &[Member]) -> Result<Self, Error> {
         std::fs::create_dir_all(folder)?;
         let serve = |member: &Member| {
             let server = Server::bind(&folder.join(format!("{}.sock", member.name)));

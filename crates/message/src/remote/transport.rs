@@ -17,7 +17,7 @@ use crate::error::Error;
 pub enum Transport {
     /// The member is a VM: its `ivshmem` device.
     Device,
-    /// The member is the host itself: the switchboard's socket for it.
+    /// The member is the host itself: the broker's socket for it.
     Socket(PathBuf),
 }
 
@@ -59,7 +59,7 @@ pub(super) fn open_transport(transport: &Transport) -> Result<(HostDoorbell, Reg
 }
 
 /// Asks to join with a new number, and waits until the host has reset the control window for it.
-pub(super) fn join_switchboard(page: &MemberPage, doorbell: &HostDoorbell) -> Result<u32, Error> {
+pub(super) fn join_broker(page: &MemberPage, doorbell: &HostDoorbell) -> Result<u32, Error> {
     let number = (random()? >> 32) as u32 | 1;
     page.request_join(number);
     doorbell.ring();

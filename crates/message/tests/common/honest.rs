@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use message::remote::{Gateway, Member, Switchboard, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use message::{Board, Code, Endpoint, Options, Pattern, Peer};
 
 use crate::attack::{Attack, ENDPOINT};
@@ -50,11 +50,11 @@ impl Honest {
             uplink: uplink && name == "a",
             ..Member::default()
         });
-        let mut switchboard = Switchboard::new(&folder.path().join("host"), &members).unwrap();
+        let mut broker = Broker::new(&folder.path().join("host"), &members).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let go_on = move || !seen.load(Ordering::Relaxed);
-        let serve = move || drop(switchboard.serve(|_| go_on()));
+        let serve = move || drop(broker.serve(|_| go_on()));
         let mut threads = vec![std::thread::spawn(serve)];
         threads.extend(["b", "c"].map(|name| gateway(folder.path(), name, &stop)));
         let [mut b, mut c] = ["b", "c"].map(|name| open(folder.path(), name));

@@ -19,7 +19,7 @@ use message::{Board, Completion, Endpoint, Memory, Options, Peer, Request};
 const HANG: Duration = Duration::from_secs(60);
 
 /// Polls between two reads of the clock.
-const LOOKS: u32 = 1024;
+const POLLS_PER_CLOCK_READ: u32 = 1024;
 
 /// Two connected endpoints, and each one's peer.
 pub struct Pair {
@@ -86,7 +86,7 @@ impl Pair {
 pub fn both(first: &mut Endpoint, second: &mut Endpoint, request: Request) -> Completion {
     let start = Instant::now();
     while start.elapsed() < HANG {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS_PER_CLOCK_READ {
             if let Some(completion) = first.test(request).unwrap() {
                 return completion;
             }

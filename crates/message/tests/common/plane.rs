@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use message::remote::{Gateway, Member, Switchboard, Transport};
+use message::remote::{Broker, Gateway, Member, Transport};
 use message::{Board, Endpoint, Options, Peer};
 
 use crate::common::both;
@@ -51,7 +51,7 @@ impl Drop for Running {
 /// A host with members. The fields are dropped in this order.
 pub struct Plane {
     pub gateways: Vec<Running>,
-    pub switchboard: Option<Running>,
+    pub broker: Option<Running>,
     folder: tempfile::TempDir,
 }
 
@@ -67,11 +67,11 @@ impl Plane {
                 ..Member::default()
             })
             .collect();
-        let mut switchboard = Switchboard::new(&folder.path().join("host"), &list).unwrap();
-        let serve = Running::start(move |go_on| switchboard.serve(|_| go_on()).unwrap());
+        let mut broker = Broker::new(&folder.path().join("host"), &list).unwrap();
+        let serve = Running::start(move |go_on| broker.serve(|_| go_on()).unwrap());
         let mut plane = Self {
             gateways: Vec::new(),
-            switchboard: Some(serve),
+            broker: Some(serve),
             folder,
         };
         for (name, _) in members {
@@ -82,7 +82,7 @@ impl Plane {
     }
 
     pub fn stop(&self) {
-        let all = self.gateways.iter().chain(&self.switchboard);
+        let all = self.gateways.iter().chain(&self.broker);
         all.for_each(|one| one.stop.store(true, Ordering::Relaxed));
     }
 

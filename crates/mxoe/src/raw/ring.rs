@@ -52,7 +52,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Sets up the ring of a socket. From now on, the kernel puts received frames into it.
-    pub(crate) fn make(socket: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn create(socket: &OwnedFd) -> io::Result<()> {
         let number = |size: usize| libc::c_uint::try_from(size).map_err(io::Error::other);
         let request = libc::tpacket_req {
             tp_block_size: number(BLOCK)?,

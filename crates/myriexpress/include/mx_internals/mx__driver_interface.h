@@ -1,4 +1,4 @@
-/* The mapper state of a board: what it knows of the network. */
+/* The mapper state of a board: its view of the network. */
 #ifndef MX__DRIVER_INTERFACE_H
 #define MX__DRIVER_INTERFACE_H
 

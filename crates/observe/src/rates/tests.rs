@@ -150,7 +150,7 @@ fn a_worker_is_shared_out_by_what_ports_moved() {
 }
 
 #[test]
-fn an_idle_workers_time_is_nobodys() {
+fn an_idle_workers_time_is_charged_to_no_vm() {
     let (mut earlier, mut later) = (reading(0), reading(1));
     for (reading, run) in [(&mut earlier, 0), (&mut later, SECOND / 4)] {
         vm(reading, 10, "a", &[("main", 0, 0)]);

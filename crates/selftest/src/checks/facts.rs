@@ -7,7 +7,7 @@ use vm_harness::accel;
 use vm_harness::error::{Error, Result};
 use vm_harness::{host, scope};
 
-use crate::check::{Need, Subject};
+use crate::check::{Requirement, Subject};
 use crate::daemon::text;
 use crate::outcome::Outcome;
 use crate::testbed::Testbed;
@@ -53,7 +53,7 @@ fn judge(checks: &[Value]) -> Outcome {
 /// Builds the guest image and finds the accelerator.
 pub(super) fn image(bed: &mut Testbed) -> Result<Outcome> {
     let begin = Instant::now();
-    if let Some(reason) = bed.missing(Need::Vms)? {
+    if let Some(reason) = bed.missing(Requirement::Vms)? {
         return Ok(Outcome::not_run(reason));
     }
     let mut outcome =
@@ -64,7 +64,7 @@ pub(super) fn image(bed: &mut Testbed) -> Result<Outcome> {
     if let Some(reason) = accel::reason() {
         outcome = outcome.note(format!("KVM is not used: {reason}"));
     }
-    Ok(match bed.missing(Need::Modules)? {
+    Ok(match bed.missing(Requirement::Modules)? {
         Some(reason) => outcome.note(format!("without kernel modules in the guests: {reason}")),
         None => outcome,
     })

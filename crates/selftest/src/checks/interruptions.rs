@@ -21,7 +21,7 @@ const KILLS: u32 = 3;
 const ANSWERS: u64 = 20;
 
 /// Longest time until frames arrive again.
-const SILENCE: Duration = Duration::from_secs(20);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// QEMU sends the kick of a ring before its call, so a frame may be delivered before the switch can interrupt the
 /// guest. A switch that does not interrupt then leaves the guest's queue dead: Linux has no watchdog for it.
@@ -37,7 +37,7 @@ pub(super) fn stop_continue(bed: &mut Testbed) -> Result<Outcome> {
             monitor.execute(command, &json!({}))?;
         }
         // Only VM two answers VM one.
-        match daemon.until_received(one.name(), ANSWERS, SILENCE) {
+        match daemon.until_received(one.name(), ANSWERS, RECOVERY_TIMEOUT) {
             Ok(took) => longest = longest.max(took),
             Err(Error::Timeout { .. }) => {
                 return Ok(Outcome::fail(format!(
@@ -69,17 +69,17 @@ pub(super) fn restart(bed: &mut Testbed) -> Result<Outcome> {
     ))?;
     let mut longest = Duration::ZERO;
     for _ in 0..KILLS {
-        daemon.until_received(two.name(), 1000, SILENCE)?;
+        daemon.until_received(two.name(), 1000, RECOVERY_TIMEOUT)?;
         let before = daemon.restarts()?;
         daemon.kill_data_plane()?;
         let begin = Instant::now();
-        vm_harness::interrupt::poll("the restart of the data plane", SILENCE, || {
+        vm_harness::interrupt::poll("the restart of the data plane", RECOVERY_TIMEOUT, || {
             Ok((daemon.restarts()? > before).then_some(()))
         })?;
         for vm in [one, two] {
-            daemon.until_state(vm.name(), "running", SILENCE)?;
+            daemon.until_state(vm.name(), "running", RECOVERY_TIMEOUT)?;
         }
-        daemon.until_received(two.name(), 100, SILENCE)?;
+        daemon.until_received(two.name(), 100, RECOVERY_TIMEOUT)?;
         longest = longest.max(begin.elapsed());
         if let Some(ended) = load.ended()? {
             let reason = format!("the TCP connection ended: {}", ended.stderr.trim());

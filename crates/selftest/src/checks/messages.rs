@@ -21,11 +21,11 @@ const LENGTHS: [u32; 3] = [8, 32_768, 4 << 20];
 const SMALL: u32 = 64;
 const LARGE: u32 = 1 << 20;
 
-/// Wake-ups in a second that an idle member may have with the module: a beat, and others' rare work.
-const FEW: f64 = 5.0;
+/// Wake-ups in a second that an idle member may have with the module: a heartbeat, and others' rare work.
+const MAX_WAKEUPS: f64 = 5.0;
 
 /// Wake-ups in a second that an idle member may have without the module.
-const BLIND: f64 = 200.0;
+const MAX_WAKEUPS_WITHOUT_MODULE: f64 = 200.0;
 
 /// Seconds for which wake-ups are counted.
 const SECONDS: f64 = 5.0;
@@ -71,7 +71,7 @@ pub(super) fn idle(bed: &mut Testbed) -> Result<Outcome> {
     let blind = per_second(gateway_wakeups(one)?);
     let outcome = Outcome::pass()
         .figure("wake-ups a second, without interrupts", blind, "")
-        .require(blind <= BLIND, || {
+        .require(blind <= MAX_WAKEUPS_WITHOUT_MODULE, || {
             format!("an idle VM without interrupts wakes up {blind:.0} times a second")
         });
     region::leave(one)?;
@@ -83,7 +83,7 @@ pub(super) fn idle(bed: &mut Testbed) -> Result<Outcome> {
     let woken = per_second(gateway_wakeups(one)?);
     Ok(outcome
         .figure("wake-ups a second, with interrupts", woken, "")
-        .require(woken <= FEW, || {
+        .require(woken <= MAX_WAKEUPS, || {
             format!("an idle VM with interrupts wakes up {woken:.1} times a second")
         }))
 }
@@ -100,7 +100,7 @@ fn members(bed: &mut Testbed) -> Result<(&Vm, &Vm)> {
         region::ensure_joined(vm, bed.has_modules())?;
     }
     region::ensure_answers(two)?;
-    // The host tells each member of the others when they have joined.
+    // The host announces each member to the others when it has joined.
     let peer = peer(two);
     until(
         one,

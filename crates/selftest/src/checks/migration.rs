@@ -17,7 +17,7 @@ use crate::testbed::{SWITCH, Testbed};
 const ARRIVAL: &str = "arrival";
 
 /// Longest time until frames arrive, or an address has moved.
-const SILENCE: Duration = Duration::from_secs(30);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest migration.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -40,16 +40,16 @@ pub(super) fn migrate(bed: &mut Testbed) -> Result<Outcome> {
         one,
         &format!("setsid ping -i 0.1 {address} </dev/null >/tmp/migration.log 2>&1 &"),
     )?;
-    daemon.until_received(name, 1000, SILENCE)?;
+    daemon.until_received(name, 1000, RECOVERY_TIMEOUT)?;
 
     let arrival = Vm::incoming(bed.image()?, spec)?;
-    daemon.until_state(ARRIVAL, "connected", SILENCE)?;
+    daemon.until_state(ARRIVAL, "connected", RECOVERY_TIMEOUT)?;
     let fast = json!({"max-bandwidth": 200 << 20, "downtime-limit": 1000});
     let moved = mover.migrate(&arrival, &fast)?.wait(LIMIT)?;
-    arrival.wait_ready(SILENCE)?;
-    daemon.until_state(ARRIVAL, "running", SILENCE)?;
+    arrival.wait_ready(RECOVERY_TIMEOUT)?;
+    daemon.until_state(ARRIVAL, "running", RECOVERY_TIMEOUT)?;
     until_address_is_at(daemon, ARRIVAL)?;
-    daemon.until_received(ARRIVAL, 1000, SILENCE)?;
+    daemon.until_received(ARRIVAL, 1000, RECOVERY_TIMEOUT)?;
     if let Some(ended) = load.ended()? {
         let reason = format!("the TCP connection ended: {}", ended.stderr.trim());
         return Ok(Outcome::fail(reason));
@@ -79,7 +79,7 @@ pub(super) fn migrate(bed: &mut Testbed) -> Result<Outcome> {
 /// Waits until the switch has the VM's address at this port and not at the first one.
 fn until_address_is_at(daemon: &Daemon, port: &str) -> Result<()> {
     let residents = |vm: &str| Ok(number(&daemon.port(vm)?, "/residents"));
-    interrupt::poll("the move of the VM's address", SILENCE, || {
+    interrupt::poll("the move of the VM's address", RECOVERY_TIMEOUT, || {
         Ok((residents(port)? > 0 && residents(Guest::Mover.name())? == 0).then_some(()))
     })
 }

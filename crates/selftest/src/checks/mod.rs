@@ -12,7 +12,7 @@ mod switch;
 
 use std::time::Duration;
 
-use crate::check::{Check, Need};
+use crate::check::{Check, Requirement};
 use crate::testbed::Testbed;
 
 const fn seconds(seconds: u64) -> Duration {
@@ -20,7 +20,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Memory for the two larger VMs: the guests use a small part of their 6 GiB.
-const PAIR: Need = Need::MemoryMib(1536);
+const PAIR: Requirement = Requirement::MemoryMib(1536);
 
 /// Every check.
 pub(crate) const ALL: [Check<Testbed>; 18] = [
@@ -47,7 +47,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         title: "Boot: pc, SeaBIOS, 5 GiB",
         shows: "that a VM with memory above 4 GiB boots, where its firmware places the region of the message plane, \
                 and how the guest's kernel maps the region",
-        needs: &[Need::Vms, Need::MemoryMib(768)],
+        needs: &[Requirement::Vms, Requirement::MemoryMib(768)],
         usual: seconds(15),
         limit: seconds(150),
         run: boot::pc_5g,
@@ -56,7 +56,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "boot-q35-1g",
         title: "Boot: q35, SeaBIOS, 1 GiB",
         shows: "the same for a VM whose memory is all below 4 GiB",
-        needs: &[Need::Vms, Need::MemoryMib(768)],
+        needs: &[Requirement::Vms, Requirement::MemoryMib(768)],
         usual: seconds(15),
         limit: seconds(150),
         run: boot::q35_1g,
@@ -65,7 +65,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "stop-continue",
         title: "QEMU stops and continues a VM under a flood",
         shows: "that the VM receives each time: the switch loses no interrupt when QEMU stops and starts the rings",
-        needs: &[Need::Vms, PAIR],
+        needs: &[Requirement::Vms, PAIR],
         usual: seconds(20),
         limit: seconds(120),
         run: interruptions::stop_continue,
@@ -74,7 +74,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "restart",
         title: "The data plane is killed under load",
         shows: "that a TCP connection between two VMs goes on each time, without a reboot of a guest",
-        needs: &[Need::Vms, PAIR],
+        needs: &[Requirement::Vms, PAIR],
         usual: seconds(20),
         limit: seconds(120),
         run: interruptions::restart,
@@ -83,7 +83,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "switch",
         title: "Two VMs over the switch, beside tap and bridge",
         shows: "that the VMs reach each other, and the throughput and round trip of TCP over either",
-        needs: &[Need::Vms, PAIR],
+        needs: &[Requirement::Vms, PAIR],
         usual: seconds(30),
         limit: seconds(120),
         run: switch::compare,
@@ -92,7 +92,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "messages",
         title: "Messages between two VMs",
         shows: "that messages of 8 B to 4 MiB arrive through shared memory, and their latency and rate",
-        needs: &[Need::Vms, PAIR],
+        needs: &[Requirement::Vms, PAIR],
         usual: seconds(20),
         limit: seconds(210),
         run: messages::exchange,
@@ -101,7 +101,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "messages-overcommit",
         title: "Messages while two vCPUs share a CPU",
         shows: "how much longer messages take when each VM has to wait for the other one's CPU",
-        needs: &[Need::Vms, PAIR],
+        needs: &[Requirement::Vms, PAIR],
         usual: seconds(15),
         limit: seconds(210),
         run: messages::overcommit,
@@ -110,7 +110,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "idle",
         title: "Wake-ups of an idle VM",
         shows: "how often the gateway of an idle VM wakes up, without interrupts and with the module that passes them",
-        needs: &[Need::Vms, Need::MemoryMib(768)],
+        needs: &[Requirement::Vms, Requirement::MemoryMib(768)],
         usual: seconds(20),
         limit: seconds(120),
         run: messages::idle,
@@ -119,7 +119,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "direct",
         title: "Direct channel: q35 and pc",
         shows: "that two VMs see each other's memory, exchange packets, leave under load and join again",
-        needs: &[Need::Vms, Need::Modules, PAIR],
+        needs: &[Requirement::Vms, Requirement::Modules, PAIR],
         usual: seconds(35),
         limit: seconds(150),
         run: direct::join_and_leave,
@@ -128,7 +128,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "migration",
         title: "Migration between two QEMUs",
         shows: "that a VM moves to another QEMU and another port under load, and its address and TCP connection follow",
-        needs: &[Need::Vms, PAIR],
+        needs: &[Requirement::Vms, PAIR],
         usual: seconds(30),
         limit: seconds(150),
         run: migration::migrate,
@@ -137,7 +137,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "space",
         title: "A space: the VM writes, the host transmits",
         shows: "that a file which a VM writes is fetched over HTTP with the same bytes",
-        needs: &[Need::Vms, Need::MemoryMib(768)],
+        needs: &[Requirement::Vms, Requirement::MemoryMib(768)],
         usual: seconds(10),
         limit: seconds(90),
         run: space::publish,
@@ -146,7 +146,11 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "boot-q35-ovmf-1g",
         title: "Boot: q35, OVMF, 1 GiB",
         shows: "the same as the other boots for UEFI firmware",
-        needs: &[Need::Vms, Need::Ovmf, Need::MemoryMib(768)],
+        needs: &[
+            Requirement::Vms,
+            Requirement::Ovmf,
+            Requirement::MemoryMib(768),
+        ],
         usual: seconds(40),
         limit: seconds(150),
         run: boot::q35_ovmf_1g,
@@ -155,7 +159,11 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "halt-polling",
         title: "Halt polling as `vicinity top` shows it",
         shows: "that the figure of `top` is that of the kernel's statistics",
-        needs: &[Need::Vms, Need::Kvm, Need::KvmStatistics],
+        needs: &[
+            Requirement::Vms,
+            Requirement::Kvm,
+            Requirement::KvmStatistics,
+        ],
         usual: seconds(10),
         limit: seconds(90),
         run: hypervisor::halt_polling,
@@ -164,7 +172,11 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "exits",
         title: "Exits of an idle VM",
         shows: "how often the processor leaves an idle guest, by KVM's statistics",
-        needs: &[Need::Vms, Need::Kvm, Need::KvmStatistics],
+        needs: &[
+            Requirement::Vms,
+            Requirement::Kvm,
+            Requirement::KvmStatistics,
+        ],
         usual: seconds(10),
         limit: seconds(90),
         run: hypervisor::exits,
@@ -173,7 +185,7 @@ pub(crate) const ALL: [Check<Testbed>; 18] = [
         id: "vfio",
         title: "A VM with a passed-through NIC",
         shows: "that the direct channel refuses this VM, whose QEMU would pin the memory of its peers",
-        needs: &[Need::Vms, Need::Kvm, Need::VfioNic],
+        needs: &[Requirement::Vms, Requirement::Kvm, Requirement::VfioNic],
         usual: seconds(15),
         limit: seconds(90),
         run: hypervisor::vfio,

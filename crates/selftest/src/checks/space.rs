@@ -20,7 +20,7 @@ const LINES: u32 = 100_000;
 const LARGE: u32 = 8 << 20;
 
 /// Longest time without a byte from the space.
-const SILENCE: Duration = Duration::from_secs(20);
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) fn publish(bed: &mut Testbed) -> Result<Outcome> {
     bed.ensure(&[Guest::Two])?;
@@ -115,7 +115,8 @@ fn read(stream: &mut TcpStream) -> Result<Vec<u8>> {
                 last = Instant::now();
             }
             Err(error)
-                if error.kind() == std::io::ErrorKind::WouldBlock && last.elapsed() < SILENCE => {}
+                if error.kind() == std::io::ErrorKind::WouldBlock
+                    && last.elapsed() < STALL_TIMEOUT => {}
             Err(error) => return Err(error).context(|| "read the space's answer".to_owned()),
         }
     }

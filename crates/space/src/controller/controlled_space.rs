@@ -2,7 +2,7 @@
 
 use super::decision::{Decision, Id};
 use super::limits::{
-    AT_RISK, BAD_ERROR, BAD_ROUNDS, GOOD_ROUNDS, MIN_IMPROVEMENT, NEARLY_FULL, SLOW_PERIOD,
+    AT_RISK_FRACTION, BAD_ERROR, BAD_ROUNDS, GOOD_ROUNDS, MIN_IMPROVEMENT, NEARLY_FULL, SLOW_PERIOD,
 };
 use crate::allocation::Claim;
 use crate::demand::{Model, Objective};
@@ -22,8 +22,8 @@ pub(super) struct ControlledSpace {
     pub(super) floor: u32,
     /// Fewest slots of the space.
     min_slots: u32,
-    /// Slots that stay in use ([`Window::held`]), up to an equal share.
-    held: u32,
+    /// Slots that stay in use ([`Window::retained`]), up to an equal share.
+    retained: u32,
     /// Windows since a slot was returned.
     windows_without_return: u32,
     estimator: Estimator,
@@ -50,7 +50,7 @@ impl ControlledSpace {
             slots,
             floor: min_slots,
             min_slots,
-            held: 0,
+            retained: 0,
             // A space counts as retaining until it returns a slot.
             windows_without_return: RETAINING_WINDOWS,
             estimator: Estimator::default(),
@@ -70,7 +70,7 @@ impl ControlledSpace {
     pub(super) fn record_window(&mut self, window: &Window, equal: u32) {
         self.since_round = self.since_round.merge(window);
         self.latest = *window;
-        self.held = window.held.min(equal);
+        self.retained = window.retained.min(equal);
         self.windows_without_return = match window.released {
             0 => self.windows_without_return.saturating_add(1),
             _ => 0,
@@ -79,12 +79,12 @@ impl ControlledSpace {
 
     /// Returns whether the space does not return its slots, so the fast loop could not reclaim what it grants.
     pub(super) fn is_retaining(&self) -> bool {
-        self.windows_without_return >= RETAINING_WINDOWS || self.latest.held > self.held
+        self.windows_without_return >= RETAINING_WINDOWS || self.latest.retained > self.retained
     }
 
-    /// Returns how many of `slots` jobs pass through: all but the held ones, and at least one.
+    /// Returns how many of `slots` jobs pass through: all but the retained ones, and at least one.
     fn circulating(&self, slots: u32) -> u32 {
-        slots.saturating_sub(self.held).max(1)
+        slots.saturating_sub(self.retained).max(1)
     }
 
     /// Updates the estimates and the residual from the measurements since the last round.
@@ -189,8 +189,8 @@ impl ControlledSpace {
             completion,
             ..
         } = self.latest;
-        blocked > AT_RISK * seconds
-            || blocked > 0.0 && completion > AT_RISK * self.objective.seconds
+        blocked > AT_RISK_FRACTION * seconds
+            || blocked > 0.0 && completion > AT_RISK_FRACTION * self.objective.seconds
     }
 
     /// Returns whether the space is full, or will be before the next windows arrive.
@@ -269,7 +269,9 @@ impl Claim for SpaceClaim<'_> {
         let model = self.model.as_ref();
         let max_slots = self.space.circulating(self.max_slots);
         let demand = model.map(|model| model.demand(&objective, max_slots));
-        demand.map_or(self.space.slots, |demand| demand.slots + self.space.held)
+        demand.map_or(self.space.slots, |demand| {
+            demand.slots + self.space.retained
+        })
     }
 
     fn marginal_gain(&self, slots: u32) -> f64 {

@@ -11,7 +11,7 @@ pub(super) const MIN_IMPROVEMENT: f64 = 0.02;
 
 /// A space needs slots before the next round of the slow loop if its writes waited for more than this fraction of a
 /// window, or if its jobs took more than this fraction of the objective's time.
-pub(super) const AT_RISK: f64 = 0.25;
+pub(super) const AT_RISK_FRACTION: f64 = 0.25;
 
 /// A round is bad if the innovation of the logarithmic error exceeds [`BAD_ERROR`]. [`BAD_ROUNDS`] bad rounds in a row
 /// switch a space to degraded mode, and [`GOOD_ROUNDS`] good rounds in a row switch it back.

@@ -27,7 +27,7 @@ const FLOOR_FRACTION: f64 = 0.7;
 
 /// The error of [`Controller::attach`]: the slots of the other spaces are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub struct BudgetInUse;
 
 /// Divides a host's budget of slots among its spaces.
 #[derive(Debug)]
@@ -95,15 +95,15 @@ impl Controller {
     /// use. Returns the decisions about those spaces.
     ///
     /// # Errors
-    /// Returns [`NoRoom`] if fewer than `min_slots` slots become free because the other spaces use them.
-    pub fn attach(&mut self, id: Id, objective: Objective) -> Result<Vec<Decision>, NoRoom> {
+    /// Returns [`BudgetInUse`] if fewer than `min_slots` slots become free because the other spaces use them.
+    pub fn attach(&mut self, id: Id, objective: Objective) -> Result<Vec<Decision>, BudgetInUse> {
         let mut decisions = Vec::new();
         let equal = self.equal_share(1);
         while let Some(reclaimed) = self.reclaim_above(equal) {
             decisions.push(reclaimed);
         }
         if self.free() < self.min_slots {
-            return Err(NoRoom);
+            return Err(BudgetInUse);
         }
         let space = ControlledSpace::new(objective, equal.min(self.free()), self.min_slots);
         self.spaces.insert(id, space);

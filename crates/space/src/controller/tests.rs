@@ -32,7 +32,7 @@ fn window(jobs: u64, blocked: f64, in_use: u32) -> Window {
         completion: 0.1 + blocked,
         high_water: in_use,
         in_use,
-        held: 0,
+        retained: 0,
     }
 }
 
@@ -48,7 +48,7 @@ fn a_space_that_only_retains_slots_gets_an_equal_share_and_no_more() {
         let full = Window {
             released: 0,
             transmitting: 0.0,
-            held: if second > 5 { slots } else { 0 },
+            retained: if second > 5 { slots } else { 0 },
             ..window(slots.into(), 1.0, slots)
         };
         controller.tick(
@@ -67,10 +67,10 @@ fn held_slots_are_granted_in_addition_to_circulating_slots() {
         assert!(controller.attach(id, objective()).is_ok());
     }
     for second in 1..300 {
-        let jobs = |held| Window {
+        let jobs = |retained| Window {
             transmitting: 0.9,
-            held,
-            ..window(6, 0.0, 4 + held)
+            retained,
+            ..window(6, 0.0, 4 + retained)
         };
         let windows = [(1, jobs(10)), (2, jobs(0))];
         controller.tick(f64::from(second), &windows, false);
@@ -159,7 +159,7 @@ fn a_new_space_gets_an_equal_share_of_slots_that_are_not_in_use() {
         &[(1, window(5, 0.0, 6)), (2, window(5, 0.0, 6))],
         false,
     );
-    assert_eq!(controller.attach(3, objective()), Err(NoRoom));
+    assert_eq!(controller.attach(3, objective()), Err(BudgetInUse));
     assert_eq!(controller.slots(3), None);
 }
 

@@ -1,6 +1,6 @@
 //! The file system of a space: directories and files, whose bytes are stored in slots.
 //!
-//! The store keeps metadata only. It tells its caller where in the slots' memory to read and write ([`Extent`]), and has
+//! The store keeps metadata only. It returns the places in the slots' memory at which its caller reads and writes ([`Extent`]), and has
 //! the [`Memory`] copy and zero bytes.
 //!
 //! ```text

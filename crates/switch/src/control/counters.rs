@@ -65,21 +65,23 @@ totals! {
     /// Notifications sent to the guest (calls).
     calls,
     /// Frames that waited because a receiver had no room.
-    held,
+    #[serde(rename = "held")]
+    backpressured,
     /// Number of times that frames stayed in the port's rings because the port had reached its send rate.
     limited,
     /// Frames sent to a multicast group without members, or to routers where there are none. They do not
     /// count as dropped.
-    unheard,
+    #[serde(rename = "unheard")]
+    multicast_without_members,
     /// Frames that were segmented because a receiver had not negotiated their kind of GSO.
     segmented,
     /// Frames whose checksum was computed because a receiver had not negotiated partial checksums.
     checksummed,
 }
 
-/// Defines [`Drops`] and [`Loss`] from one list, so that a new reason needs one line.
-macro_rules! losses {
-    ($($(#[$doc:meta])* $field:ident $loss:ident,)*) => {
+/// Defines [`Drops`] and [`DropReason`] from one list, so that a new reason needs one line.
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $field:ident $reason:ident,)*) => {
         /// Dropped frames by reason, counted at the port that sent them unless stated otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Drops {
@@ -88,8 +90,8 @@ macro_rules! losses {
 
         /// Why a frame was dropped; each reason has its counter in [`Drops`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Loss {
-            $($(#[$doc])* $loss,)*
+        pub enum DropReason {
+            $($(#[$doc])* $reason,)*
         }
 
         impl Drops {
@@ -107,9 +109,9 @@ macro_rules! losses {
             }
 
             /// Counts one dropped frame.
-            pub fn count(&mut self, loss: Loss) {
-                let counter = match loss {
-                    $(Loss::$loss => &mut self.$field,)*
+            pub fn count(&mut self, reason: DropReason) {
+                let counter = match reason {
+                    $(DropReason::$reason => &mut self.$field,)*
                 };
                 *counter += 1;
             }
@@ -129,7 +131,7 @@ macro_rules! losses {
     };
 }
 
-losses! {
+drop_reasons! {
     /// The receiver had posted no buffers for longer than [`STUCK_TIMEOUT`](crate::limits::STUCK_TIMEOUT).
     receiver_stuck ReceiverStuck,
     /// A flooded, mirrored or uplink frame for which the receiver had no room; counted at the receiver.
@@ -202,8 +204,8 @@ mod tests {
     #[test]
     fn every_reason_has_its_counter() {
         let mut drops = Drops::default();
-        drops.count(Loss::Hairpin);
-        drops.count(Loss::Uplink);
+        drops.count(DropReason::Hairpin);
+        drops.count(DropReason::Uplink);
         let once = drops.each().into_iter().filter(|(_, count)| *count == 1);
         assert_eq!(once.count(), 2);
         assert_eq!(drops.plus(&drops).total(), 4);

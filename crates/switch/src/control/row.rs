@@ -41,7 +41,9 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{DuplicateMac, Event, Loss, MAX_DATAGRAM, MAX_REPORTS, Peer, PortReport};
+    use crate::control::{
+        DropReason, DuplicateMac, Event, MAX_DATAGRAM, MAX_REPORTS, Peer, PortReport,
+    };
     use crate::limits::{MAX_DUPLICATES, MAX_PEERS};
     use crate::mac::Mac;
 
@@ -54,16 +56,16 @@ mod tests {
             rx_bytes: 4,
             kicks: 5,
             calls: 6,
-            held: 7,
+            backpressured: 7,
             limited: 8,
-            unheard: 9,
+            multicast_without_members: 9,
             segmented: 10,
             checksummed: u64::MAX,
             ..Counters::default()
         };
         counters.bursts.note(64);
         counters.latency.note(1000);
-        counters.drops.count(Loss::Uplink);
+        counters.drops.count(DropReason::Uplink);
         let report = PortReport {
             counters,
             ..PortReport::default()
@@ -107,7 +109,7 @@ mod tests {
             port: u16::MAX,
             features: most,
             mtu: u16::MAX,
-            residents: u32::MAX,
+            fdb_entries: u32::MAX,
             counters,
             ..PortReport::default()
         };

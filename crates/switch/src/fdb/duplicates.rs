@@ -99,7 +99,7 @@ impl Duplicates {
     }
 
     /// Removes the records of a port that is gone or was reassigned.
-    pub(super) fn forget_port(&mut self, port: u16) {
+    pub(super) fn remove_port(&mut self, port: u16) {
         self.0.retain(|mover| mover.duplicate.other(port).is_none());
     }
 

@@ -25,7 +25,7 @@ fn an_entry_that_changes_its_slot_is_always_found() {
         assert!(table.pin(mac(1), 1));
         assert!(table.pin(mac(2), 2));
         let theirs = Arc::clone(&table);
-        let other = thread::spawn(move || theirs.forget(mac(1)));
+        let other = thread::spawn(move || theirs.remove(mac(1)));
         assert_eq!(table.lookup(mac(2), 0), Some(2));
         assert_ne!(table.lookup(mac(1), 0), Some(2));
         other.join().unwrap();
@@ -41,7 +41,7 @@ fn an_address_is_never_found_at_the_port_of_another() {
         assert!(table.pin(mac(1), 1));
         let theirs = Arc::clone(&table);
         let other = thread::spawn(move || {
-            theirs.forget(mac(1));
+            theirs.remove(mac(1));
             theirs.learn(mac(2), 2, 0, u32::MAX);
         });
         for (who, home) in [(1, 1), (2, 2)] {

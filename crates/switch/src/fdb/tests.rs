@@ -28,7 +28,7 @@ fn a_pinned_address_neither_moves_nor_ages() {
     let table = Fdb::new();
     assert!(table.pin(mac(1), 3));
     assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Refused);
-    table.forget_port(3);
+    table.remove_port(3);
     assert_eq!(table.lookup(mac(1), u32::MAX), Some(3));
 }
 
@@ -52,7 +52,7 @@ fn a_port_at_its_limit_learns_no_more() {
     assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::Known);
     assert_eq!(table.learn(mac(2), 4, 0, 1), Learnt::New);
     assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Refused);
-    table.forget(mac(1));
+    table.remove(mac(1));
     assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Moved(4));
 }
 
@@ -119,11 +119,11 @@ proptest! {
                     model.insert(m, (p, true));
                 }
                 Step::Forget(m) => {
-                    table.forget(mac(m));
+                    table.remove(mac(m));
                     model.remove(&m);
                 }
                 Step::ForgetPort(p) => {
-                    table.forget_port(p);
+                    table.remove_port(p);
                     model.retain(|_, (port, pinned)| *port != p || *pinned);
                 }
             }
@@ -186,7 +186,7 @@ fn a_port_that_uses_a_pinned_address_of_another_is_reported() {
         panic!("not one");
     };
     assert_eq!((found.ports, found.key.vlan()), ([4, 3], 7));
-    table.forget_port(4);
+    table.remove_port(4);
     assert_eq!(table.duplicates(DUPLICATE_MOVES), [], "its port is gone");
 }
 

@@ -2,8 +2,8 @@
 //! with an unknown destination.
 //!
 //! Each flooded frame costs the worker one copy for each port, and each VM an interrupt. A frame above the
-//! limit is dropped and counted. A port that exceeds a limit in [`STORM`] consecutive seconds is in a
-//! storm, which is reported until the port has stayed within its limits for [`CALM`] seconds.
+//! limit is dropped and counted. A port that exceeds a limit in [`STORM_SECONDS`] consecutive seconds is in a
+//! storm, which is reported until the port has stayed within its limits for [`STORM_CLEAR_SECONDS`] seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::meter::Meter;
 use super::rates::segments;
 use super::rules::FloodRules;
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::frame::Head;
-use crate::limits::{CALM, STORM};
+use crate::limits::{STORM_CLEAR_SECONDS, STORM_SECONDS};
 use crate::mac::Mac;
 
 /// Why a frame is flooded.
@@ -37,11 +37,11 @@ impl FloodKind {
         }
     }
 
-    fn loss(self) -> Loss {
+    fn reason(self) -> DropReason {
         match self {
-            Self::Broadcast => Loss::BroadcastLimit,
-            Self::Multicast => Loss::MulticastLimit,
-            Self::Unknown => Loss::UnknownLimit,
+            Self::Broadcast => DropReason::BroadcastLimit,
+            Self::Multicast => DropReason::MulticastLimit,
+            Self::Unknown => DropReason::UnknownLimit,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Floods {
     ///
     /// # Errors
     /// The frame exceeds a limit.
-    pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), Loss> {
+    pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), DropReason> {
         let why = FloodKind::of(head.destination());
         let meter = match why {
             FloodKind::Broadcast => &self.broadcast,
@@ -97,7 +97,7 @@ impl Floods {
             return Ok(());
         }
         self.note_excess(seconds);
-        Err(why.loss())
+        Err(why.reason())
     }
 
     fn excess(&self) -> (u32, u32) {
@@ -121,9 +121,9 @@ impl Floods {
 
     /// Returns whether the port is in a storm.
     #[must_use]
-    pub fn storm(&self, now: u32) -> bool {
+    pub fn is_storm(&self, now: u32) -> bool {
         let (begin, last) = self.excess();
-        last.wrapping_sub(begin) >= STORM && now.wrapping_sub(last) <= CALM
+        last.wrapping_sub(begin) >= STORM_SECONDS && now.wrapping_sub(last) <= STORM_CLEAR_SECONDS
     }
 }
 
@@ -149,14 +149,14 @@ mod tests {
         };
         let floods = Floods::new(&rules);
         let now = floods.start;
-        for (to, most, loss) in [
-            (TO[0], 6, Some(Loss::BroadcastLimit)),
-            (TO[1], 9, Some(Loss::MulticastLimit)),
+        for (to, most, reason) in [
+            (TO[0], 6, Some(DropReason::BroadcastLimit)),
+            (TO[1], 9, Some(DropReason::MulticastLimit)),
             (TO[2], 100, None),
         ] {
             let outcomes: Vec<_> = (0..100).map(|_| floods.admit(&head(to), now, 0)).collect();
             assert_eq!(outcomes.iter().filter(|done| done.is_ok()).count(), most);
-            assert_eq!(outcomes[99].err(), loss);
+            assert_eq!(outcomes[99].err(), reason);
         }
         let unknown = FloodRules {
             unknown: Some(1),
@@ -164,7 +164,7 @@ mod tests {
         };
         let floods = Floods::new(&unknown);
         let outcomes = [(); 3].map(|()| floods.admit(&head(TO[2]), now, 0));
-        assert_eq!(outcomes, [Ok(()), Ok(()), Err(Loss::UnknownLimit)]);
+        assert_eq!(outcomes, [Ok(()), Ok(()), Err(DropReason::UnknownLimit)]);
     }
 
     #[test]
@@ -190,21 +190,21 @@ mod tests {
     #[test]
     fn an_excess_that_lasts_is_a_storm_until_it_has_ended_for_some_time() {
         let floods = Floods::default();
-        assert!(!floods.storm(0));
+        assert!(!floods.is_storm(0));
         let begin = 100;
-        for second in begin..begin + STORM {
+        for second in begin..begin + STORM_SECONDS {
             floods.note_excess(second);
-            assert!(!floods.storm(second), "{second}");
+            assert!(!floods.is_storm(second), "{second}");
         }
-        let last = begin + STORM;
+        let last = begin + STORM_SECONDS;
         floods.note_excess(last);
-        assert!(floods.storm(last));
-        assert!(floods.storm(last + CALM));
-        assert!(!floods.storm(last + CALM + 1));
+        assert!(floods.is_storm(last));
+        assert!(floods.is_storm(last + STORM_CLEAR_SECONDS));
+        assert!(!floods.is_storm(last + STORM_CLEAR_SECONDS + 1));
         // An excess in every second second is no storm.
         for second in 0..60 {
             floods.note_excess(1000 + 2 * second);
-            assert!(!floods.storm(1000 + 2 * second));
+            assert!(!floods.is_storm(1000 + 2 * second));
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
         for begin in [0, 1, 2] {
             let floods = Floods::default();
             floods.note_excess(begin);
-            assert!(!floods.storm(begin));
+            assert!(!floods.is_storm(begin));
         }
     }
 }

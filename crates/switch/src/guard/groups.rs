@@ -121,7 +121,7 @@ impl EgressPorts {
     /// Returns whether a port gets the frame.
     #[inline]
     #[must_use]
-    pub fn has(&self, port: u16) -> bool {
+    pub fn contains(&self, port: u16) -> bool {
         match self {
             Self::All => true,
             Self::Some(ports) => ports.contains(port),
@@ -145,14 +145,14 @@ impl Groups {
     }
 
     /// Removes the memberships and queriers of a port.
-    pub fn forget(&mut self, number: u16) {
+    pub fn remove(&mut self, number: u16) {
         if let Some(port) = self.ports.get_mut(usize::from(number)) {
             (port.memberships, port.all_until) = (0, 0);
         }
         for querier in self.queriers.values_mut() {
             querier.routers.retain(|(at, _)| *at != number);
         }
-        self.keep(|member| member.port != number);
+        self.retain(|member| member.port != number);
     }
 
     fn port(&mut self, number: u16) -> Option<&mut Port> {
@@ -285,7 +285,7 @@ impl Groups {
     /// Removes expired memberships and queriers.
     pub fn sweep(&mut self, now: u32) {
         self.swept = now;
-        self.keep(|member| now <= member.until);
+        self.retain(|member| now <= member.until);
         self.queriers.retain(|_, querier| now <= querier.until);
     }
 
@@ -295,7 +295,7 @@ impl Groups {
         self.count
     }
 
-    fn keep(&mut self, condition: impl Fn(&Member) -> bool) {
+    fn retain(&mut self, condition: impl Fn(&Member) -> bool) {
         let Self { members, ports, .. } = self;
         ports.iter_mut().for_each(|port| port.memberships = 0);
         let mut count = 0;

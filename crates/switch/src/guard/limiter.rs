@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::floods::Floods;
 use super::rates::Rates;
 use super::rules::LimitRules;
-use crate::limits::{GATHER, STUCK_TIMEOUT};
+use crate::limits::{MODERATION_DELAY, STUCK_TIMEOUT};
 
 /// The limits of a port: rates and floods.
 #[derive(Debug, Default)]
@@ -31,11 +31,11 @@ impl Limiter {
 
     /// Returns how long the worker should not serve the port, or `None` when the port may send.
     ///
-    /// The time is at least [`GATHER`], so that several frames gather, and at most [`STUCK_TIMEOUT`].
+    /// The time is at least [`MODERATION_DELAY`], so that several frames gather, and at most [`STUCK_TIMEOUT`].
     #[must_use]
     pub fn held_back(&self, now: Instant) -> Option<Duration> {
         let wait = self.send.as_ref()?.wait(now)?;
-        Some(wait.clamp(GATHER, STUCK_TIMEOUT))
+        Some(wait.clamp(MODERATION_DELAY, STUCK_TIMEOUT))
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn the_time_for_which_a_port_is_held_back_is_bounded() {
         // The first rate needs a second for a frame, the second one 10 µs.
-        for (rate, expected) in [(1, STUCK_TIMEOUT), (100_000, GATHER)] {
+        for (rate, expected) in [(1, STUCK_TIMEOUT), (100_000, MODERATION_DELAY)] {
             let send = RateRules {
                 frames: Some(rate),
                 burst_ms: 0,

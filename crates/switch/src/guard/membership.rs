@@ -120,8 +120,8 @@ fn igmp(packet: &[u8]) -> Option<Message<'_>> {
     let length = usize::from(u16_at(packet, 2)?);
     let whole = u16_at(packet, 6)? & 0x3fff == 0;
     let (ip, message) = packet.get(..length)?.split_at_checked(header)?;
-    let sound = first >> 4 == 4 && header >= 20 && whole && sum(0, ip) == SOUND;
-    if !sound || sum(0, message) != SOUND {
+    let sound = first >> 4 == 4 && header >= 20 && whole && sum(0, ip) == VALID_SUM;
+    if !sound || sum(0, message) != VALID_SUM {
         return None;
     }
     let (source, destination) = (v4_at(ip, 12)?, v4_at(ip, 16)?);
@@ -169,7 +169,7 @@ fn mld(packet: &[u8]) -> Option<Message<'_>> {
         );
     let length = u32::try_from(message.len()).ok()?;
     let pseudo = sum_of(packet.get(8..40)?) + length + u32::from(ICMPV6);
-    if !sound || sum(pseudo, message) != SOUND {
+    if !sound || sum(pseudo, message) != VALID_SUM {
         return None;
     }
     let (source, destination) = (v6_at(packet, 8)?, v6_at(packet, 24)?);
@@ -271,7 +271,7 @@ fn record(family: Family, bytes: &[u8]) -> Option<(Option<Change>, &[u8])> {
 }
 
 /// The sum of bytes that include a correct checksum (RFC 1071).
-const SOUND: u16 = 0xffff;
+const VALID_SUM: u16 = 0xffff;
 
 /// Returns the one's complement sum of these bytes and an earlier sum, not complemented.
 fn sum(before: u32, bytes: &[u8]) -> u16 {

@@ -3,7 +3,7 @@
 //! # Theory of operation
 //!
 //! ```text
-//!  sender's ring -> Guard::admit ------> FDB look-up -> passage -----> receiver's ring
+//!  sender's ring -> Guard::admit ------> FDB look-up -> egress_tagging -----> receiver's ring
 //!                   VLAN tag removed,    (VLAN, MAC)    role, VLAN;
 //!                   source checked                      tag added on a trunk
 //! ```
@@ -15,7 +15,7 @@
 //!    from here on the frame is untagged, and [`Checked`] has its VLAN. The guard checks the source addresses
 //!    ([`source`]) in a [`Snapshot`] of the frame's first bytes. A frame that is refused here is dropped,
 //!    counted by reason at the sender, and not learnt by the FDB.
-//! 2. **Before delivery** ([`passage`]). The roles of sender and receiver must allow it ([`Role`]), and the
+//! 2. **Before delivery** ([`egress_tagging`]). The roles of sender and receiver must allow it ([`Role`]), and the
 //!    receiver must be in the frame's VLAN. A trunk gets the tag again.
 //!
 //! Rates are separate ([`Limiter`]) and apply to every port that has limits, with or without a guard: send and
@@ -40,7 +40,7 @@ mod source;
 mod tests;
 mod vlan;
 
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::mac::Mac;
 
@@ -166,7 +166,7 @@ impl Guard {
         &self,
         head: &mut Head,
         read: impl FnMut(&mut [u8]) -> usize,
-    ) -> Result<Checked, Loss> {
+    ) -> Result<Checked, DropReason> {
         let role = self.role;
         let tci = match &self.vlans {
             Some(vlans) => vlans.enter(head, read)?,
@@ -184,7 +184,7 @@ impl Guard {
         head: &mut Head,
         snapshot: &mut Snapshot,
         mut read: impl FnMut(&mut [u8]) -> usize,
-    ) -> Result<(), Loss> {
+    ) -> Result<(), DropReason> {
         snapshot.length = 0;
         snapshot.checked = self.enter(head, &mut read)?;
         let Some(sources) = &self.sources else {
@@ -205,7 +205,7 @@ impl Guard {
     ///
     /// # Errors
     /// The rules do not let the port use the station's address.
-    pub fn announcement(&self, station: Mac) -> Result<Checked, Loss> {
+    pub fn announcement(&self, station: Mac) -> Result<Checked, DropReason> {
         if let Some(sources) = &self.sources {
             sources.check_mac(station)?;
         }
@@ -220,14 +220,14 @@ impl Guard {
 /// # Errors
 /// The rules do not let the port receive the frame.
 #[inline]
-pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Tagging, Loss> {
+pub fn egress_tagging(guard: Option<&Guard>, checked: Checked) -> Result<Tagging, DropReason> {
     let role = guard.map_or_else(Role::default, |guard| guard.role);
     if !role.meets(checked.role) {
-        return Err(Loss::Private);
+        return Err(DropReason::Private);
     }
     match guard.and_then(|guard| guard.vlans.as_ref()) {
-        Some(vlans) => vlans.leave(checked.tci).ok_or(Loss::Vlan),
+        Some(vlans) => vlans.leave(checked.tci).ok_or(DropReason::Vlan),
         None if checked.tci == Tci::NONE => Ok(Tagging::Untagged),
-        None => Err(Loss::Vlan),
+        None => Err(DropReason::Vlan),
     }
 }

@@ -11,7 +11,7 @@ use vhost::net_header::{NEEDS_CSUM, NetHeader};
 
 use super::headers::{self, Ip, Neighbour, Payload, Service};
 use super::rules::{Prefix, SourceRules};
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::mac::Mac;
 
 /// Enforces the [`SourceRules`] of a port.
@@ -32,10 +32,10 @@ impl Sources {
     }
 
     /// Checks the source address of the Ethernet header.
-    pub(super) fn check_mac(&self, source: Mac) -> Result<(), Loss> {
+    pub(super) fn check_mac(&self, source: Mac) -> Result<(), DropReason> {
         let any = self.rules.macs.is_empty();
         let known = any || self.rules.macs.contains(&source);
-        known.then_some(()).ok_or(Loss::MacSpoofed)
+        known.then_some(()).ok_or(DropReason::MacSpoofed)
     }
 
     /// Checks the payload behind the Ethernet header; `bytes` are its first bytes.
@@ -45,33 +45,33 @@ impl Sources {
         kind: u16,
         bytes: &[u8],
         header: NetHeader,
-    ) -> Result<(), Loss> {
+    ) -> Result<(), DropReason> {
         let restricted = self.rules.ips.is_some();
-        match headers::read(kind, bytes).ok_or(Loss::NotUnderstood)? {
+        match headers::read(kind, bytes).ok_or(DropReason::NotUnderstood)? {
             Payload::Arp(arp) if restricted => {
                 let own = arp.sender == source && (arp.probe() || self.has4(arp.address));
                 (own && header.flags & NEEDS_CSUM == 0)
                     .then_some(())
-                    .ok_or(Loss::ArpSpoofed)
+                    .ok_or(DropReason::ArpSpoofed)
             }
             Payload::Rarp(sender) if restricted => {
                 let own = sender == source && header.flags & NEEDS_CSUM == 0;
-                own.then_some(()).ok_or(Loss::ArpSpoofed)
+                own.then_some(()).ok_or(DropReason::ArpSpoofed)
             }
             Payload::Ip(ip) => self.check_ip(source, &ip, header),
-            Payload::Tagged => Err(Loss::NotUnderstood),
-            Payload::Other if restricted => Err(Loss::NotUnderstood),
+            Payload::Tagged => Err(DropReason::NotUnderstood),
+            Payload::Other if restricted => Err(DropReason::NotUnderstood),
             Payload::Arp(_) | Payload::Rarp(_) | Payload::Other => Ok(()),
         }
     }
 
-    fn check_ip(&self, source: Mac, ip: &Ip, header: NetHeader) -> Result<(), Loss> {
+    fn check_ip(&self, source: Mac, ip: &Ip, header: NetHeader) -> Result<(), DropReason> {
         if header.flags & NEEDS_CSUM != 0 && !checksum_is_the_transports(ip, header) {
-            return Err(Loss::NotUnderstood);
+            return Err(DropReason::NotUnderstood);
         }
         match ip.service {
-            Some(Service::Router) if !self.rules.router => return Err(Loss::RogueService),
-            Some(Service::Dhcp) if !self.rules.dhcp_server => return Err(Loss::RogueService),
+            Some(Service::Router) if !self.rules.router => return Err(DropReason::RogueService),
+            Some(Service::Dhcp) if !self.rules.dhcp_server => return Err(DropReason::RogueService),
             _ => {}
         }
         if self.rules.ips.is_none() {
@@ -82,7 +82,7 @@ impl Sources {
             headers::Address::V6(address) => self.has6(source, address) || ip.without_address,
         };
         if !own {
-            return Err(Loss::IpSpoofed);
+            return Err(DropReason::IpSpoofed);
         }
         match &ip.neighbour {
             Some(neighbour) => self.check_neighbour(source, neighbour),
@@ -90,12 +90,12 @@ impl Sources {
         }
     }
 
-    fn check_neighbour(&self, source: Mac, neighbour: &Neighbour) -> Result<(), Loss> {
+    fn check_neighbour(&self, source: Mac, neighbour: &Neighbour) -> Result<(), DropReason> {
         let link = neighbour.link.is_none_or(|link| link == source);
         let target = neighbour
             .claims
             .is_none_or(|target| self.has6(source, target));
-        (link && target).then_some(()).ok_or(Loss::NdSpoofed)
+        (link && target).then_some(()).ok_or(DropReason::NdSpoofed)
     }
 
     fn has4(&self, address: Ipv4Addr) -> bool {

@@ -15,7 +15,7 @@ fn admit(
     rules: &Rules,
     header: NetHeader,
     bytes: &[u8],
-) -> Result<(Vec<u8>, Tci, NetHeader), Loss> {
+) -> Result<(Vec<u8>, Tci, NetHeader), DropReason> {
     let guard = Guard::new(rules).unwrap();
     let (mut head, mut rest) = Head::of_private(header, bytes).unwrap();
     let checked = guard.enter(&mut head, |to| {
@@ -37,7 +37,7 @@ fn vlans(untagged: Option<u16>, tagged: &[(u16, u16)]) -> Rules {
     }
 }
 
-fn enter(rules: &Rules, kind: &[u8]) -> Result<(Vec<u8>, u16), Loss> {
+fn enter(rules: &Rules, kind: &[u8]) -> Result<(Vec<u8>, u16), DropReason> {
     let (inside, tci, _) = admit(rules, NetHeader::NONE, &frame(kind, &[7; 50]))?;
     Ok((inside, tci.vlan()))
 }
@@ -57,7 +57,11 @@ fn ieee_802_1q_an_access_port_sends_only_untagged_frames() {
         &[0x81, 0, 0, 20, 8, 0],
         &[0x81, 0, 0x0f, 0xff, 8, 0],
     ] {
-        assert_eq!(enter(&access, foreign), Err(Loss::Vlan), "{foreign:x?}");
+        assert_eq!(
+            enter(&access, foreign),
+            Err(DropReason::Vlan),
+            "{foreign:x?}"
+        );
     }
 }
 
@@ -89,7 +93,11 @@ fn ieee_802_1q_a_trunk_sends_frames_of_its_vlans() {
         &[0x81, 0, 0xa0, 0, 8, 0],
         &[0x81, 0, 0x0f, 0xff, 8, 0],
     ] {
-        assert_eq!(enter(&trunk, foreign), Err(Loss::Vlan), "{foreign:x?}");
+        assert_eq!(
+            enter(&trunk, foreign),
+            Err(DropReason::Vlan),
+            "{foreign:x?}"
+        );
     }
     let native = vlans(Some(1), &[(10, 10)]);
     assert_eq!(enter(&native, &IPV4).map(|(_, vlan)| vlan), Ok(1));
@@ -101,10 +109,13 @@ fn vlan_hopping_with_two_tags_is_prevented() {
         for first in [0, 10, 20] {
             for second in [[0x81, 0], [0x88, 0xa8], [0x91, 0]] {
                 let tags = [0x81, 0, 0, first, second[0], second[1], 0, 20, 8, 0];
-                assert_eq!(enter(&rules, &tags), Err(Loss::Vlan), "{tags:x?}");
+                assert_eq!(enter(&rules, &tags), Err(DropReason::Vlan), "{tags:x?}");
             }
         }
-        assert_eq!(enter(&rules, &[0x88, 0xa8, 0, 10, 8, 0]), Err(Loss::Vlan));
+        assert_eq!(
+            enter(&rules, &[0x88, 0xa8, 0, 10, 8, 0]),
+            Err(DropReason::Vlan)
+        );
     }
 }
 
@@ -113,7 +124,10 @@ fn a_truncated_tag_is_dropped() {
     let trunk = vlans(Some(1), &[(1, 100)]);
     for length in 0..4 {
         let bytes = frame(&[0x81, 0], &vec![0; length]);
-        assert_eq!(admit(&trunk, NetHeader::NONE, &bytes), Err(Loss::BadLength));
+        assert_eq!(
+            admit(&trunk, NetHeader::NONE, &bytes),
+            Err(DropReason::BadLength)
+        );
     }
     let shortest = frame(&[0x81, 0], &[0, 1, 8, 0]);
     assert!(admit(&trunk, NetHeader::NONE, &shortest).is_ok());
@@ -129,7 +143,10 @@ fn a_checksum_inside_the_tag_is_refused() {
         ..NetHeader::NONE
     };
     let bytes = frame(&TAG_10, &[0; 50]);
-    assert_eq!(admit(&trunk, header, &bytes), Err(Loss::Untranslatable));
+    assert_eq!(
+        admit(&trunk, header, &bytes),
+        Err(DropReason::Untranslatable)
+    );
 }
 
 #[test]
@@ -194,12 +211,12 @@ proptest! {
         let expected = match (untagged == Some(vlan), has) {
             (true, _) => Ok(Tagging::Untagged),
             (false, true) => Ok(Tagging::Tagged),
-            (false, false) => Err(Loss::Vlan),
+            (false, false) => Err(DropReason::Vlan),
         };
         let checked = Checked { tci: Tci::of(vlan), ..Checked::default() };
-        prop_assert_eq!(passage(Some(&guard), checked), expected);
-        let without_guard = if vlan == 0 { Ok(Tagging::Untagged) } else { Err(Loss::Vlan) };
-        prop_assert_eq!(passage(None, checked), without_guard);
+        prop_assert_eq!(egress_tagging(Some(&guard), checked), expected);
+        let without_guard = if vlan == 0 { Ok(Tagging::Untagged) } else { Err(DropReason::Vlan) };
+        prop_assert_eq!(egress_tagging(None, checked), without_guard);
     }
 }
 

@@ -7,13 +7,13 @@ use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use super::rules::{MAX_VLAN, VlanRules};
-use crate::control::Loss;
+use crate::control::DropReason;
 use crate::frame::{ETHERNET, Head};
 
 /// Bytes of a tag.
 const TAG: u16 = 4;
 /// EtherType of a VLAN tag.
-const CUSTOMER: u16 = 0x8100;
+const C_TAG: u16 = 0x8100;
 /// EtherTypes of tags that no port may send: 802.1ad and its predecessors.
 const SERVICE: [u16; 3] = [0x88a8, 0x9100, 0x9200];
 
@@ -90,12 +90,12 @@ impl Vlans {
         &self,
         head: &mut Head,
         mut read: impl FnMut(&mut [u8]) -> usize,
-    ) -> Result<Tci, Loss> {
+    ) -> Result<Tci, DropReason> {
         let kind = head.ether_type();
         if SERVICE.contains(&kind) {
-            return Err(Loss::Vlan);
+            return Err(DropReason::Vlan);
         }
-        let tci = if kind == CUSTOMER {
+        let tci = if kind == C_TAG {
             pop(head, &mut read)?
         } else {
             Tci::NONE
@@ -105,9 +105,9 @@ impl Vlans {
             0 => self
                 .untagged
                 .map(|vlan| tci.in_vlan(vlan))
-                .ok_or(Loss::Vlan),
+                .ok_or(DropReason::Vlan),
             vlan if self.has_tagged(vlan) => Ok(tci),
-            _ => Err(Loss::Vlan),
+            _ => Err(DropReason::Vlan),
         }
     }
 
@@ -122,24 +122,24 @@ impl Vlans {
 }
 
 /// Removes the tag.
-fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci, Loss> {
+fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci, DropReason> {
     let mut tag = [0; TAG as usize];
     let length = head.length.checked_sub(u32::from(TAG));
     let length = length.filter(|length| *length >= ETHERNET);
     let (Some(length), true) = (length, read(&mut tag) == tag.len()) else {
-        return Err(Loss::BadLength);
+        return Err(DropReason::BadLength);
     };
     let [a, b, c, d] = tag;
     let kind = u16::from_be_bytes([c, d]);
-    if kind == CUSTOMER || SERVICE.contains(&kind) {
-        return Err(Loss::Vlan);
+    if kind == C_TAG || SERVICE.contains(&kind) {
+        return Err(DropReason::Vlan);
     }
     let header = moved(head.header(), |place| place.checked_sub(TAG));
     let header = header.filter(|header| {
         header.flags & NEEDS_CSUM == 0 || u32::from(header.csum_start) >= ETHERNET
     });
     // A checksum must not begin inside the tag.
-    let header = header.ok_or(Loss::Untranslatable)?;
+    let header = header.ok_or(DropReason::Untranslatable)?;
     head.start = head.start.with_header(header);
     head.set_ether_type(kind);
     head.length = length;
@@ -157,7 +157,7 @@ pub(super) fn push(head: &Head, tci: Tci) -> Option<(Head, [u8; 4])> {
         length,
     };
     let ([a, b], [c, d]) = (tci.0.to_be_bytes(), head.ether_type().to_be_bytes());
-    tagged.set_ether_type(CUSTOMER);
+    tagged.set_ether_type(C_TAG);
     (length <= MAX_FRAME).then_some((tagged, [a, b, c, d]))
 }
 

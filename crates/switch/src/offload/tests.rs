@@ -435,7 +435,7 @@ fn a_packet_longer_than_the_ip_length_field_allows_is_refused() {
 }
 
 #[test]
-fn virtio_5_1_6_4_1_a_udp_gso_frame_is_told_by_its_ethertype() {
+fn virtio_5_1_6_4_1_a_udp_gso_frame_is_classified_by_its_ethertype() {
     for (gso, tags) in [(Gso::Udp4, vec![]), (Gso::Udp6, vec![0x88a8, 0x8100])] {
         let frame = Flow {
             tags,

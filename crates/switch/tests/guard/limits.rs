@@ -169,7 +169,7 @@ fn frames_above_the_receive_rate_are_dropped_and_the_sender_does_not_wait() {
     assert_eq!(after.drops.receive_limit, 201);
     assert_eq!(after.drops.total(), after.drops.receive_limit);
     assert_eq!(plane.counters(1).drops, Drops::default());
-    assert_eq!(plane.counters(1).held, 0);
+    assert_eq!(plane.counters(1).backpressured, 0);
     // The frames that the port sends are not limited.
     exchange((b, 2), (c, 3), 100, 60);
 }

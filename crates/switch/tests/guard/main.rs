@@ -11,8 +11,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod checked_bytes;
+mod frames;
 mod limits;
 mod multicast;
+mod private_vlan;
 mod source;
 mod vlan;
 

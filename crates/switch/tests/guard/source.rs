@@ -1,131 +1,18 @@
-//! Source addresses, services, and roles of private VLANs.
+//! Source addresses and services.
 
 use front_end::wire::request;
-use front_end::{Layout, Nic, frame};
-use switch::control::Drops;
-use switch::guard::{Prefix, Role, Rules, SourceRules};
+use front_end::{Nic, frame};
+use switch::guard::{Rules, SourceRules};
 use switch::mac::Mac;
 
 use crate::common::Plane;
-use crate::{assert_lost, assert_nothing, nics, send};
-
-/// The rules of the port of station 1, whose addresses are 10.0.0.1 and fd00::1.
-fn own() -> Rules {
-    let prefix = |address: &str, bits| Prefix {
-        address: address.parse().unwrap(),
-        bits,
-    };
-    Rules {
-        source: SourceRules {
-            macs: vec![Mac::from_octets(frame::mac(1))],
-            ips: Some(vec![prefix("10.0.0.1", 32), prefix("fd00::1", 128)]),
-            router: false,
-            dhcp_server: false,
-        },
-        ..Rules::default()
-    }
-}
-
-fn ethernet(from: [u8; 6], kind: u16, body: &[u8]) -> Vec<u8> {
-    [&[0xff; 6][..], &from, &kind.to_be_bytes(), body].concat()
-}
-
-fn mine(kind: u16, body: &[u8]) -> Vec<u8> {
-    ethernet(frame::mac(1), kind, body)
-}
-
-fn arp(operation: u8, sender: [u8; 6], address: [u8; 4]) -> Vec<u8> {
-    let fixed = [0, 1, 8, 0, 6, 4, 0, operation];
-    let body = [&fixed[..], &sender, &address, &[0; 6], &[10, 0, 0, 2]].concat();
-    mine(0x0806, &body)
-}
-
-fn ipv4(source: [u8; 4], protocol: u8, fragment: u16, options: usize, body: &[u8]) -> Vec<u8> {
-    let length = (20 + options + body.len()) as u16;
-    let mut header = vec![0x40 | (5 + options / 4) as u8, 0];
-    header.extend(length.to_be_bytes());
-    header.extend([0, 1]);
-    header.extend(fragment.to_be_bytes());
-    header.extend([64, protocol, 0, 0]);
-    header.extend(source);
-    header.extend([10, 0, 0, 2]);
-    header.extend(vec![1; options]);
-    mine(0x0800, &[&header, body].concat())
-}
-
-fn udp(from: u16, to: u16) -> Vec<u8> {
-    let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
-    [&ports[..], &[0, 16, 0, 0], &[7; 8]].concat()
-}
-
-/// The link-local address that is derived from station 1's MAC address.
-const LINK_LOCAL: &str = "fe80::5054:ff:fe00:1";
-
-fn ipv6(source: &str, next: u8, body: &[u8]) -> Vec<u8> {
-    let source: std::net::Ipv6Addr = source.parse().unwrap();
-    let mut header = vec![0x60, 0, 0, 0];
-    header.extend((body.len() as u16).to_be_bytes());
-    header.extend([next, 255]);
-    header.extend(source.octets());
-    header.extend([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-    mine(0x86dd, &[&header, body].concat())
-}
-
-/// A neighbour solicitation or advertisement, with a link-layer address option.
-fn neighbour(kind: u8, target: &str, link: Option<[u8; 6]>) -> Vec<u8> {
-    let target: std::net::Ipv6Addr = target.parse().unwrap();
-    let mut body = vec![kind, 0, 0, 0, 0x20, 0, 0, 0];
-    body.extend(target.octets());
-    if let Some(link) = link {
-        body.extend([if kind == 135 { 1 } else { 2 }, 1]);
-        body.extend(link);
-    }
-    body
-}
-
-/// Asserts that the frames of a port with these rules arrive unchanged, in any layout.
-fn passes(rules: &Rules, frames: &[Vec<u8>]) {
-    let mut plane = Plane::new();
-    let [mut a, mut b] = nics(&mut plane, [rules.clone(), Rules::default()]);
-    for bytes in frames {
-        for layout in [Layout::One, Layout::SeparateHeader, Layout::Pieces(15)] {
-            a.wait_to_send(bytes, layout);
-            a.wait_until_sent();
-            assert_eq!(plane.counters(1).drops, Drops::default(), "{bytes:02x?}");
-            assert_eq!(b.wait_to_receive().frame, *bytes);
-        }
-    }
-}
-
-/// Asserts that the frames of a port with these rules are dropped for this reason, and not learnt.
-fn are_dropped(rules: &Rules, reason: impl Fn(&Drops) -> u64, frames: &[Vec<u8>]) {
-    let mut plane = Plane::new();
-    let [mut a, mut b, mut c] = nics(
-        &mut plane,
-        [rules.clone(), Rules::default(), Rules::default()],
-    );
-    for (count, bytes) in (1..).zip(frames) {
-        send(&mut a, bytes);
-        let drops = plane.counters(1).drops;
-        assert_eq!(
-            (reason(&drops), drops.total()),
-            (count, count),
-            "{bytes:02x?} {drops:?}"
-        );
-    }
-    assert_nothing(&mut b);
-    assert_eq!(plane.report().1.residents, 0);
-    let other = frame::numbered(frame::BROADCAST, frame::mac(3), 1, 60);
-    send(&mut c, &other);
-    assert_eq!(
-        b.wait_to_receive().frame,
-        other,
-        "neighbours are unaffected"
-    );
-}
+use crate::frames::{
+    LINK_LOCAL, are_dropped, arp, ethernet, from_station_1, ipv4, ipv6, neighbour, own, passes, udp,
+};
+use crate::{assert_lost, assert_nothing, nics};
 
 #[test]
-fn a_port_speaks_with_its_own_mac_address() {
+fn a_port_sends_with_its_own_mac_address() {
     let macs = vec![Mac::from_octets(frame::mac(1))];
     let rules = Rules {
         source: SourceRules {
@@ -136,7 +23,10 @@ fn a_port_speaks_with_its_own_mac_address() {
     };
     passes(
         &rules,
-        &[mine(0x88b5, &[1; 60]), mine(0x8100, &[0, 5, 8, 0, 1, 2])],
+        &[
+            from_station_1(0x88b5, &[1; 60]),
+            from_station_1(0x8100, &[0, 5, 8, 0, 1, 2]),
+        ],
     );
     let foreign = [frame::mac(2), [0; 6], frame::BROADCAST];
     let foreign = foreign.map(|mac| ethernet(mac, 0x88b5, &[1; 60]));
@@ -150,14 +40,19 @@ fn rfc826_arp_claims_own_addresses() {
     let rarp = [&[0, 1, 8, 0, 6, 4, 0, 3][..], &me, &[0; 4], &me, &[0; 4]].concat();
     passes(
         &own(),
-        &[arp(1, me, ip), arp(2, me, ip), probe, mine(0x8035, &rarp)],
+        &[
+            arp(1, me, ip),
+            arp(2, me, ip),
+            probe,
+            from_station_1(0x8035, &rarp),
+        ],
     );
     let spoofed = [
         arp(2, me, [10, 0, 0, 2]),
         arp(1, me, [10, 0, 0, 2]),
         arp(2, frame::mac(2), ip),
         arp(2, me, [0; 4]),
-        mine(
+        from_station_1(
             0x8035,
             &[&rarp[..8], &frame::mac(2), &[0; 4], &me, &[0; 4]].concat(),
         ),
@@ -203,7 +98,7 @@ fn rfc791_ipv4_has_an_own_source() {
     let whole = ipv4(me, 6, 0, 40, &[]);
     let mut no_length = ipv4(me, 6, 0, 0, &[0; 20]);
     no_length[14] = 0x44;
-    let tagged = mine(
+    let tagged = from_station_1(
         0x8100,
         &[&[0, 5][..], &ipv4(me, 6, 0, 0, &[0; 20])[12..]].concat(),
     );
@@ -215,8 +110,8 @@ fn rfc791_ipv4_has_an_own_source() {
         no_length,
         other_version,
         tagged,
-        mine(0x88b5, &[0; 50]),
-        mine(0x0022, &[0; 50]),
+        from_station_1(0x88b5, &[0; 50]),
+        from_station_1(0x0022, &[0; 50]),
     ];
     are_dropped(&own(), |drops| drops.not_understood, &odd);
 }
@@ -361,7 +256,7 @@ fn only_allowed_ports_offer_services() {
         &only,
         &[
             ipv4([10, 0, 0, 9], 17, 0, 0, &udp(9, 9)),
-            mine(0x88b5, &[0; 50]),
+            from_station_1(0x88b5, &[0; 50]),
         ],
     );
 }
@@ -424,147 +319,4 @@ fn each_rule_is_enforced_alone() {
     });
     let answer = ipv4([10, 0, 0, 9], 17, 0, 0, &udp(67, 68));
     are_dropped(&no_server, |drops| drops.rogue_service, &[answer]);
-}
-
-#[test]
-fn a_partial_checksum_must_be_the_transport_headers() {
-    let mut plane = Plane::new();
-    let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
-    let me = [10, 0, 0, 1];
-    let header = |start: u8, offset: u8| [1, 0, 0, 0, 0, 0, start, 0, offset, 0, 0, 0];
-    let four = |protocol| ipv4(me, protocol, 0, 0, &[0; 40]);
-    let echo = [&[128, 0, 0, 0][..], &[0; 36]].concat();
-    let six = ipv6("fd00::1", 58, &echo);
-    for (bytes, start, offset) in [
-        (four(6), 34, 16),
-        (ipv4(me, 17, 0, 0, &udp(1000, 53)), 34, 6),
-        (four(132), 34, 8),
-        (six, 54, 2),
-    ] {
-        assert!(a.send_with(&header(start, offset), &bytes, Layout::One));
-        let got = b.wait_to_receive();
-        assert_eq!((got.frame, got.header[0]), (bytes, 1), "{start} {offset}");
-    }
-    a.wait_until_sent();
-    // A checksum that begins elsewhere, one of a protocol without a checksum, and checksums of later fragments.
-    let fragment = [&[17, 0, 1, 0, 0, 0, 0, 9][..], &udp(1, 2)].concat();
-    for (bytes, start, offset) in [
-        (ipv4(me, 17, 0, 0, &udp(1000, 53)), 20, 6),
-        (four(47), 34, 0),
-        (ipv4(me, 17, 0x00b9, 0, &udp(1000, 53)), 34, 6),
-        (ipv6("fd00::1", 44, &fragment), 62, 6),
-    ] {
-        assert!(a.send_with(&header(start, offset), &bytes, Layout::One));
-    }
-    a.wait_until_sent();
-    assert_lost(&mut plane, 1, |drops| drops.not_understood, 4);
-    assert_nothing(&mut b);
-}
-
-#[test]
-fn a_checksum_is_not_written_over_checked_bytes() {
-    let mut plane = Plane::new();
-    let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
-    let bytes = ipv4([10, 0, 0, 1], 17, 0, 0, &udp(1000, 53));
-    let header = |start: u8, offset: u8| [1, 0, 0, 0, 0, 0, start, 0, offset, 0, 0, 0];
-    // Into the source address, into the ports, and from another start.
-    for (start, offset) in [(14, 12), (34, 0), (26, 14), (34, 2)] {
-        assert!(a.send_with(&header(start, offset), &bytes, Layout::One));
-    }
-    let arp = arp(2, frame::mac(1), [10, 0, 0, 1]);
-    assert!(a.send_with(&header(14, 14), &arp, Layout::One));
-    a.wait_until_sent();
-    let drops = plane.counters(1).drops;
-    assert_eq!(
-        (drops.not_understood, drops.arp_spoofed),
-        (4, 1),
-        "{drops:?}"
-    );
-    assert!(a.send_with(&header(34, 6), &bytes, Layout::One));
-    let got = b.wait_to_receive();
-    assert_eq!((got.frame, got.header[6]), (bytes, 34));
-}
-
-#[test]
-fn the_bytes_that_were_checked_are_delivered() {
-    const TIMES: usize = 20_000;
-    let mut plane = Plane::new();
-    let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
-    let honest = arp(2, frame::mac(1), [10, 0, 0, 1]);
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let ram = std::sync::Arc::clone(&a.ram);
-    // The position of the sender's address in every buffer from which the NIC sends.
-    let places: Vec<u64> = a.send_places().map(|place| place + 12 + 28).collect();
-    let seen = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                for last in [2, 1] {
-                    for place in &places {
-                        ram.write(*place, &[10, 0, 0, last]);
-                    }
-                }
-            }
-        });
-        let mut seen = 0;
-        let receive = |b: &mut Nic, seen: &mut usize| {
-            while let Some(received) = b.receive() {
-                assert_eq!(received.frame, honest, "a forged frame came through");
-                *seen += 1;
-            }
-        };
-        for _ in 0..TIMES {
-            a.wait_to_send(&honest, Layout::One);
-            receive(&mut b, &mut seen);
-        }
-        a.wait_until_sent();
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        receive(&mut b, &mut seen);
-        seen
-    });
-    let counters = plane.counters(1);
-    let lost = counters.drops.arp_spoofed as usize + plane.counters(2).drops.receiver_full as usize;
-    assert_eq!(seen + lost, TIMES, "{counters:?}");
-}
-
-#[test]
-fn private_ports_reach_only_promiscuous_ports() {
-    let role = |role| Rules {
-        role,
-        ..Rules::default()
-    };
-    let mut plane = Plane::new();
-    let rules = [
-        role(Role::Private),
-        role(Role::Private),
-        role(Role::Open),
-        role(Role::Promiscuous),
-    ];
-    let [mut a, mut b, mut open, mut all] = nics(&mut plane, rules);
-    let hello = |station| frame::numbered(frame::BROADCAST, frame::mac(station), 1, 60);
-    let to = |station, from| frame::numbered(frame::mac(station), frame::mac(from), 2, 80);
-    send(&mut a, &hello(1));
-    assert_eq!(all.wait_to_receive().frame, hello(1));
-    send(&mut b, &hello(2));
-    assert_eq!(all.wait_to_receive().frame, hello(2));
-    send(&mut open, &hello(3));
-    assert_eq!(all.wait_to_receive().frame, hello(3));
-    for (nic, from, station) in [(&mut a, 1, 2), (&mut b, 2, 3), (&mut open, 3, 1)] {
-        send(nic, &to(station, from));
-    }
-    for nic in [&mut a, &mut b, &mut open] {
-        assert_nothing(nic);
-    }
-    for port in 1..=3 {
-        assert_lost(&mut plane, port, |drops| drops.private, 1);
-    }
-    send(&mut all, &hello(4));
-    for nic in [&mut a, &mut b, &mut open] {
-        assert_eq!(nic.wait_to_receive().frame, hello(4));
-    }
-    for (station, nic) in [(1, &mut a), (2, &mut b), (3, &mut open)] {
-        send(&mut all, &to(station, 4));
-        assert_eq!(nic.wait_to_receive().frame, to(station, 4));
-        send(nic, &to(4, station));
-        assert_eq!(all.wait_to_receive().frame, to(4, station));
-    }
 }

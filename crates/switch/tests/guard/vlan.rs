@@ -75,7 +75,7 @@ fn an_address_may_be_used_in_two_vlans() {
     send(&mut d, &to(1, 4));
     assert_eq!(b.wait_to_receive().frame, to(1, 4));
     assert_nothing(&mut a);
-    assert_eq!(plane.report().1.residents, 4);
+    assert_eq!(plane.report().1.fdb_entries, 4);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_guest_does_not_hop_to_a_vlan_that_is_not_its_own() {
         send(&mut c, bytes);
     }
     // The FDB does not learn the address either.
-    assert_eq!(plane.report().1.residents, 0);
+    assert_eq!(plane.report().1.fdb_entries, 0);
     for nic in [&mut a, &mut b, &mut c, &mut d] {
         assert_nothing(nic);
     }
@@ -261,7 +261,7 @@ fn a_held_frame_keeps_its_vlan() {
         let bytes = frame::numbered(frame::mac(2), frame::mac(1), number, 100);
         assert!(a.send(&bytes, Layout::One));
     }
-    plane.until(1, |counters| counters.held > 0);
+    plane.until(1, |counters| counters.backpressured > 0);
     b.post(u16::MAX);
     b.rx.publish_and_kick();
     for number in 0..10 {
@@ -329,7 +329,7 @@ fn new_rules_apply_at_once() {
     send(&mut a, &hello(1));
     assert_eq!(b.wait_to_receive().frame, hello(1));
     plane.rules(1, access(20));
-    assert_eq!(plane.port(1).residents, 0);
+    assert_eq!(plane.port(1).fdb_entries, 0);
     send(&mut a, &hello(1));
     send(&mut b, &to(1, 2));
     assert_nothing(&mut b);

@@ -206,7 +206,7 @@ fn cve_2021_3748_mergeable_buffers_too_small_for_the_header() {
 
 #[test]
 fn an_available_index_of_a_receive_ring_that_runs_ahead() {
-    let text = with_receiving_nic(|nic| nic.rx.lie(300));
+    let text = with_receiving_nic(|nic| nic.rx.publish_wrong_index(300));
     assert_names(&text, "ring 0: available index 300");
 }
 
@@ -224,12 +224,12 @@ fn chain_heads_past_the_table() {
 #[test]
 fn an_available_index_that_runs_ahead() {
     let text = with_nic(|nic| {
-        nic.tx.lie(257);
+        nic.tx.publish_wrong_index(257);
         nic.tx.kick();
     });
     assert_names(&text, "available index 257 is more than 256 ahead of 0");
     let text = with_nic(|nic| {
-        nic.tx.lie(0xffff);
+        nic.tx.publish_wrong_index(0xffff);
         nic.tx.kick();
     });
     assert_names(&text, "available index 65535");

@@ -56,7 +56,7 @@ pub(crate) fn set_wrong_index(random: &mut Random, device: &mut Device) {
         1 => queue.published().wrapping_sub(1),
         _ => queue.published().wrapping_add(queue.size()),
     };
-    queue.lie(index);
+    queue.publish_wrong_index(index);
     queue.kick();
 }
 

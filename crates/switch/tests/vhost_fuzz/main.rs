@@ -50,7 +50,7 @@ const GOOD: [[u16; 2]; 2] = [[1, 2], [3, 4]];
 const LOSS_SHARE: u64 = 100;
 
 #[test]
-fn neighbours_of_malicious_front_ends_notice_nothing() {
+fn neighbours_of_malicious_front_ends_are_unaffected() {
     let time = Duration::from_secs(setting("VICINITY_FUZZ_SECONDS").unwrap_or(20));
     let seed = setting("VICINITY_FUZZ_SEED").unwrap_or_else(random::fresh);
     println!("VICINITY_FUZZ_SEED={seed} for {} s", time.as_secs());

@@ -1,4 +1,4 @@
-//! Circles of files, and what a developer is told about them.
+//! Circles of files, and the report on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -164,7 +164,7 @@ impl Crate {
         })
     }
 
-    fn follow(&self, from: usize, path: &[String], open: &mut Vec<Look>) -> Option<Target> {
+    fn follow(&self, from: usize, path: &[String], open: &mut Vec<NameLookup>) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let mut target = match first.as_str() {
             "crate" => Target::Module(0),
@@ -195,7 +195,7 @@ impl Crate {
         module: usize,
         name: &str,
         is_last: bool,
-        open: &mut Vec<Look>,
+        open: &mut Vec<NameLookup>,
     ) -> Option<Target> {
         let look = (module, name.to_owned(), is_last);
         if open.contains(&look) {
@@ -224,7 +224,7 @@ impl Crate {
 }
 
 /// A module, a name in it and whether the name is the end of a path.
-type Look = (usize, String, bool);
+type NameLookup = (usize, String, bool);
 
 /// Collects what a module imports, in functions too, but not in modules in braces.
 #[derive(Default)]

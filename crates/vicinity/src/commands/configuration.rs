@@ -150,13 +150,17 @@ pub(crate) fn set(
 pub(crate) fn remove(runtime_dir: &Path, target: Target<'_>) -> Result<String, ClientError> {
     change(
         runtime_dir,
-        ApiRequest::bare(Method::DELETE, &target.path()),
+        ApiRequest::without_body(Method::DELETE, &target.path()),
     )
 }
 
 /// Has the daemon read its configuration file again.
 pub(crate) fn reload(runtime_dir: &Path) -> Result<String, ClientError> {
-    change(runtime_dir, ApiRequest::bare(Method::POST, "/v1/reload")).map(|_| String::new())
+    change(
+        runtime_dir,
+        ApiRequest::without_body(Method::POST, "/v1/reload"),
+    )
+    .map(|_| String::new())
 }
 
 /// Returns the text of the configuration in force.

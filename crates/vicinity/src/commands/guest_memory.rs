@@ -1,4 +1,4 @@
-//! Which pages a VM's memory has, who touches them first, and on which NUMA node they lie: options of
+//! Which pages a VM's memory has, which process touches them first, and on which NUMA node they lie: options of
 //! `qemu-args` and `libvirt-xml`.
 
 use super::byte_size::bytes;

@@ -204,7 +204,7 @@ fn derived(network: &str, vm: &str) -> Mac {
 #[cfg(test)]
 pub(crate) mod tests {
     use switch::guard::Rules;
-    use switch::limits::GATHER_US;
+    use switch::limits::MODERATION_DELAY_US;
 
     use super::*;
     use crate::config::{Owner, Port};
@@ -227,8 +227,8 @@ pub(crate) mod tests {
             folder: Path::new("/run/vicinity").join(name),
             accept,
             workers: 1,
-            gather_us: GATHER_US,
-            look_ups: None,
+            moderation_us: MODERATION_DELAY_US,
+            fdb_lookups: None,
             uplink: None,
             uplink_rules: Rules::default(),
             unlisted_rules: Rules::default(),

@@ -10,7 +10,7 @@ use super::failure::{EXIT_CODES, Failure};
 use crate::{config, serve};
 
 /// The note in each page that the page is generated.
-const MADE: &str =
+const GENERATED_NOTE: &str =
     "<!-- Made by `vicinity reference docs/reference`. Change the code instead. -->\n";
 
 /// Writes all pages into a folder.
@@ -22,7 +22,7 @@ pub(crate) fn write(command: Command, folder: &Path) -> Result<(), Failure> {
         ("metrics.md", metrics()),
         ("api.md", api()),
     ] {
-        fs::write(folder.join(name), format!("{MADE}\n{page}"))?;
+        fs::write(folder.join(name), format!("{GENERATED_NOTE}\n{page}"))?;
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
+use switch::limits::{MAX_LOOK_UPS, MAX_MODERATION_DELAY_US, MAX_PORTS, MODERATION_DELAY_US};
 use switch::steering::MAX_WORKERS;
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::model::{Config, MAX_NETWORKS, MAX_SOCKET_PATH, Network, Port, UplinkInterface};
 use super::values::{Unique, absolute, check_name, individual, interface};
 use super::{direct, file, members, mirrors, owner, rules, spaces};
@@ -17,7 +17,7 @@ pub(super) fn check(
     text: &str,
     file: file::File,
     runtime_dir: Option<&Path>,
-) -> Result<Config, Mistake> {
+) -> Result<Config, ValueError> {
     let runtime_dir = match (runtime_dir, file.runtime_dir) {
         (Some(path), _) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         (None, Some(path)) => absolute(&path)?,
@@ -34,7 +34,7 @@ pub(super) fn check(
     let others = members.is_empty() && groups.is_empty() && spaces.is_empty();
     if file.network.is_empty() && others {
         let help = "add a [[network]] table with a `name`";
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             0..0,
             "the configuration has no network, member, trust group or space",
             help,
@@ -42,9 +42,13 @@ pub(super) fn check(
     }
     if let Some(extra) = file.network.get(MAX_NETWORKS) {
         let message = format!("the configuration has more than {MAX_NETWORKS} networks");
-        return Err(Mistake::new(extra.span(), message, "remove some networks"));
+        return Err(ValueError::new(
+            extra.span(),
+            message,
+            "remove some networks",
+        ));
     }
-    let mut seen = Seen::new(text);
+    let mut seen = UniqueValues::new(text);
     let networks = file
         .network
         .into_iter()
@@ -62,14 +66,14 @@ pub(super) fn check(
 }
 
 /// Values that must be unique in the whole file.
-struct Seen<'t> {
+struct UniqueValues<'t> {
     text: &'t str,
     networks: Unique<'t, String>,
     sockets: Unique<'t, PathBuf>,
     interfaces: Unique<'t, String>,
 }
 
-impl<'t> Seen<'t> {
+impl<'t> UniqueValues<'t> {
     fn new(text: &'t str) -> Self {
         Self {
             text,
@@ -83,7 +87,7 @@ impl<'t> Seen<'t> {
         &mut self,
         runtime_dir: &Path,
         network: Spanned<file::Network>,
-    ) -> Result<Network, Mistake> {
+    ) -> Result<Network, ValueError> {
         let place = network.span();
         let network = network.into_inner();
         check_name(&network.name)?;
@@ -97,7 +101,7 @@ impl<'t> Seen<'t> {
         let uplink = uplink.map(|uplink| self.uplink(uplink)).transpose()?;
         if let Some(extra) = network.port.get(MAX_PORTS - usize::from(uplink.is_some())) {
             let message = format!("a network has at most {MAX_PORTS} ports, its uplink included");
-            return Err(Mistake::new(
+            return Err(ValueError::new(
                 extra.span(),
                 message,
                 "move some ports to another network",
@@ -106,15 +110,15 @@ impl<'t> Seen<'t> {
         if network.port.is_empty() && !network.accept {
             let help = "list a [[network.port]], or set `accept = true` to take every socket \
                         in the network's folder";
-            return Err(Mistake::new(
+            return Err(ValueError::new(
                 place,
                 "the network has no port, and accepts no sockets",
                 help,
             ));
         }
         let workers = network.workers.as_ref().map_or(Ok(1), workers)?;
-        let gather_us = gather(network.gather_us.as_ref())?;
-        let look_ups = network.look_ups.as_ref().map(look_ups).transpose()?;
+        let moderation_us = moderation_us(network.moderation_us.as_ref())?;
+        let fdb_lookups = network.fdb_lookups.as_ref().map(fdb_lookups).transpose()?;
         let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
         let ports = self.ports(&folder, &network.port, common)?;
@@ -124,8 +128,8 @@ impl<'t> Seen<'t> {
             folder,
             accept: network.accept,
             workers,
-            gather_us,
-            look_ups,
+            moderation_us,
+            fdb_lookups,
             uplink,
             uplink_rules,
             unlisted_rules,
@@ -134,7 +138,7 @@ impl<'t> Seen<'t> {
         })
     }
 
-    fn uplink(&mut self, place: &Spanned<file::Uplink>) -> Result<UplinkInterface, Mistake> {
+    fn uplink(&mut self, place: &Spanned<file::Uplink>) -> Result<UplinkInterface, ValueError> {
         let uplink = place.get_ref();
         let xdp = uplink.xdp == Some(true);
         let (out, name) = match (&uplink.tap, &uplink.interface) {
@@ -153,7 +157,7 @@ impl<'t> Seen<'t> {
                 let message = "an uplink has either a `tap` or an `interface`, and `xdp` needs an `interface`";
                 let help = "Vicinity creates a `tap` that does not exist; an `interface`, like \"eth1\", must \
                     exist";
-                return Err(Mistake::new(place.span(), message, help));
+                return Err(ValueError::new(place.span(), message, help));
             }
         };
         self.interfaces.take(out.name().to_owned(), name.span())?;
@@ -165,7 +169,7 @@ impl<'t> Seen<'t> {
         folder: &Path,
         ports: &[Spanned<file::Port>],
         network: rules::Network<'_>,
-    ) -> Result<Vec<Port>, Mistake> {
+    ) -> Result<Vec<Port>, ValueError> {
         let mut vms = Unique::new(self.text, "VM");
         let mut macs = Unique::new(self.text, "MAC address");
         ports
@@ -186,7 +190,7 @@ impl<'t> Seen<'t> {
                 if socket.as_os_str().len() > MAX_SOCKET_PATH {
                     let message = format!("the path {} is too long", socket.display());
                     let help = format!("a socket's path has at most {MAX_SOCKET_PATH} bytes");
-                    return Err(Mistake::new(place, message, help));
+                    return Err(ValueError::new(place, message, help));
                 }
                 self.sockets.take(socket.clone(), place)?;
                 let rules = rules::of_port(port, network)?;
@@ -208,23 +212,25 @@ impl<'t> Seen<'t> {
     }
 }
 
-fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
+fn moderation_us(micros: Option<&Spanned<i64>>) -> Result<u32, ValueError> {
     let Some(micros) = micros else {
-        return Ok(GATHER_US);
+        return Ok(MODERATION_DELAY_US);
     };
     let fitting = u32::try_from(*micros.get_ref()).ok();
-    let fitting = fitting.filter(|micros| *micros <= MAX_GATHER_US);
+    let fitting = fitting.filter(|micros| *micros <= MAX_MODERATION_DELAY_US);
     fitting.ok_or_else(|| {
         let message = format!(
             "interrupt moderation cannot delay frames by {} µs",
             micros.get_ref()
         );
-        let help = format!("write 0 (never) to {MAX_GATHER_US}; the default is {GATHER_US}");
-        Mistake::new(micros.span(), message, help)
+        let help = format!(
+            "write 0 (never) to {MAX_MODERATION_DELAY_US}; the default is {MODERATION_DELAY_US}"
+        );
+        ValueError::new(micros.span(), message, help)
     })
 }
 
-fn look_ups(times: &Spanned<i64>) -> Result<u32, Mistake> {
+fn fdb_lookups(times: &Spanned<i64>) -> Result<u32, ValueError> {
     let fitting = u32::try_from(*times.get_ref()).ok();
     let fitting = fitting.filter(|times| (1..=MAX_LOOK_UPS).contains(times));
     fitting.ok_or_else(|| {
@@ -236,17 +242,17 @@ fn look_ups(times: &Spanned<i64>) -> Result<u32, Mistake> {
             "write 1 to {MAX_LOOK_UPS}; without the key, the switch makes only the look-ups that \
         it needs"
         );
-        Mistake::new(times.span(), message, help)
+        ValueError::new(times.span(), message, help)
     })
 }
 
-fn workers(count: &Spanned<i64>) -> Result<usize, Mistake> {
+fn workers(count: &Spanned<i64>) -> Result<usize, ValueError> {
     let valid = usize::try_from(*count.get_ref()).ok();
     let valid = valid.filter(|count| (1..=MAX_WORKERS).contains(count));
     valid.ok_or_else(|| {
         let message = format!("a network cannot have {} workers", count.get_ref());
         let help =
             format!("write 1 to {MAX_WORKERS}, at most the number of CPUs that the host can spare");
-        Mistake::new(count.span(), message, help)
+        ValueError::new(count.span(), message, help)
     })
 }

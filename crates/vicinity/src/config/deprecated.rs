@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::diagnostic::{Mistake, line_number};
+use super::diagnostic::{ValueError, line_number};
 
 /// The old and the new name of each renamed key.
 const KEYS: [(&str, &str); 4] = [
@@ -33,11 +33,11 @@ impl DeprecatedKey {
         table: &DeTable<'_>,
         old: &Spanned<Cow<'_, str>>,
         new: &'static str,
-    ) -> Result<Self, Mistake> {
+    ) -> Result<Self, ValueError> {
         if table.contains_key(new) {
             let message = format!("`{}` is the old name of `{new}`", old.get_ref());
             let help = format!("the table has both: remove `{}`", old.get_ref());
-            return Err(Mistake::new(old.span(), message, help));
+            return Err(ValueError::new(old.span(), message, help));
         }
         Ok(Self {
             at: old.span(),
@@ -94,8 +94,8 @@ push-trust = \"/etc/ca.pem\"
     fn an_old_key_works_and_its_warning_names_the_new_one() {
         let config = parse("test.toml", OLD, None).unwrap();
         let lan = &config.networks[0];
-        assert_eq!((lan.gather_us, lan.look_ups), (7, Some(3)));
-        assert_eq!(config.message_uplink.unwrap().give_up.as_secs(), 9);
+        assert_eq!((lan.moderation_us, lan.fdb_lookups), (7, Some(3)));
+        assert_eq!(config.message_uplink.unwrap().peer_timeout.as_secs(), 9);
         let push = config.spaces[0].push.as_ref().unwrap();
         assert_eq!(push.trust, Some("/etc/ca.pem".into()));
         let (_, deprecated) = file::read(OLD).unwrap();

@@ -25,13 +25,13 @@ pub(crate) enum ConfigError {
 
 /// A mistake, and the bytes of the text at which it is.
 #[derive(Debug)]
-pub(super) struct Mistake {
+pub(super) struct ValueError {
     at: Range<usize>,
     message: String,
     help: String,
 }
 
-impl Mistake {
+impl ValueError {
     pub(super) fn new(
         at: Range<usize>,
         message: impl Into<String>,
@@ -64,7 +64,7 @@ pub(crate) struct Diagnostic {
 }
 
 /// Finds the line, the column and the key of a mistake in the text.
-pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Diagnostic {
+pub(super) fn explain(origin: &str, text: &str, mistake: &ValueError) -> Diagnostic {
     let start = mistake.at.start.min(text.len());
     let before = text.get(..start).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -5,7 +5,7 @@ use ::direct::{Policies, Policy};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::file;
 use super::values::{Unique, check_name};
 
@@ -19,7 +19,7 @@ pub(crate) struct TrustGroup {
     pub(crate) name: String,
     /// Names of VMs: at least two, all different, no more than a window has room for.
     pub(crate) members: Vec<String>,
-    /// What holds for pairs that are not listed.
+    /// The policy of pairs that are not listed.
     pub(crate) policy: Policy,
     /// Pairs of members.
     pub(crate) pairs: Vec<(String, String, Policy)>,
@@ -36,7 +36,7 @@ impl TrustGroup {
 }
 
 /// Checks the `[direct]` table.
-pub(super) fn check(text: &str, direct: &file::Direct) -> Result<Vec<TrustGroup>, Mistake> {
+pub(super) fn check(text: &str, direct: &file::Direct) -> Result<Vec<TrustGroup>, ValueError> {
     let mut names = Unique::new(text, "group");
     let mut vms = Unique::new(text, "VM in a trust group");
     let groups = direct.group.iter();
@@ -49,7 +49,7 @@ fn group(
     written: &Spanned<file::Group>,
     names: &mut Unique<'_, String>,
     vms: &mut Unique<'_, String>,
-) -> Result<TrustGroup, Mistake> {
+) -> Result<TrustGroup, ValueError> {
     let group = written.get_ref();
     check_name(&group.name)?;
     names.take(group.name.get_ref().clone(), group.name.span())?;
@@ -57,7 +57,7 @@ fn group(
     if !(2..=MEMBERS as usize).contains(&members.len()) {
         let message = format!("the trust group has {} members", members.len());
         let help = format!("list 2 to {MEMBERS} members");
-        return Err(Mistake::new(group.members.span(), message, help));
+        return Err(ValueError::new(group.members.span(), message, help));
     }
     for vm in members {
         check_name(vm)?;
@@ -66,7 +66,7 @@ fn group(
     if let Some(extra) = group.pair.get(MAX_PAIRS) {
         let message = format!("a trust group lists at most {MAX_PAIRS} pairs");
         let help = "set the policy of most pairs as the group's `policy`, and list only the others";
-        return Err(Mistake::new(extra.span(), message, help));
+        return Err(ValueError::new(extra.span(), message, help));
     }
     let pairs = group.pair.iter().map(|pair| self::pair(group, pair));
     Ok(TrustGroup {
@@ -80,7 +80,7 @@ fn group(
 fn pair(
     group: &file::Group,
     pair: &Spanned<file::GroupPair>,
-) -> Result<(String, String, Policy), Mistake> {
+) -> Result<(String, String, Policy), ValueError> {
     let file::GroupPair { vms, policy } = pair.get_ref();
     let (one, other) = vms.get_ref();
     for vm in [one, other] {
@@ -90,12 +90,12 @@ fn pair(
                 "`{}` is not a member of this group",
                 vm.get_ref().escape_debug()
             );
-            return Err(Mistake::new(vm.span(), message, "add it to `members`"));
+            return Err(ValueError::new(vm.span(), message, "add it to `members`"));
         }
     }
     if one.get_ref() == other.get_ref() {
         let message = "a VM and itself are not a pair";
-        return Err(Mistake::new(vms.span(), message, "name two VMs"));
+        return Err(ValueError::new(vms.span(), message, "name two VMs"));
     }
     Ok((one.get_ref().clone(), other.get_ref().clone(), *policy))
 }

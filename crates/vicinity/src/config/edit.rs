@@ -3,16 +3,14 @@
 //! This module checks only that the place of a change exists. The ordinary check of a configuration
 //! decides whether the result is valid.
 
-use serde_json::{Map, Value as Json};
-use toml_edit::{
-    Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, TomlError, Value,
-};
+mod error;
+mod tables;
 
-use super::deprecated;
-use crate::name;
+use toml_edit::{ArrayOfTables, DocumentMut};
 
-/// Keys and values as in the file; null removes a key.
-pub(crate) type Keys = Map<String, Json>;
+pub(crate) use error::EditError;
+pub(crate) use tables::Keys;
+use tables::{NETWORK, PORT, SPACE, list, merge, ports};
 
 /// A change to a configuration.
 #[derive(Clone, Debug)]
@@ -70,41 +68,6 @@ pub(crate) enum Edit {
     },
 }
 
-/// Why a change cannot be made.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EditError {
-    /// No network, port or space has that name.
-    #[error("there is no {what} {name}{hint}")]
-    Missing {
-        /// The kind: a network, a port or a space.
-        what: &'static str,
-        /// The requested name.
-        name: String,
-        /// The end of the message: a similar name, if there is one.
-        hint: String,
-    },
-    /// The name is already in use.
-    #[error("a {what} {name} already exists; change it with `vicinity {what} set`")]
-    Exists {
-        /// The kind: a network, a port or a space.
-        what: &'static str,
-        /// The requested name.
-        name: String,
-    },
-    /// The file has a form that this program cannot edit.
-    #[error(
-        "the configuration does not list its networks, ports and spaces as [[network]], [[network.port]] and \
-            [[space]]; edit the file, then run `vicinity reload`"
-    )]
-    Form,
-    /// A value that TOML cannot represent: null in a list.
-    #[error("a list cannot contain null; remove the null")]
-    Null,
-    /// The text is not valid TOML.
-    #[error("{0}")]
-    Toml(#[from] TomlError),
-}
-
 impl Edit {
     /// Returns `text` with this change.
     pub(crate) fn apply(&self, text: &str) -> Result<String, EditError> {
@@ -138,151 +101,9 @@ impl Edit {
     }
 }
 
-/// A kind of table, with the key that identifies each table of that kind.
-struct Kind {
-    what: &'static str,
-    list: &'static str,
-    key: &'static str,
-}
-
-const NETWORK: Kind = Kind {
-    what: "network",
-    list: "network",
-    key: "name",
-};
-
-const PORT: Kind = Kind {
-    what: "port",
-    list: "port",
-    key: "vm",
-};
-
-const SPACE: Kind = Kind {
-    what: "space",
-    list: "space",
-    key: "vm",
-};
-
-impl Kind {
-    fn names<'a>(&self, tables: &'a ArrayOfTables) -> impl Iterator<Item = &'a str> {
-        let key = self.key;
-        tables
-            .iter()
-            .map(move |table| table.get(key).and_then(Item::as_str).unwrap_or_default())
-    }
-
-    fn place(&self, tables: &ArrayOfTables, name: &str) -> Result<usize, EditError> {
-        let place = self.names(tables).position(|known| known == name);
-        place.ok_or_else(|| EditError::Missing {
-            what: self.what,
-            name: name.to_owned(),
-            hint: name::hint(name, self.names(tables)),
-        })
-    }
-
-    fn find<'a>(
-        &self,
-        tables: &'a mut ArrayOfTables,
-        name: &str,
-    ) -> Result<&'a mut Table, EditError> {
-        let place = self.place(tables, name)?;
-        tables.get_mut(place).ok_or(EditError::Form)
-    }
-
-    fn remove(&self, tables: &mut ArrayOfTables, name: &str) -> Result<(), EditError> {
-        let place = self.place(tables, name)?;
-        tables.remove(place);
-        Ok(())
-    }
-
-    fn add(&self, tables: &mut ArrayOfTables, keys: &Keys) -> Result<(), EditError> {
-        let mut table = Table::new();
-        table.decor_mut().set_prefix("\n");
-        if let Some(name) = keys.get(self.key).and_then(Json::as_str) {
-            if self.names(tables).any(|known| known == name) {
-                return Err(EditError::Exists {
-                    what: self.what,
-                    name: name.to_owned(),
-                });
-            }
-            // The name comes first, because readers look for it first.
-            drop(table.insert(self.key, Item::Value(Value::from(name))));
-        }
-        merge(&mut table, keys)?;
-        tables.push(table);
-        Ok(())
-    }
-}
-
-fn ports<'a>(
-    networks: &'a mut ArrayOfTables,
-    network: &str,
-) -> Result<&'a mut ArrayOfTables, EditError> {
-    list(NETWORK.find(networks, network)?, PORT.list)
-}
-
-fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut ArrayOfTables, EditError> {
-    table
-        .entry(key)
-        .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()))
-        .as_array_of_tables_mut()
-        .ok_or(EditError::Form)
-}
-
-/// Sets the keys in `table`. If both the old and the new value are tables, merges them. Removes a key that the table
-/// has under its other name.
-fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
-    for (key, new) in keys {
-        if let Some(other) = deprecated::other_name(key) {
-            drop(table.remove(other));
-        }
-        match new {
-            Json::Null => drop(table.remove(key)),
-            Json::Object(below) => {
-                let old = table.get_mut(key).and_then(Item::as_table_like_mut);
-                match old {
-                    Some(old) => merge(old, below)?,
-                    None => drop(table.insert(key, Item::Value(value(new)?))),
-                }
-            }
-            _ => replace(table, key, value(new)?),
-        }
-    }
-    Ok(())
-}
-
-/// Sets one value and keeps the comment behind it.
-fn replace(table: &mut dyn TableLike, key: &str, mut new: Value) {
-    match table.get_mut(key).and_then(Item::as_value_mut) {
-        Some(old) => {
-            *new.decor_mut() = old.decor().clone();
-            *old = new;
-        }
-        None => drop(table.insert(key, Item::Value(new))),
-    }
-}
-
-fn value(json: &Json) -> Result<Value, EditError> {
-    Ok(match json {
-        Json::Null => return Err(EditError::Null),
-        Json::Bool(it) => Value::from(*it),
-        Json::Number(it) => match it.as_i64() {
-            Some(whole) => Value::from(whole),
-            None => Value::from(it.as_f64().unwrap_or(f64::NAN)),
-        },
-        Json::String(it) => Value::from(it.as_str()),
-        Json::Array(it) => Value::Array(it.iter().map(value).collect::<Result<Array, _>>()?),
-        Json::Object(it) => {
-            let mut table = InlineTable::new();
-            merge(&mut table, it)?;
-            Value::InlineTable(table)
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value as Json, json};
 
     use super::*;
 

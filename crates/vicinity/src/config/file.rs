@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::deprecated::{self, DeprecatedKey};
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::key_path::tables;
 use super::mode::Mode;
 use crate::name;
@@ -75,7 +75,7 @@ pub(super) struct MessageUplink {
     pub(super) interface: Spanned<String>,
     pub(super) host_name: Option<Spanned<String>>,
     #[serde(rename = "peer-timeout", alias = "give-up")]
-    pub(super) give_up: Option<Spanned<i64>>,
+    pub(super) peer_timeout: Option<Spanned<i64>>,
 }
 
 /// A `[[message.member]]`.
@@ -106,9 +106,9 @@ pub(super) struct Network {
     pub(super) accept: bool,
     pub(super) workers: Option<Spanned<i64>>,
     #[serde(rename = "moderation-us", alias = "gather-us")]
-    pub(super) gather_us: Option<Spanned<i64>>,
+    pub(super) moderation_us: Option<Spanned<i64>>,
     #[serde(rename = "fdb-lookups", alias = "look-ups")]
-    pub(super) look_ups: Option<Spanned<i64>>,
+    pub(super) fdb_lookups: Option<Spanned<i64>>,
     pub(super) uplink: Option<Spanned<Uplink>>,
     pub(super) limits: Option<Limits>,
     pub(super) multicast_snooping: Option<bool>,
@@ -319,12 +319,12 @@ static PORT: Keys = Keys(&[
 ]);
 
 /// Reads the text of a configuration file. Also returns the deprecated keys that the text uses.
-pub(super) fn read(text: &str) -> Result<(File, Vec<DeprecatedKey>), Mistake> {
-    let table = DeTable::parse(text).map_err(|error| Mistake::from_toml(&error))?;
+pub(super) fn read(text: &str) -> Result<(File, Vec<DeprecatedKey>), ValueError> {
+    let table = DeTable::parse(text).map_err(|error| ValueError::from_toml(&error))?;
     let mut deprecated = Vec::new();
     // serde would find unknown keys too, but reports neither their exact place nor a similar key.
     check_keys(table.get_ref(), &FILE, &mut deprecated)?;
-    let file = toml::from_str(text).map_err(|error| Mistake::from_toml(&error))?;
+    let file = toml::from_str(text).map_err(|error| ValueError::from_toml(&error))?;
     Ok((file, deprecated))
 }
 
@@ -349,7 +349,7 @@ fn check_keys(
     table: &DeTable<'_>,
     keys: &Keys,
     deprecated: &mut Vec<DeprecatedKey>,
-) -> Result<(), Mistake> {
+) -> Result<(), ValueError> {
     for (key, value) in table {
         let known = |key: &str| keys.0.iter().find(|(name, _)| *name == key);
         match known(key.get_ref()) {
@@ -368,12 +368,12 @@ fn check_keys(
     Ok(())
 }
 
-fn unknown(key: &Spanned<std::borrow::Cow<'_, str>>, keys: &Keys) -> Mistake {
+fn unknown(key: &Spanned<std::borrow::Cow<'_, str>>, keys: &Keys) -> ValueError {
     let known = || keys.0.iter().map(|(name, _)| *name);
     let list = known().collect::<Vec<_>>().join(", ");
     let help = match name::nearest(key.get_ref(), known()) {
         Some(near) => format!("did you mean `{near}`? The keys here are: {list}"),
         None => format!("the keys here are: {list}"),
     };
-    Mistake::new(key.span(), format!("unknown key `{}`", key.get_ref()), help)
+    ValueError::new(key.span(), format!("unknown key `{}`", key.get_ref()), help)
 }

@@ -3,7 +3,7 @@
 use switch::guard::{FloodRules, LimitRules, RateRules};
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::file;
 
 /// Default limits of the floods that a port may send in a second. A VM in normal operation sends a
@@ -29,7 +29,7 @@ const BURSTS: std::ops::RangeInclusive<u32> = 1..=10_000;
 pub(super) fn of(
     port: Option<&file::Limits>,
     network: Option<&file::Limits>,
-) -> Result<LimitRules, Mistake> {
+) -> Result<LimitRules, ValueError> {
     let mut rules = LimitRules {
         floods: FLOODS,
         ..LimitRules::default()
@@ -56,7 +56,7 @@ pub(super) fn of(
 
 /// Returns the limits of an uplink with these keys. They limit only its floods, and only if a key
 /// says so: the rates of an uplink are those of the interface, which the kernel shapes.
-pub(super) fn of_uplink(uplink: &file::Uplink) -> Result<LimitRules, Mistake> {
+pub(super) fn of_uplink(uplink: &file::Uplink) -> Result<LimitRules, ValueError> {
     let mut rules = LimitRules::default();
     if let Some(limits) = &uplink.limits {
         let floods = [
@@ -74,7 +74,7 @@ pub(super) fn of_uplink(uplink: &file::Uplink) -> Result<LimitRules, Mistake> {
 fn set_floods(
     rules: &mut FloodRules,
     written: [&Option<Spanned<file::Frames>>; 3],
-) -> Result<(), Mistake> {
+) -> Result<(), ValueError> {
     let rules = [
         &mut rules.broadcast,
         &mut rules.multicast,
@@ -88,7 +88,7 @@ fn set_floods(
     Ok(())
 }
 
-fn rates_of(written: &file::Rates) -> Result<RateRules, Mistake> {
+fn rates_of(written: &file::Rates) -> Result<RateRules, ValueError> {
     let default = RateRules::default();
     Ok(RateRules {
         bytes: written.rate.as_ref().map(rate).transpose()?,
@@ -101,7 +101,7 @@ fn rates_of(written: &file::Rates) -> Result<RateRules, Mistake> {
 }
 
 /// Parses a rate like `100 Mbit/s`, and returns it in bytes a second.
-pub(super) fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
+pub(super) fn rate(text: &Spanned<String>) -> Result<u64, ValueError> {
     const UNITS: [(&str, f64); 8] = [
         ("bit/s", 0.125),
         ("kbit/s", 125.0),
@@ -122,19 +122,19 @@ pub(super) fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
         let message = format!("`{}` is not a rate", text.get_ref().escape_debug());
         let help = "write it like \"100 Mbit/s\", \"1.5 Gbit/s\" or \"20 MB/s\"; from 8 kbit/s \
                     to 1000 Gbit/s";
-        Mistake::new(text.span(), message, help)
+        ValueError::new(text.span(), message, help)
     })
 }
 
 /// Parses a duration like `100 ms`, and returns it in milliseconds.
-fn burst(text: &Spanned<String>) -> Result<u32, Mistake> {
+fn burst(text: &Spanned<String>) -> Result<u32, ValueError> {
     let time = with_unit(text.get_ref(), &[("ms", 1.0), ("s", 1e3)]);
     let whole = time.and_then(|time| BURSTS.into_iter().find(|ms| f64::from(*ms) == time));
     whole.ok_or_else(|| {
         let message = format!("`{}` is not a burst", text.get_ref().escape_debug());
         let help = "write the time in which the rate allows as much as may pass at once: \"1 ms\" to \"10 s\", \
             in whole milliseconds";
-        Mistake::new(text.span(), message, help)
+        ValueError::new(text.span(), message, help)
     })
 }
 
@@ -145,23 +145,23 @@ fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * factor)
 }
 
-fn frames(number: &Spanned<i64>) -> Result<u64, Mistake> {
+fn frames(number: &Spanned<i64>) -> Result<u64, ValueError> {
     let frames = u64::try_from(*number.get_ref()).ok();
     let frames = frames.filter(|_| (1..=MAX_FRAMES).contains(number.get_ref()));
     frames.ok_or_else(|| {
         let message = format!("{} is not a number of frames a second", number.get_ref());
-        Mistake::new(number.span(), message, format!("write 1 to {MAX_FRAMES}"))
+        ValueError::new(number.span(), message, format!("write 1 to {MAX_FRAMES}"))
     })
 }
 
-fn flood(written: &Spanned<file::Frames>) -> Result<Option<u64>, Mistake> {
+fn flood(written: &Spanned<file::Frames>) -> Result<Option<u64>, ValueError> {
     match written.get_ref() {
         file::Frames::Number(number) => frames(&Spanned::new(written.span(), *number)).map(Some),
         file::Frames::Word(word) if word == "unlimited" => Ok(None),
         file::Frames::Word(word) => {
             let message = format!("`{}` is not a limit", word.escape_debug());
             let help = "write frames a second, like 1000, or \"unlimited\"";
-            Err(Mistake::new(written.span(), message, help))
+            Err(ValueError::new(written.span(), message, help))
         }
     }
 }

@@ -6,28 +6,32 @@ use toml::Spanned;
 
 use std::time::Duration;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::model::MAX_MEMBERS;
 use super::owner::Owner;
 use super::values::{Unique, check_name, interface};
 use super::{file, owner};
-use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, UPLINK, Uplink};
 use crate::runtime_paths::FOLDERS;
 
 /// Checks the `[message]` table.
 pub(super) fn check(
     text: &str,
     plane: &Spanned<file::Message>,
-) -> Result<Vec<(Member, Owner)>, Mistake> {
+) -> Result<Vec<(Member, Owner)>, ValueError> {
     let members = &plane.get_ref().member;
     if members.is_empty() {
         let help = "add a [[message.member]] table with a `name`: a VM's, or `host`";
         let message = "the message plane has no members";
-        return Err(Mistake::new(plane.span(), message, help));
+        return Err(ValueError::new(plane.span(), message, help));
     }
     if let Some(extra) = members.get(MAX_MEMBERS) {
         let message = format!("the message plane has at most {MAX_MEMBERS} members");
-        return Err(Mistake::new(extra.span(), message, "remove some members"));
+        return Err(ValueError::new(
+            extra.span(),
+            message,
+            "remove some members",
+        ));
     }
     let mut names = Unique::new(text, "member");
     let mut nics = Unique::new(text, "NIC id");
@@ -37,7 +41,11 @@ pub(super) fn check(
         check_name(name)?;
         if name.get_ref() == UPLINK && plane.get_ref().uplink.is_some() {
             let message = format!("the name `{UPLINK}` is reserved for the uplink");
-            return Err(Mistake::new(name.span(), message, "give it another name"));
+            return Err(ValueError::new(
+                name.span(),
+                message,
+                "give it another name",
+            ));
         }
         group.as_ref().map_or(Ok(()), check_name)?;
         names.take(name.get_ref().clone(), name.span())?;
@@ -49,7 +57,7 @@ pub(super) fn check(
         })?;
         if let Some(text) = member.owner.as_ref().filter(|_| name.get_ref() == HOST) {
             let message = format!("the member `{HOST}` belongs to the daemon");
-            return Err(Mistake::new(text.span(), message, "remove `owner`"));
+            return Err(ValueError::new(text.span(), message, "remove `owner`"));
         }
         let member = Member {
             name: name.get_ref().clone(),
@@ -62,36 +70,39 @@ pub(super) fn check(
 }
 
 /// Checks the uplink of the `[message]` table.
-pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, Mistake> {
+pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, ValueError> {
     let host_name = uplink.host_name.as_ref();
     host_name.map_or(Ok(()), check_name)?;
     Ok(Uplink {
         interface: interface(&uplink.interface, "an interface")?.clone(),
         host_name: host_name.map(|name| name.get_ref().clone()),
-        give_up: uplink.give_up.as_ref().map_or(Ok(GIVE_UP), seconds)?,
+        peer_timeout: uplink
+            .peer_timeout
+            .as_ref()
+            .map_or(Ok(PEER_TIMEOUT), seconds)?,
     })
 }
 
-fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
+fn seconds(text: &Spanned<i64>) -> Result<Duration, ValueError> {
     let seconds = u32::try_from(*text.get_ref()).ok();
     let seconds = seconds.filter(|seconds| *seconds > 0);
     seconds
         .map(|seconds| Duration::from_secs(seconds.into()))
         .ok_or_else(|| {
             let message = format!("a host cannot time out after {} s", text.get_ref());
-            let help = format!("write 1 or more; the default is {}", GIVE_UP.as_secs());
-            Mistake::new(text.span(), message, help)
+            let help = format!("write 1 or more; the default is {}", PEER_TIMEOUT.as_secs());
+            ValueError::new(text.span(), message, help)
         })
 }
 
 /// Checks that a network does not have the name of the message plane's or the direct channel's
 /// folder, because the networks' folders are in the same parent folder.
-pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), Mistake> {
+pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), ValueError> {
     let name = network.get_ref().as_str();
     if !FOLDERS.contains(&name) {
         return Ok(());
     }
     let message = format!("the folder `{name}` is reserved");
     let help = "give the network another name";
-    Err(Mistake::new(network.span(), message, help))
+    Err(ValueError::new(network.span(), message, help))
 }

@@ -3,7 +3,7 @@
 use switch::limits::MAX_MIRRORS;
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::file;
 use super::model::{Mirrored, Port};
 use super::values::check_name;
@@ -13,13 +13,13 @@ use crate::name;
 const ALL: &str = "*";
 
 /// Returns the ports whose frames the switch copies to this port.
-pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
+pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, ValueError> {
     let Some(list) = &port.mirror else {
         return Ok(Vec::new());
     };
     if list.get_ref().is_empty() {
         let help = "list the ports whose frames it receives, or remove the key";
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             list.span(),
             "the mirror port mirrors no port",
             help,
@@ -36,7 +36,7 @@ pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
 
 /// Checks that every mirrored port exists, is not a mirror port itself, and has at most
 /// `MAX_MIRRORS` mirror ports.
-pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mistake> {
+pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), ValueError> {
     let mut counts = std::collections::HashMap::<&str, usize>::new();
     for port in &network.port {
         let names = port.get_ref().mirror.iter().flat_map(Spanned::get_ref);
@@ -46,7 +46,7 @@ pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mista
             if ports.iter().any(|port| mirrors(&port)) {
                 let message = format!("`{}` is a mirror port, or this port itself", name.get_ref());
                 let help = "the switch does not copy copies; mirror a port that has no `mirror`";
-                return Err(Mistake::new(name.span(), message, help));
+                return Err(ValueError::new(name.span(), message, help));
             }
             let count = counts.entry(name.get_ref()).or_default();
             *count += 1;
@@ -55,14 +55,14 @@ pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mista
                 let help = format!(
                     "a port has at most {MAX_MIRRORS} mirror ports; use `vicinity capture` instead"
                 );
-                return Err(Mistake::new(name.span(), message, help));
+                return Err(ValueError::new(name.span(), message, help));
             }
         }
     }
     Ok(())
 }
 
-fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), Mistake> {
+fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), ValueError> {
     let listed = network.port.iter().map(|port| port.get_ref().vm.get_ref());
     let uplink = network
         .uplink
@@ -77,5 +77,5 @@ fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), Mistake
     let message = format!("the network has no port `{}`", name.get_ref());
     let hint = name::hint(name.get_ref(), known());
     let help = format!("list VMs of the network, its uplink, or \"{ALL}\" for all{hint}");
-    Err(Mistake::new(name.span(), message, help))
+    Err(ValueError::new(name.span(), message, help))
 }

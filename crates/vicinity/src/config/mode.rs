@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who listens on a port's socket.
+/// The side that listens on a port's socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {

@@ -55,11 +55,11 @@ pub(crate) struct Network {
     /// Threads that forward frames: at least one, at most [`MAX_WORKERS`](switch::steering::MAX_WORKERS).
     pub(crate) workers: usize,
     /// Microseconds for which the switch may collect frames of a stream; at most
-    /// [`MAX_GATHER_US`](switch::limits::MAX_GATHER_US).
-    pub(crate) gather_us: u32,
+    /// [`MAX_MODERATION_DELAY_US`](switch::limits::MAX_MODERATION_DELAY_US).
+    pub(crate) moderation_us: u32,
     /// Look-ups that the switch makes for each frame, at most [`MAX_LOOK_UPS`](switch::limits::MAX_LOOK_UPS);
     /// `None` for only those that it needs.
-    pub(crate) look_ups: Option<u32>,
+    pub(crate) fdb_lookups: Option<u32>,
     /// The uplink: the interface to other hosts.
     pub(crate) uplink: Option<UplinkInterface>,
     /// What the uplink may send and receive.

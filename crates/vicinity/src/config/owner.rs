@@ -4,7 +4,7 @@
 use nix::unistd::User;
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::file;
 
 /// The processes that may connect to a socket. By default, any process that the socket's permissions admit.
@@ -27,13 +27,17 @@ pub(super) struct OwnerKeys<'f> {
 }
 
 /// Checks the keys.
-pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
+pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, ValueError> {
     let text = |text: &Spanned<String>| text.get_ref().clone();
     for pattern in [written.label, written.cgroup].into_iter().flatten() {
         if pattern.get_ref().is_empty() {
             let help = "write a pattern, in which `*` stands for any characters; or remove the key to allow all \
                 processes";
-            return Err(Mistake::new(pattern.span(), "the pattern is empty", help));
+            return Err(ValueError::new(
+                pattern.span(),
+                "the pattern is empty",
+                help,
+            ));
         }
     }
     Ok(Owner {
@@ -44,10 +48,10 @@ pub(super) fn check(written: OwnerKeys<'_>) -> Result<Owner, Mistake> {
 }
 
 /// Returns the number of a user, given by name or number.
-fn user(written: &Spanned<file::User>) -> Result<u32, Mistake> {
+fn user(written: &Spanned<file::User>) -> Result<u32, ValueError> {
     let refused = |message: String| {
         let help = "write the user that QEMU runs as, like \"libvirt-qemu\", or its number";
-        Mistake::new(written.span(), message, help)
+        ValueError::new(written.span(), message, help)
     };
     let name = match written.get_ref() {
         file::User::Number(number) => {

@@ -19,7 +19,7 @@ pub(crate) fn keys() -> Vec<String> {
 /// Returns the keys and values of a configuration's text as JSON, without the comments.
 pub(crate) fn as_json(text: &str) -> Result<serde_json::Value, ConfigError> {
     toml::from_str(text).map_err(|error| {
-        let mistake = diagnostic::Mistake::from_toml(&error);
+        let mistake = diagnostic::ValueError::from_toml(&error);
         ConfigError::Invalid(Box::new(diagnostic::explain(
             "the configuration",
             text,

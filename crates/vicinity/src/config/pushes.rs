@@ -6,36 +6,36 @@ use memory_plane::push::{Protocol, Target};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::file;
 use super::values::absolute;
 
 /// Default region for signatures. Self-hosted stores accept this one.
 const REGION: &str = "us-east-1";
 
-/// Where a space pushes to.
+/// The store to which a space pushes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Push {
     /// A valid [`Target`].
     pub(crate) to: String,
-    /// What the store knows it by.
+    /// The credential of the space at the store.
     pub(crate) credential: Option<Credential>,
-    /// For TLS: who is trusted.
+    /// For TLS: the file of trusted certificate authorities.
     pub(crate) trust: Option<PathBuf>,
 }
 
-/// What a store knows a space by: what is in a file.
+/// The credential of a space at a store, in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Credential {
-    /// It is shown the file's token.
+    /// The requests contain the token in this file.
     Token(PathBuf),
-    /// Requests are signed with the file's keys.
+    /// The requests are signed with the keys in this file.
     Keys { file: PathBuf, region: String },
 }
 
 /// Checks the `push` keys of a space. A space that pushes has no clients, because a file leaves the
 /// folder once the store has it.
-pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
+pub(super) fn check(space: &file::Space) -> Result<Option<Push>, ValueError> {
     let trust = &space.push_trust;
     let Some(to) = &space.push else {
         let files = [&space.push_token_file, &space.push_keys_file, trust];
@@ -43,7 +43,7 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
         let mut lonely = lonely.chain(space.push_region.as_ref().map(Spanned::span));
         return lonely.next().map_or(Ok(None), |lonely| {
             let message = "the space has no `push`";
-            Err(Mistake::new(
+            Err(ValueError::new(
                 lonely,
                 message,
                 "set `push` to the store that gets the files, or remove this \
@@ -53,11 +53,11 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
     };
     let target: Target = to.get_ref().parse().map_err(|error| {
         let message = format!("`{}` is not a store", to.get_ref().escape_debug());
-        Mistake::new(to.span(), message, format!("{error}"))
+        ValueError::new(to.span(), message, format!("{error}"))
     })?;
     if let Some(listen) = &space.listen {
         let help = "a file leaves the folder once the store has it; remove `push` or `listen`";
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             listen.span(),
             "a space that pushes has no clients",
             help,
@@ -66,7 +66,7 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
     if (target.protocol == Protocol::Https) != trust.is_some() {
         let help = "an https store needs `push-ca-file`, a PEM file of the certificate authorities that Vicinity \
             trusts, like /etc/ssl/certs/ca-certificates.crt; other stores must not have it";
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             to.span(),
             "the store's scheme and `push-ca-file` do not agree",
             help,
@@ -74,7 +74,7 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
     }
     if let (Protocol::Tcp, Some(keys)) = (target.protocol, &space.push_keys_file) {
         let help = "only http and https requests are signed; remove `push-keys-file`";
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             keys.span(),
             "raw TCP has no signed requests",
             help,
@@ -87,13 +87,13 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
     }))
 }
 
-fn credential(space: &file::Space) -> Result<Option<Credential>, Mistake> {
+fn credential(space: &file::Space) -> Result<Option<Credential>, ValueError> {
     let region = &space.push_region;
     match (&space.push_token_file, &space.push_keys_file) {
         (Some(_), Some(keys)) => {
             let help = "remove `push-token-file` or `push-keys-file`";
             let message = "a store gets either a token or signed requests";
-            Err(Mistake::new(keys.span(), message, help))
+            Err(ValueError::new(keys.span(), message, help))
         }
         (_, Some(file)) => Ok(Some(Credential::Keys {
             file: absolute(file)?,
@@ -104,7 +104,7 @@ fn credential(space: &file::Space) -> Result<Option<Credential>, Mistake> {
         (token, None) => match region {
             Some(region) => {
                 let help = "set `push-keys-file`, the file of the keys for this region";
-                Err(Mistake::new(
+                Err(ValueError::new(
                     region.span(),
                     "`push-region` without `push-keys-file`",
                     help,
@@ -119,7 +119,7 @@ fn credential(space: &file::Space) -> Result<Option<Credential>, Mistake> {
     }
 }
 
-fn region(written: &Spanned<String>) -> Result<String, Mistake> {
+fn region(written: &Spanned<String>) -> Result<String, ValueError> {
     let text = written.get_ref();
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !text.is_empty() && text.bytes().all(good) {
@@ -127,7 +127,7 @@ fn region(written: &Spanned<String>) -> Result<String, Mistake> {
     }
     let message = format!("`{}` is not a region", text.escape_debug());
     let help = "write a word like \"eu-central-1\"; stores without regions accept \"us-east-1\"";
-    Err(Mistake::new(written.span(), message, help))
+    Err(ValueError::new(written.span(), message, help))
 }
 
 #[cfg(test)]

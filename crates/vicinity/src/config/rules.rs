@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use switch::guard::{MAX_VLAN, Prefix, Role, Rules, SourceRules, VlanRules};
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::values::individual;
 use super::{file, limits};
 
@@ -50,7 +50,7 @@ fn has_vlans(network: &file::Network) -> bool {
 }
 
 /// Returns the rules of a port that is not listed.
-pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, Mistake> {
+pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, ValueError> {
     Ok(Rules {
         vlan: network.default_vlan(),
         limits: limits::of(None, network.limits)?,
@@ -59,13 +59,13 @@ pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, Mistake> {
 }
 
 /// Returns the rules of a listed port.
-pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, Mistake> {
+pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, ValueError> {
     if let (Some(vlan), Some(trunk)) = (&port.vlan, &port.trunk) {
         let help =
             "an access port has `vlan`; a trunk port has `trunk`, and optionally `native-vlan`";
         let place =
             vlan.span().start.max(trunk.span().start)..vlan.span().end.max(trunk.span().end);
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             place,
             "`vlan` and `trunk` exclude each other",
             help,
@@ -73,7 +73,7 @@ pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, 
     }
     if let (Some(native), None) = (&port.native_vlan, &port.trunk) {
         let help = "add `trunk = [...]`, or name the VLAN of an access port with `vlan`";
-        return Err(Mistake::new(
+        return Err(ValueError::new(
             native.span(),
             "`native-vlan` without `trunk`",
             help,
@@ -98,7 +98,7 @@ pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, 
 
 /// Returns the rules of an uplink. Every port may send to the uplink. The uplink is a trunk of all
 /// VLANs unless its keys list some.
-pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, Mistake> {
+pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, ValueError> {
     let Some(uplink) = network.uplink.as_ref().map(Spanned::get_ref) else {
         return Ok(Rules::default());
     };
@@ -117,7 +117,7 @@ pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, Mistake> {
     })
 }
 
-fn uplink_vlans(uplink: &file::Uplink) -> Result<VlanRules, Mistake> {
+fn uplink_vlans(uplink: &file::Uplink) -> Result<VlanRules, ValueError> {
     let native = uplink.native_vlan.as_ref().map(number).transpose()?;
     Ok(match &uplink.trunk {
         Some(trunk) => VlanRules {
@@ -133,7 +133,7 @@ fn uplink_vlans(uplink: &file::Uplink) -> Result<VlanRules, Mistake> {
 
 /// Returns the source addresses that a port may use. If its addresses are given, the port may offer
 /// services only if its keys allow them.
-fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
+fn source(port: &file::Port) -> Result<SourceRules, ValueError> {
     let given = port.allowed_macs.is_some() || port.allowed_ips.is_some();
     let listed = port.allowed_macs.as_ref().or(port.allowed_ips.as_ref());
     let lists = [&port.allowed_macs, &port.allowed_ips];
@@ -141,7 +141,7 @@ fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
         if list.get_ref().is_empty() || list.get_ref().len() > MAX_ALLOWED {
             let message = format!("the list has {} addresses", list.get_ref().len());
             let help = format!("list 1 to {MAX_ALLOWED}, or remove the key to allow any address");
-            return Err(Mistake::new(list.span(), message, help));
+            return Err(ValueError::new(list.span(), message, help));
         }
     }
     let macs = match (&port.allowed_macs, &port.mac, listed) {
@@ -154,7 +154,7 @@ fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
         (None, None, Some(ips)) => {
             let help = "add `mac` or `allowed-macs`: an IP address is child to a MAC address by \
                         ARP and neighbour discovery";
-            return Err(Mistake::new(
+            return Err(ValueError::new(
                 ips.span(),
                 "`allowed-ips` without a MAC address",
                 help,
@@ -174,7 +174,7 @@ fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
     })
 }
 
-fn prefix(text: &Spanned<String>) -> Result<Prefix, Mistake> {
+fn prefix(text: &Spanned<String>) -> Result<Prefix, ValueError> {
     let read = || {
         let (address, bits) = match text.get_ref().split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
@@ -187,7 +187,7 @@ fn prefix(text: &Spanned<String>) -> Result<Prefix, Mistake> {
     };
     read().ok_or_else(|| {
         let message = format!("`{}` is not an IP address", text.get_ref().escape_debug());
-        Mistake::new(
+        ValueError::new(
             text.span(),
             message,
             "write it like 10.0.0.5, 10.1.0.0/16 or fd00::5",
@@ -195,24 +195,24 @@ fn prefix(text: &Spanned<String>) -> Result<Prefix, Mistake> {
     })
 }
 
-fn number(vlan: &Spanned<i64>) -> Result<u16, Mistake> {
+fn number(vlan: &Spanned<i64>) -> Result<u16, ValueError> {
     let number = u16::try_from(*vlan.get_ref()).ok();
     let number = number.filter(|number| (1..=MAX_VLAN).contains(number));
     number.ok_or_else(|| {
         let message = format!("{} is not a VLAN", vlan.get_ref());
-        Mistake::new(vlan.span(), message, format!("VLANs are 1 to {MAX_VLAN}"))
+        ValueError::new(vlan.span(), message, format!("VLANs are 1 to {MAX_VLAN}"))
     })
 }
 
-fn ranges(trunk: &Spanned<Vec<Spanned<file::Vlans>>>) -> Result<Vec<(u16, u16)>, Mistake> {
+fn ranges(trunk: &Spanned<Vec<Spanned<file::Vlans>>>) -> Result<Vec<(u16, u16)>, ValueError> {
     if trunk.get_ref().is_empty() {
         let help = "list the VLANs whose frames have tags, as in [10, \"20-29\"]";
-        return Err(Mistake::new(trunk.span(), "the trunk has no VLAN", help));
+        return Err(ValueError::new(trunk.span(), "the trunk has no VLAN", help));
     }
     trunk.get_ref().iter().map(range).collect()
 }
 
-fn range(vlans: &Spanned<file::Vlans>) -> Result<(u16, u16), Mistake> {
+fn range(vlans: &Spanned<file::Vlans>) -> Result<(u16, u16), ValueError> {
     let place = vlans.span();
     let at = |vlan: i64| number(&Spanned::new(place.clone(), vlan));
     let text = match vlans.get_ref() {
@@ -225,7 +225,7 @@ fn range(vlans: &Spanned<file::Vlans>) -> Result<(u16, u16), Mistake> {
     });
     let Some((from, to)) = ends.filter(|(from, to)| from <= to) else {
         let message = format!("`{}` is not a range of VLANs", text.escape_debug());
-        return Err(Mistake::new(place, message, "write it like \"20-29\""));
+        return Err(ValueError::new(place, message, "write it like \"20-29\""));
     };
     Ok((at(from)?, at(to)?))
 }

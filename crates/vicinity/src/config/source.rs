@@ -81,7 +81,7 @@ impl Source {
     }
 
     /// Reads the file of this source again.
-    pub(crate) fn again(&self) -> Result<Self, ConfigError> {
+    pub(crate) fn reload(&self) -> Result<Self, ConfigError> {
         Ok(self.with(read(self.path.as_deref())?))
     }
 

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::pushes::{self, Push};
 use super::values::{Unique, absolute, check_name};
 use super::{file, limits};
@@ -38,37 +38,37 @@ const MAX_ALLOWED: usize = 64;
 pub(crate) struct Space {
     /// A valid name.
     pub(crate) vm: String,
-    /// How many slots it has; none if the controller is to say.
+    /// The number of slots; `None` if the controller decides.
     pub(crate) slots: Option<u32>,
-    /// What the controller is to reach.
+    /// The controller's objective for the space.
     pub(crate) objective: Objective,
-    /// Bytes a second that are sent at most.
+    /// The limit of the send rate, in bytes a second.
     pub(crate) rate: Option<u64>,
-    /// Where clients fetch; nowhere unless given.
+    /// The address at which clients fetch files; `None` for a space without clients.
     pub(crate) listen: Option<SocketAddr>,
-    /// Who may: clients with these addresses.
+    /// The networks whose clients may fetch.
     pub(crate) allow: Vec<IpNet>,
-    /// And those that show what is in this file.
+    /// The file of the token; clients that present the token may fetch, too.
     pub(crate) token_file: Option<PathBuf>,
-    /// The files of certificate and key; without, there is no TLS.
+    /// The files of certificate and key for TLS; `None` without TLS.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
-    /// Where its files are pushed to, instead of being fetched.
+    /// The store to which files are pushed, for a space without clients.
     pub(crate) push: Option<Push>,
     /// The cgroup that its process belongs to.
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// What a VM is promised, if there is room for it: this share of the slots that it asks for, it has within
-/// this time from when it began to work on what is to be in them.
+/// The objective of a space, as far as the budget allows: this share of the slots that the VM requests is available
+/// within this time after the VM began to compute the data for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Objective {
     /// Milliseconds.
     pub(crate) within_ms: u32,
     /// The share, in percent.
     pub(crate) percent: u32,
-    /// How much its slots count against others', where some are left.
+    /// The weight of its slots in the distribution of the remaining slots.
     pub(crate) weight: u32,
-    /// Lower ones are served first.
+    /// The class. The floors of lower classes are met first.
     pub(crate) class: u32,
 }
 
@@ -96,7 +96,7 @@ impl From<Objective> for space::demand::Objective {
 }
 
 /// Checks `space-budget`.
-pub(super) fn budget(written: &Spanned<i64>) -> Result<u32, Mistake> {
+pub(super) fn budget(written: &Spanned<i64>) -> Result<u32, ValueError> {
     let help = format!(
         "write 1 to {MAX_SLOTS} slots, each of {} KiB",
         SLOT_BYTES >> 10
@@ -109,10 +109,10 @@ pub(super) fn check(
     text: &str,
     spaces: &[Spanned<file::Space>],
     budget: Option<u32>,
-) -> Result<Vec<Space>, Mistake> {
+) -> Result<Vec<Space>, ValueError> {
     if let Some(extra) = spaces.get(MAX_SPACES) {
         let message = format!("the configuration has more than {MAX_SPACES} spaces");
-        return Err(Mistake::new(extra.span(), message, "remove some spaces"));
+        return Err(ValueError::new(extra.span(), message, "remove some spaces"));
     }
     let mut vms = Unique::new(text, "space of VM");
     let mut places = Unique::new(text, "address to listen on");
@@ -134,15 +134,15 @@ pub(super) fn check(
     spaces.iter().map(check).collect()
 }
 
-fn too_little(place: std::ops::Range<usize>, budget: u32) -> Mistake {
+fn too_little(place: std::ops::Range<usize>, budget: u32) -> ValueError {
     let message = format!("the spaces need more slots than the budget of {budget}");
     let help = format!(
         "raise `space-budget`, or give spaces fewer slots; a space without `slots` gets at least {MIN_SLOTS}"
     );
-    Mistake::new(place, message, help)
+    ValueError::new(place, message, help)
 }
 
-fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, Mistake> {
+fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, ValueError> {
     let space = written.get_ref();
     check_name(&space.vm)?;
     let fixed = space.slots.as_ref().map(slots).transpose()?;
@@ -155,7 +155,7 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
     let allow = space.allow.as_deref().unwrap_or_default();
     if let Some(extra) = allow.get(MAX_ALLOWED) {
         let message = format!("a space lists at most {MAX_ALLOWED} networks");
-        return Err(Mistake::new(extra.span(), message, "merge some of them"));
+        return Err(ValueError::new(extra.span(), message, "merge some of them"));
     }
     let allow: Vec<_> = allow.iter().map(net).collect::<Result<_, _>>()?;
     let token_file = space.token_file.as_ref().map(absolute).transpose()?;
@@ -163,14 +163,14 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
         let help = "list networks in `allow`, or set `token-file`; with `allow = [\"0.0.0.0/0\", \"::/0\"]`, \
             every client may fetch";
         let message = "no client may fetch from this space";
-        return Err(Mistake::new(listen.span(), message, help));
+        return Err(ValueError::new(listen.span(), message, help));
     }
     let tls = match (&space.certificate, &space.key) {
         (Some(certificate), Some(key)) => Some((absolute(certificate)?, absolute(key)?)),
         (None, None) => None,
         (Some(lonely), None) | (None, Some(lonely)) => {
             let help = "add the other one, or remove this key to serve without TLS";
-            return Err(Mistake::new(
+            return Err(ValueError::new(
                 lonely.span(),
                 "TLS needs both `certificate` and `key`",
                 help,
@@ -191,7 +191,7 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
     })
 }
 
-fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
+fn slots(written: &Spanned<i64>) -> Result<u32, ValueError> {
     let help = format!(
         "write {MIN_SLOTS} to {MAX_SLOTS} slots, each of {} KiB",
         SLOT_BYTES >> 10
@@ -199,7 +199,7 @@ fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
     number(written, MIN_SLOTS..=MAX_SLOTS, "a space", &help)
 }
 
-fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
+fn objective(written: &file::Objective) -> Result<Objective, ValueError> {
     let usual = Objective::default();
     let one = "an objective";
     let share = "write 1 to 99 percent";
@@ -234,25 +234,25 @@ fn number(
     range: std::ops::RangeInclusive<u32>,
     what: &str,
     help: &str,
-) -> Result<u32, Mistake> {
+) -> Result<u32, ValueError> {
     let number = u32::try_from(*written.get_ref()).ok();
     number
         .filter(|number| range.contains(number))
         .ok_or_else(|| {
             let message = format!("{what} of {} is out of range", written.get_ref());
-            Mistake::new(written.span(), message, help)
+            ValueError::new(written.span(), message, help)
         })
 }
 
 /// Parses a network, or a single address.
-fn net(written: &Spanned<String>) -> Result<IpNet, Mistake> {
+fn net(written: &Spanned<String>) -> Result<IpNet, ValueError> {
     let text = written.get_ref();
     let net = text.parse().ok();
     let net = net.or_else(|| Some(IpNet::from(text.parse::<std::net::IpAddr>().ok()?)));
     net.ok_or_else(|| {
         let message = format!("`{}` is not an address", text.escape_debug());
         let help = "write an IP address, or a network like \"10.0.0.0/8\"";
-        Mistake::new(written.span(), message, help)
+        ValueError::new(written.span(), message, help)
     })
 }
 

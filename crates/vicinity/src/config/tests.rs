@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS};
+use switch::limits::{MAX_LOOK_UPS, MAX_MODERATION_DELAY_US, MODERATION_DELAY_US};
 
 use super::model::*;
 use super::parse::parse;
@@ -50,7 +50,7 @@ fn a_configuration_is_read() {
     }
     assert!(!lan.accept);
     assert_eq!(lan.workers, 1);
-    assert_eq!(lan.gather_us, GATHER_US);
+    assert_eq!(lan.moderation_us, MODERATION_DELAY_US);
     let [web, db] = lan.ports.as_slice() else {
         panic!("two ports");
     };
@@ -250,9 +250,9 @@ fn how_long_frames_gather_is_bounded() {
         assert_ne!(text, GOOD);
         text
     };
-    for micros in [0, MAX_GATHER_US] {
+    for micros in [0, MAX_MODERATION_DELAY_US] {
         let config = parse("test.toml", &with(&micros.to_string()), None).unwrap();
-        assert_eq!(config.networks[0].gather_us, micros);
+        assert_eq!(config.networks[0].moderation_us, micros);
     }
     for micros in ["-1", "10001", "9999999999"] {
         let error = error(&with(micros));
@@ -269,10 +269,10 @@ fn how_often_a_frame_is_looked_up_is_bounded() {
         let text = format!("name = \"lan\"\nfdb-lookups = {times}");
         GOOD.replace("name = \"lan\"", &text)
     };
-    let look_ups = |text: &str| parse("test.toml", text, None).unwrap().networks[0].look_ups;
-    assert_eq!(look_ups(GOOD), None);
+    let fdb_lookups = |text: &str| parse("test.toml", text, None).unwrap().networks[0].fdb_lookups;
+    assert_eq!(fdb_lookups(GOOD), None);
     for times in [1, MAX_LOOK_UPS] {
-        assert_eq!(look_ups(&with(&times.to_string())), Some(times));
+        assert_eq!(fdb_lookups(&with(&times.to_string())), Some(times));
     }
     for times in ["-1", "0", "1001", "9999999999"] {
         let error = error(&with(times));
@@ -356,10 +356,13 @@ fn the_message_planes_uplink_is_read_and_checked_in_place() {
     let uplink = read(PLANE).unwrap().unwrap();
     assert_eq!(uplink.interface, "eth1");
     assert_eq!(uplink.host_name.as_deref(), Some("alpha"));
-    assert_eq!(uplink.give_up.as_secs(), 30);
+    assert_eq!(uplink.peer_timeout.as_secs(), 30);
     let brief = PLANE.replace(", host-name = \"alpha\", peer-timeout = 30", "");
     let uplink = read(&brief).unwrap().unwrap();
-    assert_eq!((uplink.host_name, uplink.give_up.as_secs()), (None, 500));
+    assert_eq!(
+        (uplink.host_name, uplink.peer_timeout.as_secs()),
+        (None, 500)
+    );
     for (from, to, parts) in [
         (
             "\"eth1\"",

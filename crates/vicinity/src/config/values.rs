@@ -8,14 +8,17 @@ use std::path::PathBuf;
 use switch::mac::Mac;
 use toml::Spanned;
 
-use super::diagnostic::{Mistake, line_number};
+use super::diagnostic::{ValueError, line_number};
 use crate::name;
 
 /// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
 const MAX_INTERFACE: usize = 15;
 
 /// Checks the name of a network interface. `kind` names the interface in the error message.
-pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t String, Mistake> {
+pub(super) fn interface<'t>(
+    text: &'t Spanned<String>,
+    kind: &str,
+) -> Result<&'t String, ValueError> {
     let name = text.get_ref();
     let fits = (1..=MAX_INTERFACE).contains(&name.len());
     if fits && name::check(name).is_ok() {
@@ -24,41 +27,41 @@ pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t
     let help =
         format!("an interface name has 1 to {MAX_INTERFACE} letters, digits, '.', '_' or '-'");
     let message = format!("`{}` cannot name {kind}", name.escape_debug());
-    Err(Mistake::new(text.span(), message, help))
+    Err(ValueError::new(text.span(), message, help))
 }
 
-pub(super) fn check_name(name: &Spanned<String>) -> Result<(), Mistake> {
+pub(super) fn check_name(name: &Spanned<String>) -> Result<(), ValueError> {
     name::check(name.get_ref()).map_err(|error| {
         let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
-        Mistake::new(name.span(), message, error.to_string())
+        ValueError::new(name.span(), message, error.to_string())
     })
 }
 
-pub(super) fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
+pub(super) fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, ValueError> {
     if path.get_ref().is_absolute() {
         return Ok(path.get_ref().clone());
     }
     let message = format!("the path {} is not absolute", path.get_ref().display());
-    Err(Mistake::new(
+    Err(ValueError::new(
         path.span(),
         message,
         "write a path that starts with a slash",
     ))
 }
 
-pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
+pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, ValueError> {
     let mac: Mac = text
         .get_ref()
         .parse()
         .map_err(|error: switch::mac::MacError| {
             let message = format!("`{}` is not a MAC address", text.get_ref().escape_debug());
-            Mistake::new(text.span(), message, error.to_string())
+            ValueError::new(text.span(), message, error.to_string())
         })?;
     if mac.is_group() || mac.bits() == 0 {
         let message = format!("{mac} cannot be a VM's address");
         let help = "a multicast, broadcast or zero address does not identify a VM; the first octet must be even, \
             as in 52:54:00:00:00:01";
-        return Err(Mistake::new(text.span(), message, help));
+        return Err(ValueError::new(text.span(), message, help));
     }
     Ok(mac)
 }
@@ -79,7 +82,7 @@ impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
         }
     }
 
-    pub(super) fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
+    pub(super) fn take(&mut self, value: T, place: Range<usize>) -> Result<(), ValueError> {
         let shown = format!("{value:?}");
         let Some(first) = self.places.insert(value, place.clone()) else {
             return Ok(());
@@ -90,6 +93,6 @@ impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
             "line {line} has it already; each {} must be different",
             self.what
         );
-        Err(Mistake::new(place, message, help))
+        Err(ValueError::new(place, message, help))
     }
 }

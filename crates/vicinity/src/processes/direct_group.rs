@@ -30,11 +30,11 @@ pub(crate) enum Order {
         group: TrustGroup,
     },
     /// A member must leave, or may join again.
-    KeepOut {
+    SetLeft {
         /// Its name.
         vm: String,
         /// Whether it must leave.
-        out: bool,
+        left: bool,
     },
     /// Report the state: an [`Event::Member`] for each member, then [`Event::End`].
     Report,
@@ -74,8 +74,8 @@ fn serve(control: &ControlSocket, group: &mut Group) -> Result<(), DirectError> 
 fn handle_orders(control: &ControlSocket, group: &mut Group) -> bool {
     loop {
         match control.receive::<Order>() {
-            Ok(Some((Order::KeepOut { vm, out }, _))) => {
-                if !group.keep_out(&vm, out) {
+            Ok(Some((Order::SetLeft { vm, left }, _))) => {
+                if !group.set_left(&vm, left) {
                     tracing::error!(
                         "internal error, report it as a bug: the supervisor named a VM {vm} that is \
                         not in the group"

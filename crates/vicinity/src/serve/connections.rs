@@ -134,7 +134,7 @@ mod tests {
         tokio::spawn(dial(path.clone(), wake.clone(), to, Ok, Err));
         let first = inbox.recv().await.unwrap();
         assert!(first.is_err());
-        // The clock only moves while everybody sleeps; by now attempts are 10 s apart.
+        // The test clock advances only while all tasks sleep; attempts are 10 s apart by now.
         tokio::time::sleep(Duration::from_secs(55)).await;
         let _front_end = UnixListener::bind(&path).unwrap();
         let bound = Instant::now();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::process::child_process::ChildProcess;
 use super::process::launch::{Launch, ProcessKind};
-use super::process::lifecycle::Due;
+use super::process::lifecycle::NextAction;
 use super::process::pending_request::PendingRequest;
 use super::runtime_dir::RuntimeDirError;
 use crate::config::TrustGroup;
@@ -26,7 +26,7 @@ use crate::status::{GroupMemberStatus, GroupStatus};
 const INBOX: usize = 64;
 
 /// Time in which the process answers: it may wait 20 s for each answer of a QEMU.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time in which guests release the devices that the process unplugs when it stops.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
@@ -51,9 +51,9 @@ pub(super) enum Message {
     /// A client asks for the state.
     Ask(oneshot::Sender<GroupStatus>),
     /// A VM must leave, or may join again; the answer is whether the VM is a member.
-    KeepOut {
+    SetLeft {
         vm: String,
-        out: bool,
+        left: bool,
         known: oneshot::Sender<bool>,
     },
     /// Stop the process, and end the task.
@@ -68,8 +68,8 @@ pub(super) struct Group {
     parts: GroupResources,
     launch: Launch,
     process: ChildProcess<Order>,
-    /// VMs that must stay out, kept for the next process.
-    out: BTreeSet<String>,
+    /// VMs that must stay out of the group, kept for the next process.
+    left: BTreeSet<String>,
     inbox: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
     pending: PendingRequest<GroupStatus>,
@@ -85,7 +85,7 @@ impl Group {
         config: TrustGroup,
         launch: Launch,
     ) -> Result<Self, GroupError> {
-        let parts = GroupResources::make(&config.members)?;
+        let parts = GroupResources::create(&config.members)?;
         let (sender, inbox) = mpsc::channel(INBOX);
         let kind = ProcessKind::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
@@ -95,10 +95,10 @@ impl Group {
             runtime_dir: runtime_dir.to_owned(),
             parts,
             launch,
-            out: BTreeSet::new(),
+            left: BTreeSet::new(),
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             incoming: Vec::new(),
             members: Vec::new(),
         };
@@ -130,12 +130,12 @@ impl Group {
         }
         let group = self.config.clone();
         give(Order::Begin { group }, self.parts.window());
-        for vm in self.out.clone() {
-            let out = true;
+        for vm in self.left.clone() {
+            let left = true;
             self.process
                 .plane
                 .orders
-                .push(Order::KeepOut { vm, out }, None);
+                .push(Order::SetLeft { vm, left }, None);
         }
     }
 
@@ -156,13 +156,13 @@ impl Group {
                     Some(Message::Ask(asker)) => {
                         self.pending.add_waiter(asker, Instant::now());
                         match self.process.lifecycle.is_up() {
-                            true => self.ask(),
+                            true => self.request_report(),
                             false => self.answer(),
                         }
                     }
-                    Some(Message::KeepOut { vm, out, known }) => {
+                    Some(Message::SetLeft { vm, left, known }) => {
                         // The client may be gone.
-                        let _gone = known.send(self.keep_out(vm, out));
+                        let _gone = known.send(self.set_left(vm, left));
                     }
                     Some(Message::Stop) | None => break,
                 },
@@ -172,32 +172,32 @@ impl Group {
         self.process.stop::<Event>(Order::Stop, STOP_LIMIT).await;
     }
 
-    fn keep_out(&mut self, vm: String, out: bool) -> bool {
+    fn set_left(&mut self, vm: String, left: bool) -> bool {
         if !self.config.members.contains(&vm) {
             return false;
         }
-        match out {
-            true => self.out.insert(vm.clone()),
-            false => self.out.remove(&vm),
+        match left {
+            true => self.left.insert(vm.clone()),
+            false => self.left.remove(&vm),
         };
         self.process
             .plane
             .orders
-            .push(Order::KeepOut { vm, out }, None);
+            .push(Order::SetLeft { vm, left }, None);
         true
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         match self.process.due(&mut self.pending, now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(),
-            Due::Start => {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
                 let kind = ProcessKind::Group(&self.runtime_dir, &self.config.name);
-                if self.process.start_again(kind, &self.launch) {
+                if self.process.restart(kind, &self.launch) {
                     self.set_up();
                 }
             }
@@ -205,7 +205,7 @@ impl Group {
     }
 
     /// Requests a report from the process, unless a request is outstanding.
-    fn ask(&mut self) {
+    fn request_report(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.incoming.clear();
             self.process.plane.orders.push(Order::Report, None);
@@ -216,7 +216,7 @@ impl Group {
         match event {
             Event::Member(member) if self.incoming.len() < self.config.members.len() => {
                 if member.state == "absent" {
-                    self.out.remove(&member.vm);
+                    self.left.remove(&member.vm);
                 }
                 self.incoming.push(member);
             }
@@ -234,11 +234,11 @@ impl Group {
     /// Ends the request, because the process has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    fn tell(&mut self) {
+    fn send_status(&mut self) {
         let up = self.process.lifecycle.is_up();
         let status = GroupStatus {
             name: self.config.name.clone(),
@@ -246,7 +246,7 @@ impl Group {
             restarts: self.process.lifecycle.restarts(),
             reason: self
                 .process
-                .trouble
+                .failure_reason
                 .clone()
                 .or_else(|| self.pending.stale_reason()),
             members: match up {

@@ -1,21 +1,21 @@
 //! `vicinity serve`: the supervisor.
 //!
-//! It takes from the system all that a configuration asks for, starts the processes ([`process`]), has a task
-//! beside each that talks to it and starts it again if it ends, answers the control API ([`api`]), and gives
-//! everything back at the end. [`supervisor`] has the tasks, and carries out changes of the configuration
-//! ([`request`]), one at a time.
+//! The supervisor opens the sockets, taps and memory that the configuration requires, and starts the processes
+//! ([`process`]). One task for each process exchanges orders and events with it, and restarts it if it ends. The
+//! supervisor answers the control API ([`api`]), and removes at its end all that it created. [`supervisor`] owns the
+//! tasks, and carries out changes of the configuration ([`request`]), one at a time.
 //!
 //! ```text
 //!   api ───────── requests ──────▶ supervisor          systemd: notifications, watchdog, descriptors
 //!    │ questions                       │ starts, changes, stops
 //!    ▼                                 ▼
 //! ┌──────────────┬───────────────┬───────────────┬─────────────────────────────┐
-//! │ network      │ message_plane │ direct_groups │ memory_plane                │  tasks: what they are told
-//! │ a task for   │ one task      │ a task for    │ a task for each space, and  │  comes through a channel
+//! │ network      │ message_plane │ direct_groups │ memory_plane                │  tasks: each receives its
+//! │ a task for   │ one task      │ a task for    │ a task for each space, and  │  messages from a channel
 //! │ each network │               │ each group    │ the orchestrator's          │
 //! └──────┬───────┴───────┬───────┴───────┬───────┴──────────────┬──────────────┘
 //!        └───────────────┴── process ────┴──────────────────────┘   a process and its control socket
-//!            interface, connections, peer, runtime_dir              what the system gives
+//!            interface, connections, peer, runtime_dir              resources of the system
 //! ```
 
 mod api;
@@ -77,7 +77,8 @@ pub(crate) enum ServeError {
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
-    // For front-ends that are turned away, or whose data plane is gone.
+    // The thread that closes descriptors: closing the socket of a refused front-end, or of a front-end whose data
+    // plane has ended, may block.
     vhost::reclaim::start(|| {})?;
     let (control, kept) = systemd::handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -146,7 +147,7 @@ async fn serve(
     Ok(())
 }
 
-/// The heads of all metrics: names, kinds, and what they say.
+/// The heads of all metrics: names, kinds, and help texts.
 pub(crate) fn metrics() -> String {
     api::metrics::text(&[], &[], &[])
 }

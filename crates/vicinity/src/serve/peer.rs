@@ -61,7 +61,7 @@ impl Peer {
     }
 
     /// Returns whether it runs as this process's user, or as root.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(super) fn is_own_user(&self) -> bool {
         [0, geteuid().as_raw()].contains(&self.user)
     }
 }
@@ -80,11 +80,11 @@ fn demand(what: &str, pattern: Option<&str>, found: Option<&str>) -> Result<(), 
 
 /// The path of a process's cgroup (version 2), with systemd's escapes undone.
 fn cgroup(socket: std::os::fd::BorrowedFd<'_>, process: i32) -> io::Result<String> {
-    // Opened first: what is read there is told of this process, or of none.
+    // Opened before the read, so that the file is that of this process, or of none.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(format!("/proc/{process}"), flags, Mode::empty())?;
     if let Some(handle) = option::process(socket)? {
-        // The one that connected lives, so the number was not given to another one.
+        // The process that connected still runs, so its id was not reused.
         let mut ended = [PollFd::new(&handle, PollFlags::IN)];
         if poll(&mut ended, Some(&Timespec::default()))? > 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_told_from_the_owner() {
+    fn a_process_of_another_owner_is_refused() {
         let web = of(
             64055,
             "libvirt-1 (enforce)",
@@ -149,18 +149,18 @@ mod tests {
             root.check(&owner(Some(107), Some("libvirt-1 *"), None))
                 .is_err()
         );
-        // What is not known is no match.
+        // An unknown value never matches.
         let unknown = Peer::default();
         assert!(unknown.check(&owner(None, Some("*"), None)).is_err());
         assert!(unknown.check(&owner(None, None, Some("*"))).is_err());
     }
 
     #[tokio::test]
-    async fn the_kernel_tells_who_connected() {
+    async fn the_kernel_reports_the_connecting_process() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(&ours).unwrap();
         assert_eq!(peer.user, geteuid().as_raw());
-        assert!(peer.is_ours());
+        assert!(peer.is_own_user());
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = own.lines().find_map(|line| line.strip_prefix("0::"));
         assert_eq!(peer.cgroup, own.map(|path| path.replace(r"\x2d", "-")));

@@ -88,7 +88,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn make(path: &Path) -> Result<Self, RuntimeDirError> {
+    pub(super) fn create(path: &Path) -> Result<Self, RuntimeDirError> {
         // Set the permissions explicitly, because those of a new folder depend on the umask.
         let give = || std::fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE));
         let made = match DirBuilder::new().mode(FOLDER_MODE).create(path) {
@@ -140,7 +140,7 @@ pub(super) struct RuntimeDir {
 
 impl RuntimeDir {
     pub(super) fn claim(path: &Path) -> Result<Self, RuntimeDirError> {
-        let folder = Folder::make(path)?;
+        let folder = Folder::create(path)?;
         let lock = File::open(path).map_err(|source| RuntimeDirError::Folder {
             path: path.to_owned(),
             source,
@@ -258,21 +258,21 @@ mod tests {
     #[test]
     fn a_folder_in_which_others_can_put_sockets_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        Folder::make(folder.path()).unwrap();
+        Folder::create(folder.path()).unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
-        let error = Folder::make(folder.path()).unwrap_err().to_string();
+        let error = Folder::create(folder.path()).unwrap_err().to_string();
         assert!(error.contains("all users may write"), "{error}");
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-        Folder::make(folder.path()).unwrap();
+        Folder::create(folder.path()).unwrap();
         // Only root can change the owner of a folder.
         if geteuid().is_root() {
             chown(folder.path(), Some(4711), None).unwrap();
-            Folder::make(folder.path()).unwrap_err();
+            Folder::create(folder.path()).unwrap_err();
         }
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(matches!(
-            Folder::make(&file),
+            Folder::create(&file),
             Err(RuntimeDirError::Folder { .. })
         ));
     }

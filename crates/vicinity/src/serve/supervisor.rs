@@ -93,8 +93,8 @@ impl Supervisor {
         self.start_groups()?;
         let spaces = self.spaces.prepare(&self.config, &self.launch);
         let spaces = spaces.map_err(refused_space)?;
-        self.spaces.carry_out(spaces, &mut self.tasks).await;
-        self.spaces.store.give_up_the_rest();
+        self.spaces.apply(spaces, &mut self.tasks).await;
+        self.spaces.store.remove_unclaimed();
         for network in started {
             self.run_network(network);
         }
@@ -133,7 +133,7 @@ impl Supervisor {
     fn start_group(&mut self, config: config::TrustGroup) -> Result<Group, GroupError> {
         let runtime_dir = &self.config.runtime_dir;
         if self.folder.is_none() {
-            self.folder = Some(Folder::make(&direct_folder(runtime_dir))?);
+            self.folder = Some(Folder::create(&direct_folder(runtime_dir))?);
         }
         Group::start(runtime_dir, config, self.launch.clone())
     }
@@ -176,7 +176,7 @@ impl Supervisor {
         let _reloading = matches!(request, ChangeRequest::Reload).then(Reloading::begin);
         let (source, written) = match request {
             ChangeRequest::Show => return Ok(self.source.clone()),
-            ChangeRequest::Reload => (self.source.again()?, true),
+            ChangeRequest::Reload => (self.source.reload()?, true),
             ChangeRequest::Replace(text) => (self.source.with(text), false),
             ChangeRequest::Edit(edit) => (self.source.with(edit.apply(self.source.text())?), false),
         };
@@ -184,7 +184,7 @@ impl Supervisor {
         if !written {
             plan.source.save(&self.source)?;
         }
-        self.carry_out(plan).await;
+        self.apply(plan).await;
         Ok(self.source.clone())
     }
 
@@ -250,7 +250,7 @@ impl Supervisor {
         parts.into_iter().map(start).collect()
     }
 
-    async fn carry_out(&mut self, plan: Plan) {
+    async fn apply(&mut self, plan: Plan) {
         let keep = |name: &str| plan.config.networks.iter().any(|new| new.name == name);
         let networks = std::mem::take(&mut self.networks);
         let gone: Vec<_>;
@@ -285,7 +285,7 @@ impl Supervisor {
             networks.position(|network| network.name == *name)
         };
         self.networks.sort_by_key(|(name, _)| place(name));
-        self.spaces.carry_out(plan.spaces, &mut self.tasks).await;
+        self.spaces.apply(plan.spaces, &mut self.tasks).await;
         (self.source, self.config) = (plan.source, plan.config);
         self.publish();
     }

@@ -1,6 +1,6 @@
 //! The new names of fields in the control API. For one release, an answer has each of these fields under both names.
 //!
-//! The structures of other crates have the old names, so this module adds the new ones while it serializes them.
+//! The structures of other crates serialize these fields under the old names, so this module adds the new names.
 
 use memory_plane::Figures;
 use serde::{Serialize, Serializer};
@@ -18,8 +18,8 @@ pub(super) fn counters<S: Serializer>(counters: &Counters, to: S) -> Result<S::O
     }
     let named = Named {
         counters,
-        backpressured: counters.held,
-        multicast_without_members: counters.unheard,
+        backpressured: counters.backpressured,
+        multicast_without_members: counters.multicast_without_members,
     };
     named.serialize(to)
 }
@@ -34,7 +34,7 @@ pub(super) fn worker<S: Serializer>(worker: &WorkerReport, to: S) -> Result<S::O
     }
     let named = Named {
         worker,
-        fdb_entries: worker.residents,
+        fdb_entries: worker.fdb_entries,
     };
     named.serialize(to)
 }
@@ -51,9 +51,9 @@ pub(super) fn figures<S: Serializer>(figures: &Figures, to: S) -> Result<S::Ok, 
     }
     let named = Named {
         figures,
-        invalid_requests: figures.nonsense,
-        refused_clients: figures.turned_away,
-        push_error: figures.push_trouble.as_deref(),
+        invalid_requests: figures.invalid_requests,
+        refused_clients: figures.refused_clients,
+        push_error: figures.push_error.as_deref(),
     };
     named.serialize(to)
 }
@@ -68,7 +68,7 @@ pub(super) fn window<S: Serializer>(window: &Window, to: S) -> Result<S::Ok, S::
     }
     let named = Named {
         window,
-        retained: window.held,
+        retained: window.retained,
     };
     named.serialize(to)
 }
@@ -92,8 +92,8 @@ mod tests {
 
     fn port() -> PortStatus {
         let counters = Counters {
-            held: 7,
-            unheard: 8,
+            backpressured: 7,
+            multicast_without_members: 8,
             ..Counters::default()
         };
         serde_json::from_value(json!({
@@ -123,7 +123,7 @@ mod tests {
             "name": "lan", "up": true, "restarts": 0, "reason": null, "uplink": null,
             "folder": "/run/lan", "accept": false, "gather_us": 5, "moderation_us": 5, "look_ups": 6,
             "fdb_lookups": 6, "ports": 2, "attached": 2,
-            "worker": WorkerReport { residents: 9, ..WorkerReport::default() },
+            "worker": WorkerReport { fdb_entries: 9, ..WorkerReport::default() },
         }))
         .unwrap();
         has_both(
@@ -144,9 +144,9 @@ mod tests {
             rate: None,
             push: None,
             figures: memory_plane::Figures {
-                nonsense: 1,
-                turned_away: 2,
-                push_trouble: Some("no route".to_owned()),
+                invalid_requests: 1,
+                refused_clients: 2,
+                push_error: Some("no route".to_owned()),
                 ..memory_plane::Figures::default()
             },
         };
@@ -166,7 +166,7 @@ mod tests {
             bottleneck: None,
             predicted: None,
             window: ::space::estimator::Window {
-                held: 4,
+                retained: 4,
                 ..::space::estimator::Window::default()
             },
         };
@@ -214,6 +214,6 @@ mod tests {
     fn an_answer_with_both_names_is_read() {
         let text = serde_json::to_string(&port()).unwrap();
         let read: PortStatus = serde_json::from_str(&text).unwrap();
-        assert_eq!((read.residents, read.counters.held), (3, 7));
+        assert_eq!((read.residents, read.counters.backpressured), (3, 7));
     }
 }

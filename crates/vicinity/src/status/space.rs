@@ -14,41 +14,41 @@ use super::renamed;
 pub(crate) struct SpaceStatus {
     /// The VM.
     pub(crate) vm: String,
-    /// Its process runs.
+    /// Whether its process runs.
     pub(crate) up: bool,
-    /// How often the process was started again. What was being written went with it each time.
+    /// How often the supervisor restarted the process. Each time, files that were open for writing were lost.
     pub(crate) restarts: u64,
-    /// Why it does not run, or did not the last time.
+    /// The reason why the process does not run, or why the last one ended.
     pub(crate) reason: Option<String>,
-    /// Where clients fetch.
+    /// The address at which clients fetch files.
     pub(crate) listen: Option<std::net::SocketAddr>,
-    /// With TLS.
+    /// Whether clients use TLS.
     pub(crate) tls: bool,
-    /// Bytes a second that are sent at most, if there is a limit.
+    /// The limit of the send rate in bytes a second, if there is one.
     pub(crate) rate: Option<u64>,
-    /// Where files are pushed to.
+    /// The store to which files are pushed.
     pub(crate) push: Option<String>,
-    /// What there is; all 0 while it does not run.
+    /// The figures of the process; all 0 while it does not run.
     #[serde(flatten, serialize_with = "renamed::figures")]
     pub(crate) figures: Figures,
 }
 
-/// How the budget of slots is shared out, as `GET /v1/space-control` tells it.
+/// How the controller divides the budget of slots, as `GET /v1/space-control` returns it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ControlStatus {
-    /// Slots for the spaces that have no number of their own.
+    /// Slots for the spaces without a configured number of slots.
     pub(crate) budget: u32,
-    /// Of these, those that no space has.
+    /// Slots of the budget that no space has.
     pub(crate) free: u32,
-    /// How many times as long objectives take, for want of budget.
+    /// Factor by which the budget lengthens the times of the objectives.
     pub(crate) stretch: f64,
-    /// What one more slot would bring: weighted slots a second that no job would wait for.
+    /// The shadow price: weighted slots a second for which no job would wait if the budget had one slot more.
     pub(crate) price: f64,
-    /// The host is short of memory, and nothing grows.
+    /// Whether the host is short of memory, so that no space grows.
     pub(crate) pressure: bool,
     /// The spaces.
     pub(crate) spaces: Vec<ControlledStatus>,
-    /// What was decided lately, the oldest first; what only says the same again is left out.
+    /// The recent decisions, the oldest first, without those that repeat the previous one.
     pub(crate) decisions: Vec<DecisionStatus>,
 }
 
@@ -57,15 +57,15 @@ pub(crate) struct ControlStatus {
 pub(crate) struct ControlledStatus {
     /// The VM.
     pub(crate) vm: String,
-    /// Slots it has.
+    /// Its number of slots.
     pub(crate) slots: u32,
-    /// Why.
+    /// The reason of the decision.
     pub(crate) reason: Option<Reason>,
-    /// What keeps it from its objective, if memory does not.
+    /// The bottleneck, if it is not the number of slots.
     pub(crate) bottleneck: Option<Bottleneck>,
-    /// Expected seconds to a slot, in the mean.
+    /// The predicted mean time to a slot, in seconds.
     pub(crate) predicted: Option<f64>,
-    /// Measurements of its last window of time.
+    /// The measurements of the last window.
     #[serde(serialize_with = "renamed::window")]
     pub(crate) window: Window,
 }
@@ -73,19 +73,19 @@ pub(crate) struct ControlledStatus {
 /// A decision about a space.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DecisionStatus {
-    /// When, in seconds since 1970.
+    /// The time of the decision, in seconds since 1970.
     pub(crate) at: f64,
     /// The VM.
     pub(crate) vm: String,
-    /// Slots it had.
+    /// The number of slots before the decision.
     pub(crate) before: u32,
-    /// Slots it was to have from then on.
+    /// The number of slots that the controller decided on.
     pub(crate) slots: u32,
-    /// Why.
+    /// The reason of the decision.
     pub(crate) reason: Reason,
-    /// What kept it from its objective, if memory did not.
+    /// The bottleneck, if it was not the number of slots.
     pub(crate) bottleneck: Option<Bottleneck>,
-    /// Expected seconds to a slot, in the mean.
+    /// The predicted mean time to a slot, in seconds.
     pub(crate) predicted: Option<f64>,
 }
 

@@ -116,7 +116,7 @@ fn a_receiver_that_does_not_take_holds_back_a_sender_on_another_host() {
 }
 
 #[test]
-fn a_host_that_dies_is_given_up_and_can_come_again() {
+fn a_host_that_stops_is_given_up_and_can_connect_again() {
     let mut hosts = Hosts::new(false);
     hosts.serve(0);
     let other = hosts.serve(1);

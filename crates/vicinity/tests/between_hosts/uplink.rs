@@ -6,7 +6,7 @@ use message::{Board, Code};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::member::Member;
-use crate::common::trace::{SELDOM, Trace, calls, descriptors};
+use crate::common::trace::{RARE_CALLS, Trace, calls, descriptors};
 use crate::common::until;
 use crate::hosts::{Hosts, both, connect, connect_again, exchange, pattern};
 
@@ -144,7 +144,7 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
     let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
     let unused: Vec<&String> = allowed
         .difference(&made)
-        .filter(|call| !SELDOM.contains(&call.as_str()))
+        .filter(|call| !RARE_CALLS.contains(&call.as_str()))
         .collect();
     assert!(unused.is_empty(), "allowed and never made: {unused:?}");
     let denied: Vec<&String> = made.difference(&allowed).collect();

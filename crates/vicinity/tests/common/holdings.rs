@@ -52,7 +52,7 @@ impl Holdings {
     }
 
     /// Waits until the daemon holds these resources and no others.
-    pub(crate) fn again(&self, daemon: &Daemon, network: &str, when: &str) {
+    pub(crate) fn assert_unchanged(&self, daemon: &Daemon, network: &str, when: &str) {
         let mut now = Self::default();
         for _ in 0..500 {
             now = Self::now(daemon, network);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 /// Calls that a trace of a healthy process with one thread need not contain: those of `sandbox.rs`, those of
 /// a thread's end, of signal handlers and of the log, and the one for the alarm, which a thread makes before
 /// a tracer can attach.
-pub(crate) const SELDOM: [&str; 16] = [
+pub(crate) const RARE_CALLS: [&str; 16] = [
     "timer_create",
     "futex",
     "brk",

@@ -91,7 +91,7 @@ fn vm_comes_and_goes() {
     step("reset under load");
     load(&vm);
     reset(&rig, &vm, &red);
-    before.again(rig.daemon(), NETWORK, "after a reset");
+    before.assert_unchanged(rig.daemon(), NETWORK, "after a reset");
     pinging.goes_on();
 
     step("powered off from the guest");
@@ -109,10 +109,10 @@ fn vm_comes_and_goes() {
     sh(&blue, "pkill -KILL iperf3; sleep 0.5");
     serve_iperf(&blue);
     load(&vm);
-    before.again(rig.daemon(), NETWORK, "with the guest again");
+    before.assert_unchanged(rig.daemon(), NETWORK, "with the guest again");
     drop(vm);
     rig.until_state("guest", "waiting");
-    without.again(rig.daemon(), NETWORK, "after the kill");
+    without.assert_unchanged(rig.daemon(), NETWORK, "after the kill");
 
     let port = rig.daemon().port("guest");
     assert!(port["reason"].is_string(), "{port}");
@@ -157,10 +157,10 @@ fn a_thousand_resets_under_load() {
         for reset in 0..RESETS / 2 {
             tiny.reset(1 + reset % 50);
         }
-        running.again(rig.daemon(), NETWORK, "after so many resets");
+        running.assert_unchanged(rig.daemon(), NETWORK, "after so many resets");
         drop(tiny);
         rig.until_state(vm, "waiting");
-        before.again(rig.daemon(), NETWORK, "after its end");
+        before.assert_unchanged(rig.daemon(), NETWORK, "after its end");
     }
     let vms: Vec<String> = (1..=kills)
         .map(|kill| format!("tiny-{}", kill % TINY))
@@ -174,7 +174,7 @@ fn a_thousand_resets_under_load() {
         rig.until_state(&vm, "waiting");
         assert_eq!(rig.daemon().port(&vm)["quarantines"], 0, "{vm}");
     }
-    before.again(rig.daemon(), NETWORK, "after so many kills");
+    before.assert_unchanged(rig.daemon(), NETWORK, "after so many kills");
 
     step("the other VMs are unaffected");
     pinging.goes_on();

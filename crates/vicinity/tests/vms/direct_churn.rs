@@ -21,7 +21,7 @@ const NAME: &str = "c";
 const NUMBER: u8 = 3;
 
 /// Returns the VM `c`, in the group of `a` and `b`, with another machine type each time.
-pub(crate) fn guest_who_goes(rig: &Rig, time: usize) -> Spec {
+pub(crate) fn leaving_vm(rig: &Rig, time: usize) -> Spec {
     restartable(match time % 2 {
         0 => member_on_q35(rig, NAME),
         _ => member(rig, NAME),
@@ -108,7 +108,7 @@ impl<'vm> Churn<'vm> {
             _ => {
                 signal(&vm, Signal::KILL);
                 drop(vm);
-                let [vm] = self.rig.boot([guest_who_goes(self.rig, self.boots)]);
+                let [vm] = self.rig.boot([leaving_vm(self.rig, self.boots)]);
                 self.boots += 1;
                 self.settle(&vm);
                 return vm;
@@ -208,11 +208,7 @@ fn how_long() -> Duration {
 #[ignore = "takes ten minutes: make soak"]
 fn members_that_come_and_go_cost_the_others_nothing() {
     let rig = with_module(Rig::new(Some(&config(&["a", "b", NAME]))));
-    let [a, b, c] = rig.boot([
-        member(&rig, "a"),
-        member(&rig, "b"),
-        guest_who_goes(&rig, 0),
-    ]);
+    let [a, b, c] = rig.boot([member(&rig, "a"), member(&rig, "b"), leaving_vm(&rig, 0)]);
     for (number, vm) in (1..).zip([&a, &b, &c]) {
         until_devices(vm, 3);
         load(vm, number);

@@ -18,7 +18,7 @@ use crate::direct::{
     config, counter, devices, flood, ip, is_well, load, member, received, signal, standing,
     until_devices, until_peers, until_reached, with_module,
 };
-use crate::direct_churn::{Churn, guest_who_goes};
+use crate::direct_churn::{Churn, leaving_vm};
 use crate::guest::{self, sh};
 use crate::rig::{Rig, step};
 
@@ -273,11 +273,7 @@ fn kill_process_of(rig: &Rig, group: &str) {
 #[test]
 fn vms_of_a_group_see_each_others_memory() {
     let mut rig = with_module(Rig::new(Some(&(config(&["a", "b", "c"]) + PAIR))));
-    let [a, b, c] = rig.boot([
-        member(&rig, "a"),
-        member(&rig, "b"),
-        guest_who_goes(&rig, 0),
-    ]);
+    let [a, b, c] = rig.boot([member(&rig, "a"), member(&rig, "b"), leaving_vm(&rig, 0)]);
 
     step("the devices are plugged in while the guests run");
     for (number, vm) in (1..).zip([&a, &b, &c]) {

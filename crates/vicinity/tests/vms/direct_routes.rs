@@ -85,7 +85,7 @@ fn until_by(vm: &Vm, to: &str, device: &str) {
 const YOUNG: &str = "/tmp/young";
 
 /// Waits until the sender reports more sent bytes than buffers can hold.
-fn until_young_goes_on(vm: &Vm) {
+fn wait_until_younger_connection_continues(vm: &Vm) {
     let lines = format!("grep -c '[KMG]Bytes' {YOUNG}");
     sh(
         vm,
@@ -147,13 +147,13 @@ fn connections_survive_every_change_of_channel() {
     let young = format!("iperf3 --client {} --port 5202 --time 600", ip(2));
     let young = format!("exec {young} --interval 0.1 --forceflush >{YOUNG}");
     let young = red.start(&young).unwrap();
-    until_young_goes_on(&red);
+    wait_until_younger_connection_continues(&red);
 
     session.next("the module goes and comes");
     step("one VM unloads the module, and loads it again");
     sh(&blue, "rmmod vicinity_direct");
     until_by(&red, &ip(2), "eth0");
-    until_young_goes_on(&red);
+    wait_until_younger_connection_continues(&red);
     insert(&blue);
     until_by(&red, &ip(2), "direct0");
 
@@ -168,7 +168,7 @@ fn connections_survive_every_change_of_channel() {
     step("one VM leaves, and migrates to the other host");
     leave(one, "blue");
     until_by(&red, &ip(2), "eth0");
-    until_young_goes_on(&red);
+    wait_until_younger_connection_continues(&red);
     let away = arriving(two, member(two, "blue"), 1);
     check(&blue.migrate(&away, &soon()).unwrap().wait(GUARD).unwrap());
     away.wait_ready(GUARD).unwrap();
@@ -187,7 +187,7 @@ fn connections_survive_every_change_of_channel() {
     until_devices(&back, 2);
     until_by(&red, &ip(2), "direct0");
     until_by(&back, &ip(1), "direct0");
-    until_young_goes_on(&red);
+    wait_until_younger_connection_continues(&red);
 
     step("no data was lost, and all checks pass");
     stream.stop(&back);

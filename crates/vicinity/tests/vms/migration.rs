@@ -147,7 +147,7 @@ fn many_passes(mut migration: Migration<'_>) -> Migration<'_> {
 }
 
 /// Waits until the switch has the VM's address at its port here, or elsewhere.
-fn until_lives(host: &Rig, vm: &str, here: bool) {
+fn wait_until_running(host: &Rig, vm: &str, here: bool) {
     until("the address to move", || {
         (host.daemon().port(vm)["fdb_entries"] != 0) == here
     });
@@ -265,8 +265,8 @@ fn a_vm_moves_under_load_and_back_again() {
     let migration = many_passes(blue.migrate(&away, &often).unwrap());
     arrive(&blue, migration, &away);
     until_state(two, "blue", "running");
-    until_lives(two, "blue", true);
-    until_lives(one, "blue", false);
+    wait_until_running(two, "blue", true);
+    wait_until_running(one, "blue", false);
     // On the old host, QEMU still runs with the VM paused.
     until_state(one, "blue", "connected");
     drop(blue);
@@ -305,8 +305,8 @@ fn a_vm_moves_under_load_and_back_again() {
     until_full(&away);
     migration.set(&fast()).unwrap();
     arrive(&away, migration, &back);
-    until_lives(one, "blue", true);
-    until_lives(two, "blue", false);
+    wait_until_running(one, "blue", true);
+    wait_until_running(two, "blue", false);
     drop(away);
     traffic_goes_on(one, "blue");
     stream.stop(&back);
@@ -355,14 +355,14 @@ fn a_vm_that_sends_nothing_after_migration_is_announced() {
              ip link set eth0 up; {ask}; ip addr flush dev eth0"
         ),
     );
-    until_lives(one, "red", true);
+    wait_until_running(one, "red", true);
     step("the VM migrates, and sends nothing");
     let away = arriving(two, spec(two), 1);
     let migration = red.migrate(&away, &fast()).unwrap();
     check(&migration.wait(GUARD).unwrap());
     away.wait_ready(GUARD).unwrap();
-    until_lives(two, "red", true);
-    until_lives(one, "red", false);
+    wait_until_running(two, "red", true);
+    wait_until_running(one, "red", false);
     let sent = &two.daemon().port("red")["counters"]["tx_frames"];
     assert_eq!(sent, 0, "it announced itself");
 }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_sources_is_told_so() {
+    fn a_host_without_sources_gets_an_error() {
         let error = Sources::read(Path::new("/nonexistent"), "bookworm").unwrap_err();
         assert!(error.to_string().contains("no source for Debian bookworm"));
     }

@@ -11,7 +11,7 @@ use super::cpio;
 pub(super) const INIT: &str = include_str!("init.sh");
 
 /// Parts of the packages that no guest command needs, as paths from the root without a leading slash.
-const LEFT_OUT: [&str; 22] = [
+const EXCLUDED_PATHS: [&str; 22] = [
     "boot",
     "dev",
     "etc/apt",
@@ -79,7 +79,7 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result
         let entry = entry?;
         let path = entry.path();
         let inside = path.strip_prefix(root).unwrap_or(&path).to_owned();
-        if LEFT_OUT.iter().any(|out| inside == Path::new(out)) {
+        if EXCLUDED_PATHS.iter().any(|out| inside == Path::new(out)) {
             continue;
         }
         found.push(inside);

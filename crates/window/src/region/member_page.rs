@@ -94,7 +94,7 @@ impl MemberPage {
     }
 
     /// Member only: sends a heartbeat.
-    pub fn beat(&self) {
+    pub fn send_heartbeat(&self) {
         self.heartbeat.store(self.heartbeat.load().wrapping_add(1));
     }
 

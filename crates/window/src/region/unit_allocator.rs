@@ -50,7 +50,7 @@ impl UnitAllocator {
                 let lease = Lease::take(file, count, limit)?;
                 Ok(lease.map(|lease| Allocation {
                     units: lease.start()..lease.start() + count,
-                    holder: Holder::Lock(lease),
+                    holder: Owner::Lock(lease),
                 }))
             }
             Backend::InProcess(ranges) => Ok(Allocation::take(ranges, count, limit)),
@@ -62,11 +62,11 @@ impl UnitAllocator {
 #[derive(Debug)]
 pub(super) struct Allocation {
     pub(super) units: Range<u32>,
-    holder: Holder,
+    holder: Owner,
 }
 
 #[derive(Debug)]
-enum Holder {
+enum Owner {
     /// Dropping the lease releases the lock.
     Lock(#[expect(dead_code, reason = "held")] Lease),
     Ranges(Arc<Mutex<Ranges>>),
@@ -79,7 +79,7 @@ impl Allocation {
         let start = u32::try_from(start / UNIT).unwrap_or(u32::MAX);
         let held = Self {
             units: start..start.saturating_add(count),
-            holder: Holder::Ranges(Arc::clone(ranges)),
+            holder: Owner::Ranges(Arc::clone(ranges)),
         };
         // The first free range: if it is behind the limit, no range before the limit is free.
         (held.units.end <= limit).then_some(held)
@@ -88,7 +88,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Holder::Ranges(ranges) = &self.holder {
+        if let Owner::Ranges(ranges) = &self.holder {
             let Range { start, end } = self.units;
             lock(ranges).release(u64::from(start) * UNIT, u64::from(end - start) * UNIT);
         }

@@ -12,17 +12,17 @@ use crate::remote::control_message::FROM_MEMBER;
 use crate::remote::limits::LINKS;
 use crate::remote::resources::Member;
 
-/// A switchboard with two members, and their ends of the control channels.
-fn switchboard() -> (Switchboard, [ControlChannel; 2]) {
+/// A broker with two members, and their ends of the control channels.
+fn broker() -> (Broker, [ControlChannel; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let members = ["a", "b"].map(|name| Member {
         name: name.to_owned(),
         ..Member::default()
     });
-    let mut board = Switchboard::new(folder.path(), &members).unwrap();
+    let mut broker = Broker::new(folder.path(), &members).unwrap();
     let channels = [0, 1].map(|number| {
-        let member = &mut board.members[number];
-        let window = board.link_pools[member.link_pool]
+        let member = &mut broker.members[number];
+        let window = broker.link_pools[member.link_pool]
             .region
             .control_window(member.index)
             .unwrap();
@@ -30,19 +30,19 @@ fn switchboard() -> (Switchboard, [ControlChannel; 2]) {
         member.gateway_joined(ControlChannel::new(window.ends(Side::Creator).unwrap()), 1);
         ControlChannel::new(window.ends(Side::Attacher).unwrap())
     });
-    (board, channels)
+    (broker, channels)
 }
 
 /// The first member's number of the link.
 const ID: LinkId = FROM_MEMBER | 1;
 
 /// The first member connects to the second; returns the second member's number of the link.
-fn connect(board: &mut Switchboard, b: &mut ControlChannel) -> LinkId {
+fn connect(broker: &mut Broker, b: &mut ControlChannel) -> LinkId {
     let address = |member: usize| Address {
-        nic: board.members[member].nic,
+        nic: broker.members[member].nic,
         endpoint: 1,
     };
-    board.handle_message(0, ControlMessage::connects(ID, address(0), address(1)));
+    broker.handle_message(0, ControlMessage::connects(ID, address(0), address(1)));
     let Ok(Some(ControlMessage::Connect { link, .. })) = b.receive() else {
         panic!("the second member received no connect");
     };
@@ -61,26 +61,26 @@ fn answer(link: LinkId, verdict: u32) -> ControlMessage {
 
 #[test]
 fn without_memory_a_link_is_refused_and_no_gateway_is_faulty() {
-    let (mut board, [mut a, mut b]) = switchboard();
-    let link = connect(&mut board, &mut b);
+    let (mut broker, [mut a, mut b]) = broker();
+    let link = connect(&mut broker, &mut b);
     // A window that cannot be mapped.
-    for link in board.links.values_mut() {
+    for link in broker.links.values_mut() {
         link.ends[1].window = LINKS;
     }
-    board.handle_message(1, answer(link, ACCEPTED));
-    assert!(board.faulty.is_empty());
+    broker.handle_message(1, answer(link, ACCEPTED));
+    assert!(broker.faulty.is_empty());
     assert_eq!(a.receive(), Ok(Some(answer(ID, FULL))));
     assert_eq!(b.receive(), Ok(Some(ControlMessage::Close { link })));
-    board.handle_message(1, ControlMessage::Close { link });
-    assert!(board.links.is_empty());
-    assert!(board.members.iter().all(|member| member.links.is_empty()));
+    broker.handle_message(1, ControlMessage::Close { link });
+    assert!(broker.links.is_empty());
+    assert!(broker.members.iter().all(|member| member.links.is_empty()));
 }
 
 /// How often the host announced to the first member's end of the link that it sleeps, or is awake
 /// again.
-fn sleep_announcements(board: &Switchboard) -> u32 {
-    let end = board.links.values().next().unwrap().ends[0];
-    let link_pool = &board.link_pools[board.members[end.member].link_pool];
+fn sleep_announcements(broker: &Broker) -> u32 {
+    let end = broker.links.values().next().unwrap().ends[0];
+    let link_pool = &broker.link_pools[broker.members[end.member].link_pool];
     let window = link_pool.region.link(end.window).unwrap();
     let mut word = [0; 4];
     // The doorbell of a window's attacher, see `window::layout`.
@@ -90,20 +90,20 @@ fn sleep_announcements(board: &Switchboard) -> u32 {
 
 #[test]
 fn while_relays_are_busy_the_host_does_not_sleep_and_still_checks_sockets() {
-    let (mut board, [_a, mut b]) = switchboard();
-    let link = connect(&mut board, &mut b);
-    board.handle_message(1, answer(link, ACCEPTED));
+    let (mut broker, [_a, mut b]) = broker();
+    let link = connect(&mut broker, &mut b);
+    broker.handle_message(1, answer(link, ACCEPTED));
     let (mut caller, watched_is_ready) = UnixStream::pair().unwrap();
-    board.watch(&watched_is_ready).unwrap();
+    broker.watch(&watched_is_ready).unwrap();
     caller.write_all(b"!").unwrap();
     // Busy for the rest of this test.
-    board.last_progress = Some(Instant::now() + Duration::from_secs(3600));
+    broker.last_progress = Some(Instant::now() + Duration::from_secs(3600));
     let mut turns = 0..3;
-    board.serve(|_| turns.next().is_some()).unwrap();
-    assert!(board.is_watched_ready());
-    assert_eq!(sleep_announcements(&board), 0);
-    board.last_progress = None;
+    broker.serve(|_| turns.next().is_some()).unwrap();
+    assert!(broker.is_watched_ready());
+    assert_eq!(sleep_announcements(&broker), 0);
+    broker.last_progress = None;
     let mut turns = 0..3;
-    board.serve(|_| turns.next().is_some()).unwrap();
-    assert_eq!(sleep_announcements(&board), 6);
+    broker.serve(|_| turns.next().is_some()).unwrap();
+    assert_eq!(sleep_announcements(&broker), 6);
 }

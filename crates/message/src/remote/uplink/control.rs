@@ -98,7 +98,7 @@ impl Uplink {
             return Err(SIMULTANEOUS);
         }
         let wire_member = self.wire_members.get_mut(&pair.nic);
-        let wire_member = wire_member.filter(|wire_member| wire_member.is_here());
+        let wire_member = wire_member.filter(|wire_member| wire_member.has_joined());
         let node = &mut wire_member.ok_or(FULL)?.node;
         if !node.has_host(host) {
             return Err(UNKNOWN);

@@ -95,7 +95,7 @@ impl Link {
     }
 
     /// Moves records in both directions; returns whether any was moved.
-    pub(super) fn turn(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
+    pub(super) fn move_records(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
         let sent = self.send_messages(context)? | self.handle_control_lane(context)?;
         self.begin_pulls(context);
         let taken =
@@ -103,7 +103,7 @@ impl Link {
         Ok(sent | taken)
     }
 
-    /// Returns whether a turn would move anything. A fault counts.
+    /// Returns whether [`move_records`](Self::move_records) would move a record, or report a fault.
     pub(super) fn has_work(&mut self, context: &NodeContext<'_>) -> bool {
         let EndpointPair { endpoint, peer, .. } = self.pair;
         let [messages_in, control_in] = &self.ends.consumers;

@@ -3,7 +3,7 @@
 //!
 //! # Theory of operation
 //!
-//! An uplink is a member like the others, with a page, a control window and links. The switchboard
+//! An uplink is a member like the others, with a page, a control window and links. The broker
 //! routes to it each connect to a NIC id that is not of this host. Where a gateway passes a window
 //! on to an endpoint, the uplink uses that end of the window itself ([`link`]): it turns records
 //! into messages that its nodes ([`mxoe::Node`]) send, and messages that the nodes receive into
@@ -11,9 +11,9 @@
 //!
 //! Each member that has joined is a host on the wire, with its NIC id as address and a node of its
 //! own ([`wire_member`]). So other hosts find a member by its NIC id on whichever host it runs, and
-//! no member can send under another's address. The switchboard reports which members have joined.
+//! no member can send under another's address. The broker reports which members have joined.
 //! Nodes discover remote hosts by their announcements. The uplink sends their names through the
-//! switchboard to all gateways, which write them into their board's
+//! broker to all gateways, which write them into their board's
 //! [`directory`](super::directory).
 //!
 //! A connect from another host is passed on like any other, and the endpoint itself accepts or
@@ -43,7 +43,7 @@ use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
-use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
+use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
 use crate::error::Error;
 use crate::peer::Fault;
 
@@ -52,7 +52,7 @@ pub use super::directory::NamedNic;
 /// The options of an uplink.
 #[derive(Debug)]
 pub struct Options {
-    /// The switchboard's socket for it.
+    /// The broker's socket for it.
     pub socket: PathBuf,
     /// The network interface, which receives for all members.
     pub port: Port,
@@ -146,7 +146,7 @@ const FULL_PAUSE: Duration = Duration::from_micros(50);
 const BEAT: Duration = Duration::from_secs(1);
 
 impl Uplink {
-    /// Joins the switchboard.
+    /// Joins the broker.
     ///
     /// # Errors
     /// The host does not answer, or has no member page for it.
@@ -166,7 +166,7 @@ impl Uplink {
             )
         };
         let page = page.ok_or_else(no_page)?;
-        let join_number = join_switchboard(&page, &doorbell)?;
+        let join_number = join_broker(&page, &doorbell)?;
         let control = region.control_window(place).ok_or_else(no_page)?;
         let control = ControlChannel::new(control.ends(Side::Attacher)?);
         let mut uplink = Self {
@@ -227,7 +227,7 @@ impl Uplink {
     /// The interface or the host is gone, or the host has ended this uplink's membership.
     pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         while go_on(self) {
-            self.page.beat();
+            self.page.send_heartbeat();
             if self.page.joined_number() != self.join_number {
                 return Err(Error::Join("the host has ended this uplink".to_owned()));
             }
@@ -242,7 +242,7 @@ impl Uplink {
         let started = Instant::now();
         loop {
             for _ in 0..ROUNDS {
-                match self.turn()? {
+                match self.poll()? {
                     true => self.moved = Some(Instant::now()),
                     // The program that it waits for may need this processor, or its sibling.
                     false => {
@@ -259,7 +259,7 @@ impl Uplink {
     }
 
     /// Serves everything once; returns whether anything was moved.
-    fn turn(&mut self) -> Result<bool, Error> {
+    fn poll(&mut self) -> Result<bool, Error> {
         let mut moved = self.receive_frames();
         moved |= self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
@@ -282,7 +282,7 @@ impl Uplink {
         let wire_members = &mut self.wire_members;
         let count = self.port.receive(|frame| {
             for wire_member in wire_members.values_mut() {
-                if wire_member.is_meant(frame) {
+                if wire_member.accepts_frame(frame) {
                     wire_member.node.receive(now, frame);
                 }
             }
@@ -313,7 +313,7 @@ impl Uplink {
                 continue;
             };
             let node = &mut wire_member.node;
-            match link.turn(&mut NodeContext { node, now }) {
+            match link.move_records(&mut NodeContext { node, now }) {
                 Ok(some) => moved |= some,
                 Err(_) => faulty.push(id),
             }
@@ -334,7 +334,7 @@ impl Uplink {
             link.prepare_to_wait();
         }
         // Members run on other kernels, or are treated so: they use a fence each.
-        let _told = doorbell::wait_fence();
+        let _result = doorbell::wait_fence();
         let now = self.port.now();
         let mut limit = match self.has_work() {
             true => Duration::ZERO,

@@ -41,7 +41,7 @@ impl WireMember {
     }
 
     /// Returns whether a frame is for this member, or is a broadcast.
-    pub(super) fn is_meant(&self, frame: &[u8]) -> bool {
+    pub(super) fn accepts_frame(&self, frame: &[u8]) -> bool {
         let destination = frame.first_chunk().copied().map(Mac);
         destination.is_some_and(|mac| mac == self.mac || mac == Mac::BROADCAST)
     }
@@ -57,7 +57,7 @@ impl WireMember {
         self.until.is_some_and(|until| until <= now)
     }
 
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn has_joined(&self) -> bool {
         self.until.is_none()
     }
 

@@ -34,7 +34,7 @@ fn ports_of(groups: &Groups, group: [u8; 4], now: u32) -> Vec<u16> {
 }
 
 fn listed(egress_ports: EgressPorts) -> Vec<u16> {
-    (0..8).filter(|port| egress_ports.has(*port)).collect()
+    (0..8).filter(|port| egress_ports.contains(*port)).collect()
 }
 
 const ALL: [u16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -206,8 +206,8 @@ fn configured_router_ports_get_all_groups_and_reports() {
 fn a_port_that_is_gone_has_no_memberships() {
     let mut groups = queried();
     handle_message(&mut groups, &igmp_report(true, GROUP), 1, 11);
-    groups.forget(1);
-    groups.forget(ROUTER);
+    groups.remove(1);
+    groups.remove(ROUTER);
     assert_eq!(ports_of(&groups, GROUP, 12), [0_u16; 0]);
     assert_eq!((groups.count, groups.members.len()), (0, 0));
 }
@@ -232,7 +232,7 @@ fn a_port_in_too_many_groups_gets_all_groups_and_other_ports_are_unaffected() {
     // The next port with its number gets only the groups that it joins.
     let mut again = queried();
     many(&mut again, 1, MAX_GROUPS_PER_PORT + 1, 12);
-    again.forget(1);
+    again.remove(1);
     assert_eq!(ports_of(&again, GROUP, 13), [ROUTER]);
     // Expired memberships make room.
     handle_message(&mut groups, &igmp_query(), ROUTER, 200);

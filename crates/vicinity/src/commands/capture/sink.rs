@@ -48,7 +48,7 @@ pub(super) struct Sink {
     pending: Vec<u8>,
     frames: u64,
     most: u64,
-    trouble: Option<CaptureError>,
+    error: Option<CaptureError>,
 }
 
 impl Sink {
@@ -61,7 +61,7 @@ impl Sink {
             pending: Vec::new(),
             frames: 0,
             most,
-            trouble: None,
+            error: None,
         }
     }
 
@@ -93,7 +93,7 @@ impl Sink {
     }
 
     fn fail(&mut self, error: CaptureError) -> ControlFlow<()> {
-        self.trouble = Some(error);
+        self.error = Some(error);
         ControlFlow::Break(())
     }
 
@@ -117,8 +117,8 @@ impl Sink {
 
     pub(super) fn end(self, end: StreamEnd) -> Result<(), CaptureError> {
         let frames = self.frames;
-        match (self.trouble, end) {
-            (Some(trouble), _) => Err(trouble),
+        match (self.error, end) {
+            (Some(error), _) => Err(error),
             (None, StreamEnd::Daemon) => Err(CaptureError::Ended { frames }),
             (None, StreamEnd::Interrupted | StreamEnd::Receiver) => {
                 tracing::info!("captured {frames} frames");

@@ -72,12 +72,12 @@ fn rows(group: &GroupStatus) -> Vec<Vec<String>> {
 
 /// Lets a VM join again.
 pub(crate) fn join(runtime_dir: &Path, vm: &str) -> Result<(), ClientError> {
-    tell(runtime_dir, vm, "join").map(drop)
+    request(runtime_dir, vm, "join").map(drop)
 }
 
 /// Has a VM leave its group, and waits until the VM has released all devices of the group.
 pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
-    let mut groups = tell(runtime_dir, vm, "leave")?;
+    let mut groups = request(runtime_dir, vm, "leave")?;
     let end = Instant::now() + LEAVING;
     loop {
         let mut members = groups.iter().flat_map(|group| &group.members);
@@ -98,7 +98,8 @@ pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
     }
 }
 
-fn tell(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
+fn request(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
     let path = format!("/v1/direct/{vm}/{what}");
-    client::ask(runtime_dir, ApiRequest::bare(Method::POST, &path)).map(|(_, groups)| groups)
+    client::ask(runtime_dir, ApiRequest::without_body(Method::POST, &path))
+        .map(|(_, groups)| groups)
 }

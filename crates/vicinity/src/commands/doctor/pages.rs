@@ -147,7 +147,7 @@ ShmemPmdMapped:        0 kB
     }
 
     #[test]
-    fn a_process_that_may_not_be_read_is_told() {
+    fn a_process_that_may_not_be_read_is_reported() {
         let refused = io::Error::from(io::ErrorKind::PermissionDenied);
         let check = check("web", 42, Err(refused));
         assert_eq!(check.verdict, Verdict::Warn);

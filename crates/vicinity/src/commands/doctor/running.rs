@@ -111,7 +111,11 @@ impl Snapshot {
             false => "no network has an uplink: VMs reach only each other",
         };
         for (name, well, troubles) in [
-            ("ports", "no port is in quarantine or down", self.kept_out()),
+            (
+                "ports",
+                "no port is in quarantine or down",
+                self.quarantined(),
+            ),
             (
                 "shared memory",
                 "Vicinity can map every VM's memory",
@@ -166,7 +170,7 @@ impl Snapshot {
             .collect()
     }
 
-    fn kept_out(&self) -> Vec<(String, String)> {
+    fn quarantined(&self) -> Vec<(String, String)> {
         let out = self.ports.iter();
         let out = out.filter(|port| matches!(port.state, State::Quarantined | State::Down));
         out.map(|port| {

@@ -20,7 +20,7 @@ pub(crate) const FOLDER: &str = "target/study";
 
 /// What this host can run.
 #[derive(Debug, Serialize)]
-struct Abilities {
+struct HostCapabilities {
     experiments: Vec<Experiment>,
     /// What each version of control groups can do.
     control_groups: String,
@@ -51,7 +51,7 @@ pub(crate) fn list(json: bool) -> String {
             reason: ability.reason().to_owned(),
         }
     });
-    let found = Abilities {
+    let found = HostCapabilities {
         experiments: experiments.collect(),
         control_groups: probe.versions,
     };
@@ -61,7 +61,7 @@ pub(crate) fn list(json: bool) -> String {
     }
 }
 
-impl fmt::Display for Abilities {
+impl fmt::Display for HostCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.experiments {
             let Experiment { id, ability, .. } = row;
@@ -86,7 +86,7 @@ pub(crate) fn start(
     run::wanted(ids, only, scale).map_err(|error| Failure::Usage(error.to_string()))?;
     vm_harness::interrupt::install()?;
     let options = Options {
-        place: place(output)?,
+        place: paths_for(output)?,
         output: output.to_owned(),
         ids: ids.to_vec(),
         only: only.to_vec(),
@@ -101,7 +101,7 @@ pub(crate) fn start(
 /// Completes an interrupted run, and writes the report.
 pub(crate) fn resume(output: &Path) -> Result<String, Failure> {
     vm_harness::interrupt::install()?;
-    run::resume(&place(output)?, output, &Progress::start())?;
+    run::resume(&paths_for(output)?, output, &Progress::start())?;
     report(output)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn request(load: &Load) -> String {
     serde_json::to_string(&report).unwrap_or_default()
 }
 
-fn place(output: &Path) -> Result<Paths, Failure> {
+fn paths_for(output: &Path) -> Result<Paths, Failure> {
     Ok(Paths {
         vicinity: std::env::current_exe().map_err(Failure::Program)?,
         cache: PathBuf::from(demo::FOLDER).join("lab"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use message::MessageError;
-use message::remote::{self, Gateway, Member, Switchboard, uplink};
+use message::remote::{self, Broker, Gateway, Member, uplink};
 use mxoe::Port;
 use vm_harness::interrupt;
 use window::cached::LoadTime;
@@ -14,12 +14,12 @@ use window::cached::LoadTime;
 use crate::commands::failure::Failure;
 use crate::commands::signals::keep_running;
 use crate::config::deprecated;
-use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 
 /// Pause between two attempts to join again.
-const AGAIN: Duration = Duration::from_millis(100);
+const REJOIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where other hosts are, and how this one appears to them, on the command line.
 #[derive(Args, Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct UplinkArgs {
     #[arg(long, requires = "uplink", value_parser = host_name, value_name = "NAME")]
     host_name: Option<String>,
     /// Seconds after which the connections to a host that does not answer end with an error
-    #[arg(long, default_value_t = GIVE_UP.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    #[arg(long, default_value_t = PEER_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     peer_timeout: u64,
     /// The old name of `--peer-timeout`
     #[arg(long, hide = true, conflicts_with = "peer_timeout", value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
@@ -50,7 +50,7 @@ impl UplinkArgs {
         Some(Uplink {
             interface: self.uplink.clone()?,
             host_name: self.host_name.clone(),
-            give_up: Duration::from_secs(self.give_up.unwrap_or(self.peer_timeout)),
+            peer_timeout: Duration::from_secs(self.give_up.unwrap_or(self.peer_timeout)),
         })
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn serve(
     });
     let uplink = uplink.transpose()?;
     let host = members.iter().any(|member| member.name == HOST);
-    let mut switchboard = Switchboard::new(&runtime_dir.join(MESSAGE_FOLDER), &members)?;
+    let mut broker = Broker::new(&runtime_dir.join(MESSAGE_FOLDER), &members)?;
     thread::scope(|scope| {
         let gateway = || {
             let way = remote::Transport::Socket(member_socket(runtime_dir, HOST));
@@ -106,8 +106,8 @@ pub(crate) fn serve(
         // If the gateway or the uplink ends, the whole process ends. Otherwise the members would
         // lose the host or the other hosts without any error message.
         let ended = || parts.iter().any(thread::ScopedJoinHandle::is_finished);
-        switchboard.serve(|_| keep_running() && !ended())?;
-        drop(switchboard);
+        broker.serve(|_| keep_running() && !ended())?;
+        drop(broker);
         let cut_short = keep_running();
         for part in parts {
             match part.join() {
@@ -125,7 +125,7 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
         socket: member_socket(runtime_dir, UPLINK),
         port,
         members: plan.named_nics,
-        peer_timeout: plan.give_up,
+        peer_timeout: plan.peer_timeout,
     };
     uplink::Uplink::join(options)?.run(|_| keep_running())
 }
@@ -161,7 +161,7 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
         gateway = loop {
             match Gateway::join(&board, &way) {
                 Ok(gateway) => break gateway,
-                Err(_) if keep_running() => thread::sleep(AGAIN),
+                Err(_) if keep_running() => thread::sleep(REJOIN_PAUSE),
                 Err(_) => return Ok(()),
             }
         };

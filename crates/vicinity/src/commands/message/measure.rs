@@ -28,10 +28,10 @@ const TIME: Duration = Duration::from_millis(300);
 /// Messages sent to estimate how many fit into that time, and the least and most messages of a
 /// measurement.
 const PROBE: u32 = 20;
-const MOST: f64 = 2e6;
+const MAX_ROUNDS: f64 = 2e6;
 
 /// Most round trips that `ping` times, because it stores each time in memory.
-pub(crate) const MOST_TRIPS: i64 = 100_000_000;
+pub(crate) const MAX_ROUND_TRIPS: i64 = 100_000_000;
 
 /// Least number of messages in flight to another member or host, for any length.
 const REMOTE_SENDS: u8 = 4;
@@ -57,7 +57,7 @@ pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure>
 
 /// What round trips took, in microseconds.
 #[derive(Debug, Serialize)]
-struct Trips {
+struct RoundTrips {
     count: u32,
     length: u32,
     least_us: f64,
@@ -96,7 +96,7 @@ pub(crate) fn ping(
         shared,
         streamed,
     } = endpoint.copies();
-    let trips = Trips {
+    let trips = RoundTrips {
         count,
         length,
         least_us,
@@ -187,7 +187,7 @@ fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, M
 )]
 fn enough(probe: Duration) -> u32 {
     let each = probe.as_secs_f64() / f64::from(PROBE);
-    (TIME.as_secs_f64() / each).clamp(f64::from(PROBE), MOST) as u32
+    (TIME.as_secs_f64() / each).clamp(f64::from(PROBE), MAX_ROUNDS) as u32
 }
 
 fn table(rows: &[Row]) -> String {

@@ -65,7 +65,7 @@ pub(crate) enum Message {
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         length: u32,
         /// Number of round trips
-        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=measure::MOST_TRIPS))]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=measure::MAX_ROUND_TRIPS))]
         count: u32,
         /// Print JSON
         #[arg(long)]

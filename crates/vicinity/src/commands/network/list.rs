@@ -140,7 +140,7 @@ fn network_row(network: &NetworkStatus) -> Vec<String> {
         if network.up { "up" } else { "down" }.to_owned(),
         network.ports.to_string(),
         network.attached.to_string(),
-        worker.residents.to_string(),
+        worker.fdb_entries.to_string(),
         network.uplink.clone().unwrap_or_else(|| "-".to_owned()),
         network.restarts.to_string(),
         worker.wakeups.to_string(),

@@ -218,7 +218,7 @@ fn space_row(space: &SpaceStatus) -> Vec<String> {
         space
             .reason
             .clone()
-            .or(figures.push_trouble.clone())
+            .or(figures.push_error.clone())
             .unwrap_or_default(),
     ]
 }

@@ -113,7 +113,7 @@ fn row(space: &SpaceStatus, control: Option<&ControlStatus>) -> Vec<String> {
         space.vm.clone(),
         figures.slots.to_string(),
         figures.used.to_string(),
-        window.map_or("-".to_owned(), |window| window.held.to_string()),
+        window.map_or("-".to_owned(), |window| window.retained.to_string()),
         told(|window| window.arrived as f64 / window.seconds),
         told(|window| window.released as f64 / window.seconds),
         told(|window| 100.0 * window.blocked / window.seconds),

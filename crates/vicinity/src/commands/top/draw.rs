@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, 
 use super::column::{COLUMNS, Column, DISPENSABLE, percent};
 use super::matrix::Matrix;
 use super::plain;
-use super::state::{Below, State};
+use super::state::{LowerPane, State};
 
 /// Least width of a useful history chart, in characters.
 const HISTORY_MINIMUM: u16 = 8;
@@ -33,7 +33,7 @@ const HELP: [(&str, &str); 6] = [
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let room = frame.area().height > 2 * DETAILS;
-    let wanted = state.details || state.below != Below::Threads;
+    let wanted = state.details || state.below != LowerPane::Threads;
     let details = wanted && !state.vms().is_empty() && room;
     let heights = [
         Constraint::Length(2),
@@ -53,15 +53,15 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
 fn draw_below(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let report = state.report.as_ref();
     let matrix = match state.below {
-        Below::Traffic => {
+        LowerPane::Traffic => {
             let pairs = report.map_or(&[][..], |report| &report.pairs);
             Some(Matrix::of_traffic(pairs))
         }
-        Below::Switches => {
+        LowerPane::Switches => {
             let switches = report.and_then(|report| report.switches.as_ref());
             Some(Matrix::of_switches(switches))
         }
-        Below::Threads => None,
+        LowerPane::Threads => None,
     };
     if let Some(matrix) = matrix {
         frame.render_widget(matrix.draw(area.width, area.height), area);
@@ -86,7 +86,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let (columns, left) = fitting(area.width);
+    let (columns, left) = visible_columns(area.width);
     let mut widths: Vec<_> = columns
         .iter()
         .map(|(_, _, width)| Constraint::Length(*width))
@@ -115,7 +115,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
 }
 
 /// Returns the columns for which there is room, and the width that remains.
-fn fitting(width: u16) -> (Vec<(Column, &'static str, u16)>, u16) {
+fn visible_columns(width: u16) -> (Vec<(Column, &'static str, u16)>, u16) {
     let mut columns = COLUMNS.to_vec();
     let needed = |columns: &[(Column, &str, u16)]| {
         columns.iter().map(|(_, _, width)| width + 1).sum::<u16>()
@@ -150,20 +150,20 @@ fn cell(column: Column, vm: &Vm) -> Cell<'static> {
         Column::Name => (Alignment::Left, Line::from(guest).bold()),
         Column::Wait => (
             Alignment::Right,
-            Line::from(guest).style(warmth(vm.guest.wait)),
+            Line::from(guest).style(wait_style(vm.guest.wait)),
         ),
         _ => (Alignment::Right, Line::from(guest)),
     };
     let backend = match column {
         Column::Name => Line::from(backend).dim(),
-        Column::Wait => Line::from(backend).style(warmth(vm.backend.wait)),
+        Column::Wait => Line::from(backend).style(wait_style(vm.backend.wait)),
         _ => Line::from(backend),
     };
     Cell::from(Text::from(vec![guest, backend]).alignment(alignment))
 }
 
 /// Returns the colour for a thread's waiting time: the user notices when a thread waits for a CPU.
-fn warmth(wait: f64) -> Style {
+fn wait_style(wait: f64) -> Style {
     match wait {
         ..0.05 => Style::new(),
         ..0.2 => Style::new().fg(Color::Yellow),
@@ -282,7 +282,7 @@ fn help_line() -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
-    use observe::report::Party;
+    use observe::report::ThreadSetName;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -338,9 +338,9 @@ mod tests {
         let mut report = state.report.clone().unwrap();
         report.switches = Some(observe::report::Switches {
             watched: 0.5,
-            pairs: vec![observe::report::Switched {
-                from: Party::Backend("db".into()),
-                to: Party::Guest("web".into()),
+            pairs: vec![observe::report::SwitchPair {
+                from: ThreadSetName::Backend("db".into()),
+                to: ThreadSetName::Guest("web".into()),
                 per_second: 1234.0,
             }],
         });

@@ -1,7 +1,7 @@
 //! Matrices: which VM sends to which over Vicinity's networks, and which VM's threads run directly
 //! after which others.
 
-use observe::report::{Pair, Party, Switches};
+use observe::report::{Pair, Switches, ThreadSetName};
 use ratatui::layout::{Alignment, Constraint};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Text};
@@ -54,8 +54,8 @@ impl Matrix {
                 percent(switches.watched)
             ),
         };
-        let field = |pair: &observe::report::Switched| {
-            (party(&pair.from), party(&pair.to), pair.per_second)
+        let field = |pair: &observe::report::SwitchPair| {
+            (set_name(&pair.from), set_name(&pair.to), pair.per_second)
         };
         Self {
             title,
@@ -115,11 +115,11 @@ fn busiest<'n>(names: impl Iterator<Item = &'n String>, most: usize) -> Vec<&'n 
 
 /// Returns a short name for a set of threads. A VM's backend has the same mark as its line in the
 /// table.
-fn party(party: &Party) -> String {
-    match party {
-        Party::Guest(vm) => vm.clone(),
-        Party::Backend(vm) => format!("└ {vm}"),
-        Party::Network(network) => format!("net-{network}"),
+fn set_name(set: &ThreadSetName) -> String {
+    match set {
+        ThreadSetName::Guest(vm) => vm.clone(),
+        ThreadSetName::Backend(vm) => format!("└ {vm}"),
+        ThreadSetName::Network(network) => format!("net-{network}"),
     }
 }
 
@@ -157,8 +157,12 @@ pub(super) fn plain_switches(switches: Option<&Switches>) -> String {
         return String::new();
     };
     let head = [("RAN", Left), ("THEN", Left), ("TIMES/s", Right)];
-    let row = |pair: &observe::report::Switched| {
-        vec![party(&pair.from), party(&pair.to), count(pair.per_second)]
+    let row = |pair: &observe::report::SwitchPair| {
+        vec![
+            set_name(&pair.from),
+            set_name(&pair.to),
+            count(pair.per_second),
+        ]
     };
     let rows: Vec<Vec<String>> = switches.pairs.iter().take(PLAIN).map(row).collect();
     let left_out = switches.pairs.len().saturating_sub(PLAIN);

@@ -62,7 +62,7 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
         } => totals(&mut source, interval),
         Options {
             once: true, json, ..
-        } => once(&mut source, interval, *json),
+        } => print_once(&mut source, interval, *json),
         Options { json: true, .. } => stream(&mut source, interval),
         _ if std::io::stdout().is_terminal() => screen::run(&mut source, interval),
         _ => Err(Failure::Usage(
@@ -86,7 +86,7 @@ fn totals(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     write(&prometheus::render(&source.read()))
 }
 
-fn once(source: &mut Source, interval: Duration, json: bool) -> Result<(), Failure> {
+fn print_once(source: &mut Source, interval: Duration, json: bool) -> Result<(), Failure> {
     source.next();
     vm_harness::interrupt::sleep(interval)?;
     match source.next() {

@@ -8,14 +8,14 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::column::{COLUMNS, Column};
 
 /// Number of intervals in the history.
-const PAST: usize = 240;
+const HISTORY_LENGTH: usize = 240;
 
 /// A VM: its process and name.
 type Key = (u32, String);
 
 /// The view below the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Below {
+pub(super) enum LowerPane {
     /// The selected VM's threads, if the user has turned them on.
     Threads,
     /// The matrix of which VM sends to which.
@@ -24,7 +24,7 @@ pub(super) enum Below {
     Switches,
 }
 
-impl Below {
+impl LowerPane {
     fn next(self) -> Self {
         match self {
             Self::Threads => Self::Traffic,
@@ -41,7 +41,7 @@ pub(super) struct State {
     pub(super) sort: Column,
     pub(super) reverse: bool,
     pub(super) details: bool,
-    pub(super) below: Below,
+    pub(super) below: LowerPane,
     selected: Option<Key>,
     past: HashMap<Key, VecDeque<f64>>,
 }
@@ -53,7 +53,7 @@ impl Default for State {
             sort: Column::Use,
             reverse: false,
             details: true,
-            below: Below::Threads,
+            below: LowerPane::Threads,
             selected: None,
             past: HashMap::new(),
         }
@@ -70,7 +70,7 @@ impl State {
         for vm in &report.vms {
             let past = self.past.entry(key(vm)).or_default();
             past.push_back(vm.guest.r#use + vm.backend.r#use);
-            if past.len() > PAST {
+            if past.len() > HISTORY_LENGTH {
                 past.pop_front();
             }
         }
@@ -237,10 +237,10 @@ pub(super) mod tests {
     #[test]
     fn the_past_is_bounded_and_forgotten_with_its_vm() {
         let mut state = State::default();
-        for _ in 0..PAST + 5 {
+        for _ in 0..HISTORY_LENGTH + 5 {
             state.update(report(&[("a", 0.5)]));
         }
-        assert_eq!(state.past(&state.vms()[0]).count(), PAST);
+        assert_eq!(state.past(&state.vms()[0]).count(), HISTORY_LENGTH);
         state.update(report(&[]));
         assert!(state.past.is_empty());
     }

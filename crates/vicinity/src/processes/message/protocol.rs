@@ -47,7 +47,7 @@ pub(crate) enum Order {
     /// To the uplink: all members were sent. Carries the socket on the interface.
     Uplink {
         /// Time after which a host that does not answer counts as failed.
-        give_up: Duration,
+        peer_timeout: Duration,
     },
     /// Report the state: an [`Event::Member`] for each member, then [`Event::End`].
     Report,
@@ -83,10 +83,10 @@ pub(crate) struct Accepted {
     pub(crate) doorbell: Option<OwnedFd>,
 }
 
-/// Answer if the supervisor asks how this gateway or uplink is. False when that is to end: the supervisor
-/// says so, or is gone.
+/// Answers a health check of the supervisor, if there is one. Returns false when this gateway or uplink must end,
+/// because the supervisor sent the order to end, or has ended.
 pub(crate) fn keep_running(control: &ControlSocket) -> bool {
-    // Nearly always nothing was said, which is asked without memory for an order.
+    // Nearly always there is no order, and this check needs no memory for one.
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     if let Err(Errno::AGAIN | Errno::INTR) = recv(control, &mut [0; 1][..], flags) {
         return true;

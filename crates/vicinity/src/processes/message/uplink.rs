@@ -1,4 +1,4 @@
-//! The message plane's way to other hosts, as a process of the supervisor.
+//! The message plane's uplink to other hosts, as a process of the supervisor.
 //!
 //! The supervisor sends it the socket on the interface, which this process could not open itself. The process is
 //! confined like a data plane before it reads a frame.
@@ -28,13 +28,13 @@ pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     // Connects to the host, and asks what the kernel can do, before the sandbox forbids it.
     let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
     uplink.watch(&control).map_err(ProcessError::Messages)?;
-    let _asked = window::doorbell::register_membarrier();
+    let _result = window::doorbell::register_membarrier();
     let missing = sandbox::enter_process().into_iter();
     log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Uplink)));
     let mut reported = ReportedCounters::default();
-    // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
-    // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
-    // supervisor asks how it is, and is reported what it has done.
+    // Each opening of an endpoint on the wire has a random number (getrandom); a read of a socket detects a closed
+    // peer (recvfrom); the uplink yields the processor while it finds no work, and sleeps without new descriptors
+    // (sched_yield, epoll_pwait2); and it answers health checks and reports its counters (recvmsg, sendmsg).
     // syscalls: getrandom recvfrom sched_yield epoll_pwait2 recvmsg sendmsg
     let served = uplink.run(|uplink| {
         reported.report(uplink, &control);
@@ -80,12 +80,12 @@ fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         match control.receive::<Order>() {
             Ok(Some((Order::NamedNic { nic, name }, _))) => members.push(NamedNic { nic, name }),
-            Ok(Some((Order::Uplink { give_up }, Some(port)))) => {
+            Ok(Some((Order::Uplink { peer_timeout }, Some(port)))) => {
                 return Ok(Options {
                     socket: member_socket(runtime_dir, UPLINK),
                     port: Port::adopt(port)?,
                     members,
-                    peer_timeout: give_up,
+                    peer_timeout,
                 });
             }
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),

@@ -205,9 +205,9 @@ fn handle_orders(
     }
 }
 
-type Carried = (Order, Option<OwnedFd>);
+type ReceivedOrder = (Order, Option<OwnedFd>);
 
-fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
+fn next(control: &ControlSocket) -> io::Result<Option<ReceivedOrder>> {
     loop {
         // syscalls: ppoll
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;

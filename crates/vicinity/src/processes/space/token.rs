@@ -1,4 +1,4 @@
-//! The file of a token, by which clients prove who they are to a space, or a space to its store.
+//! The file of a token, by which clients authenticate to a space, or a space to its store.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::processes::start::ProcessError;
 /// Longest token, in bytes.
 const MAX_TOKEN: usize = 4096;
 
-/// The token that is in this file.
+/// Returns the token in this file.
 pub(super) fn read(file: &Path) -> Result<String, ProcessError> {
     let wrong = |why: String| ProcessError::Token {
         file: file.display().to_string(),

@@ -47,7 +47,7 @@ const ALL: u32 = 256 << 10;
 
 /// Which frames are wanted.
 #[derive(Debug, Deserialize)]
-pub(in crate::serve) struct Wanted {
+pub(in crate::serve) struct CaptureQuery {
     /// Ports as `VM` or `NETWORK/VM`, with commas between them.
     #[serde(default)]
     ports: String,
@@ -116,7 +116,7 @@ impl Drop for Port {
 
 pub(in crate::serve) async fn capture(
     State(daemon): State<Daemon>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<CaptureQuery>,
 ) -> Response {
     match begin(&daemon, &wanted).await {
         Ok(body) => ([(header::CONTENT_TYPE, "application/x-pcapng")], body).into_response(),
@@ -124,7 +124,7 @@ pub(in crate::serve) async fn capture(
     }
 }
 
-async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
+async fn begin(daemon: &Daemon, wanted: &CaptureQuery) -> Result<Body, Refused> {
     let bytes = wanted.bytes.unwrap_or(ALL);
     let (mut ports, mut sockets) = (Vec::new(), Vec::new());
     for port in wanted.ports.split(',').filter(|port| !port.is_empty()) {
@@ -137,7 +137,7 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
     }
     // A data plane handles requests in order. So a data plane that answers this request already
     // copies frames for the capture.
-    daemon.ask().await;
+    daemon.network_answers().await;
     let file = file(&ports, bytes)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let work = move || {
@@ -189,7 +189,7 @@ impl Daemon {
 
     /// Returns the only network that has a port of this name.
     async fn network_of(&self, vm: &str) -> Result<String, Refused> {
-        let answers = self.ask().await;
+        let answers = self.network_answers().await;
         let ports = || answers.iter().flat_map(|answer| &answer.ports);
         let found: Vec<_> = ports().filter(|port| port.vm == vm).collect();
         match found.as_slice() {

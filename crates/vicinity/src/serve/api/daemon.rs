@@ -63,7 +63,7 @@ impl Daemon {
     }
 
     /// Returns the state of every network.
-    pub(super) async fn ask(&self) -> Vec<Answer> {
+    pub(super) async fn network_answers(&self) -> Vec<Answer> {
         let networks = self.addresses.borrow().networks.clone();
         let networks = networks.into_iter().map(|(_, network)| network);
         ask_all(networks, Message::Ask).await

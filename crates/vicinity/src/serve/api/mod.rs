@@ -64,17 +64,18 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
 }
 
 async fn ports(State(daemon): State<Daemon>) -> Json<Vec<PortStatus>> {
-    let answers = daemon.ask().await.into_iter();
+    let answers = daemon.network_answers().await.into_iter();
     Json(answers.flat_map(|answer| answer.ports).collect())
 }
 
 async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> {
-    let answers = daemon.ask().await.into_iter();
+    let answers = daemon.network_answers().await.into_iter();
     Json(answers.map(|answer| answer.network).collect())
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let (networks, spaces, control) = tokio::join!(daemon.ask(), daemon.spaces(), daemon.control());
+    let (networks, spaces, control) =
+        tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
     let text = metrics::text(&networks, &spaces, control.as_slice());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }

@@ -98,7 +98,7 @@ pub(in crate::serve) async fn leave(
     State(daemon): State<Daemon>,
     Path(vm): Path<String>,
 ) -> Response {
-    daemon.keep_out(vm, true).await
+    daemon.set_left(vm, true).await
 }
 
 /// Lets a VM join its trust group again.
@@ -106,16 +106,16 @@ pub(in crate::serve) async fn join(
     State(daemon): State<Daemon>,
     Path(vm): Path<String>,
 ) -> Response {
-    daemon.keep_out(vm, false).await
+    daemon.set_left(vm, false).await
 }
 
 impl Daemon {
-    async fn keep_out(&self, vm: String, out: bool) -> Response {
+    async fn set_left(&self, vm: String, left: bool) -> Response {
         for group in self.groups() {
             let (known, answer) = oneshot::channel();
-            let message = direct_groups::Message::KeepOut {
+            let message = direct_groups::Message::SetLeft {
                 vm: vm.clone(),
-                out,
+                left,
                 known,
             };
             // Neither the sending nor the answer fails before the daemon ends.

@@ -32,15 +32,15 @@ pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkErro
 }
 
 /// Returns how many of the descriptors of [`open`] the supervisor passes to a data plane.
-pub(crate) fn given(out: &UplinkInterface) -> usize {
+pub(crate) fn passed_fd_count(out: &UplinkInterface) -> usize {
     match out {
-        UplinkInterface::Xdp(_) => xdp::GIVEN,
+        UplinkInterface::Xdp(_) => xdp::PASSED_FDS,
         UplinkInterface::Tap(_) | UplinkInterface::Interface(_) => usize::MAX,
     }
 }
 
 /// Returns whether the descriptors of [`open`] can serve only one data plane process.
-pub(crate) fn once(out: &UplinkInterface) -> bool {
+pub(crate) fn is_single_use(out: &UplinkInterface) -> bool {
     matches!(out, UplinkInterface::Xdp(_))
 }
 

@@ -15,7 +15,7 @@ use rustix::net::{
 use super::error::{UplinkError, refused};
 
 /// Bytes of the receive and the send buffer, if the system allows this size.
-const WAITING: usize = 4 << 20;
+const BUFFER_BYTES: usize = 4 << 20;
 
 /// Opens the interface `name`.
 pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
@@ -37,8 +37,8 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
     }
     join(&socket, index).map_err(because("receive frames for VMs (promiscuous mode)"))?;
     // A smaller buffer is slower, but correct.
-    let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
-    let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, WAITING);
+    let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
+    let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES);
     bind(&socket, index).map_err(because("bind a socket to it"))?;
     Ok(socket)
 }
@@ -87,7 +87,7 @@ fn set<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
         let value = ptr::from_ref(value).cast();
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, length)
     };
-    said(done)
+    check_result(done)
 }
 
 /// Binds the socket, so that it receives all frames of an interface.
@@ -106,10 +106,10 @@ fn bind(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
     let length = libc::socklen_t::try_from(size_of_val(&address)).map_err(|_| Errno::INVAL)?;
     // SAFETY: the pointer leads to a whole address of that length, which the kernel only reads.
     let done = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
-    said(done)
+    check_result(done)
 }
 
-fn said(done: i32) -> Result<(), Errno> {
+fn check_result(done: i32) -> Result<(), Errno> {
     if done == 0 {
         return Ok(());
     }

@@ -41,7 +41,7 @@ const GENERIC: u32 = 1 << 1;
 
 /// Number of descriptors of [`open`] that the supervisor passes to a data plane. The supervisor
 /// keeps the others.
-pub(crate) const GIVEN: usize = 2;
+pub(crate) const PASSED_FDS: usize = 2;
 
 /// Opens the interface `name`. Returns a socket, its memory for frames, and the descriptors that
 /// redirect frames to the socket.
@@ -139,7 +139,7 @@ fn map(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
         value_size: 4,
         entries: 1,
     };
-    let map = made(bpf(BPF_MAP_CREATE, &create)?);
+    let map = owned_fd(bpf(BPF_MAP_CREATE, &create)?);
     let (key, value) = (0_u32, socket.as_raw_fd());
     let update = Update {
         map: map.as_raw_fd(),
@@ -192,7 +192,7 @@ fn program(map: &OwnedFd) -> Result<OwnedFd, Errno> {
         instructions: instructions.as_ptr() as u64,
         license: c"MIT".as_ptr() as u64,
     };
-    bpf(BPF_PROG_LOAD, &load).map(made)
+    bpf(BPF_PROG_LOAD, &load).map(owned_fd)
 }
 
 /// Attaches the program to the interface's incoming frames until the returned descriptor is closed.
@@ -210,7 +210,7 @@ fn link(program: &OwnedFd, index: u32) -> Result<OwnedFd, Errno> {
         attach_type: BPF_XDP,
         flags: GENERIC,
     };
-    bpf(BPF_LINK_CREATE, &create).map(made)
+    bpf(BPF_LINK_CREATE, &create).map(owned_fd)
 }
 
 /// Makes the system call `bpf`. Returns its result.
@@ -235,7 +235,7 @@ fn bpf<T>(command: u32, attributes: &T) -> Result<i32, Errno> {
 }
 
 /// Returns the descriptor that a call has created.
-fn made(fd: i32) -> OwnedFd {
+fn owned_fd(fd: i32) -> OwnedFd {
     // SAFETY: the kernel has just returned the descriptor, and no other value owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

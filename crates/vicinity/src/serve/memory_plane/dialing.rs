@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Time after which a connection attempt fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection attempt, if there is one.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Dialing {
         if self.0.is_empty() {
             let place = (store.host.clone(), store.port);
             self.0.spawn(async move {
-                let stream = timeout(PATIENCE, connect(place, look_up)).await;
+                let stream = timeout(CONNECT_TIMEOUT, connect(place, look_up)).await;
                 let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
                 let stream = stream.and_then(TcpStream::into_std);
                 stream.map(OwnedFd::from).map_err(|error| error.to_string())
@@ -41,17 +41,17 @@ impl Dialing {
     }
 
     /// Gives the attempt up, because its process is gone.
-    pub(in crate::serve) fn give_up(&mut self) {
+    pub(in crate::serve) fn cancel(&mut self) {
         self.0 = JoinSet::new();
     }
 }
 
-type Place = (String, u16);
+type HostPort = (String, u16);
 type Addresses = Vec<SocketAddr>;
 
 async fn connect(
-    place: Place,
-    look_up: fn(&Place) -> io::Result<Addresses>,
+    place: HostPort,
+    look_up: fn(&HostPort) -> io::Result<Addresses>,
 ) -> io::Result<TcpStream> {
     let (asker, answer) = oneshot::channel();
     // A thread of its own: the runtime waits for its threads when the daemon ends, and a look-up goes on for
@@ -62,7 +62,7 @@ async fn connect(
     TcpStream::connect(addresses.as_slice()).await
 }
 
-fn look_up((host, port): &Place) -> io::Result<Addresses> {
+fn look_up((host, port): &HostPort) -> io::Result<Addresses> {
     Ok((host.as_str(), *port).to_socket_addrs()?.collect())
 }
 
@@ -75,14 +75,14 @@ mod tests {
     /// A look-up has ended.
     static ENDED: AtomicBool = AtomicBool::new(false);
 
-    fn long(_: &Place) -> io::Result<Addresses> {
+    fn long(_: &HostPort) -> io::Result<Addresses> {
         std::thread::sleep(Duration::from_secs(20));
         ENDED.store(true, Ordering::SeqCst);
         Ok(Vec::new())
     }
 
     #[test]
-    fn a_look_up_does_not_hold_up_the_end() {
+    fn a_look_up_does_not_delay_the_end() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

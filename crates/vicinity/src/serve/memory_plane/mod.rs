@@ -107,7 +107,7 @@ impl MemoryPlane {
         let runtime_dir = &config.runtime_dir;
         if self.folder.is_none() {
             let folder = runtime_dir.join(SPACE_FOLDER);
-            self.folder = Some(Folder::make(&folder)?);
+            self.folder = Some(Folder::create(&folder)?);
         }
         SpaceTask::start(
             runtime_dir,
@@ -122,7 +122,7 @@ impl MemoryPlane {
     ///
     /// Spaces that shrink do so before others grow. A space that gets a number of slots in the configuration, or is
     /// new, has its slots at once.
-    pub(super) async fn carry_out(&mut self, change: Change, tasks: &mut JoinSet<()>) {
+    pub(super) async fn apply(&mut self, change: Change, tasks: &mut JoinSet<()>) {
         let keep = |served: &Served| change.spaces.iter().any(|new| new.vm == served.config.vm);
         let spaces = std::mem::take(&mut self.spaces);
         let gone: Vec<_>;
@@ -134,11 +134,11 @@ impl MemoryPlane {
             served.address.closed().await;
             self.store.remove(&served.config.vm);
         }
-        self.tell_without_manager(&change.started);
+        self.warn_without_service_manager(&change.started);
         for task in change.started {
             // What the VM publishes from here on outlives this process.
             if let Some(memory) = task.new_memory() {
-                self.store.keep(&task.config().vm, memory);
+                self.store.insert(&task.config().vm, memory);
             }
             self.spaces.push(Served {
                 config: task.config().clone(),
@@ -164,15 +164,15 @@ impl MemoryPlane {
                 }
             }
         }
-        self.share(change.budget, tasks).await;
+        self.share_budget(change.budget, tasks).await;
         for served in growing {
             served.configure().await;
         }
     }
 
     /// Warns once that without a service manager the spaces' memory ends with this process.
-    fn tell_without_manager(&self, started: &[SpaceTask]) {
-        if self.spaces.is_empty() && !started.is_empty() && !FdStore::is_there() {
+    fn warn_without_service_manager(&self, started: &[SpaceTask]) {
+        if self.spaces.is_empty() && !started.is_empty() && !FdStore::is_available() {
             tracing::warn!(
                 "the files that VMs publish in their spaces are lost when this process ends, because it does not \
                     run under systemd, which would store their memory"
@@ -181,7 +181,7 @@ impl MemoryPlane {
     }
 
     /// Sends the orchestrator the slots that it may assign, and the spaces.
-    async fn share(&mut self, budget: Option<u32>, tasks: &mut JoinSet<()>) {
+    async fn share_budget(&mut self, budget: Option<u32>, tasks: &mut JoinSet<()>) {
         let Some(budget) = budget else {
             return;
         };

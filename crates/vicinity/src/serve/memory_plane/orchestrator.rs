@@ -1,10 +1,11 @@
 //! The memory plane's orchestrator: it shares a budget of slots out among the spaces that have no
 //! number of their own.
 //!
-//! Each second it asks every space what has happened, has the controller ([`space::controller`]) decide,
-//! and tells the spaces their sizes: first to those that give slots up, and what these had in use by then
-//! they keep; then to those that get some. So the slots of all are within the budget, but for a moment after
-//! a space with a number of its own came: it has it at once, and the others give theirs up.
+//! Each second the orchestrator requests a window of measurements from every space, lets the controller
+//! ([`space::controller`]) decide, and sends the spaces their sizes. The spaces that shrink come first; such a
+//! space keeps the slots that it has in use by then. The spaces that grow come second. So the sum of all slots
+//! stays within the budget, except for a moment after a space with a configured number of slots was added: that
+//! space has its slots at once, and the others shrink afterwards.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -27,10 +28,10 @@ const INBOX: usize = 16;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// A process that does not answer within this time is left out of the round.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Decisions that are remembered.
-const REMEMBERED: usize = 512;
+/// Number of decisions in the history.
+const MAX_DECISIONS: usize = 512;
 
 /// A space whose size is to be decided.
 #[derive(Clone, Debug)]
@@ -43,34 +44,34 @@ pub(in crate::serve) struct Member {
 /// A message to the orchestrator.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
-    /// A client wants to know what it has decided, and why.
+    /// A client requests the recent decisions and their reasons.
     Ask(oneshot::Sender<ControlStatus>),
-    /// It has so many slots for these spaces. The answer comes when they have their sizes.
+    /// Sets the budget and the spaces. The answer comes when the spaces have their sizes.
     Share(u32, Vec<Member>, oneshot::Sender<()>),
-    /// End.
+    /// Ends the task.
     Stop,
 }
 
-/// A space, and what it is known to have.
+/// A space, and its last known size.
 #[derive(Debug)]
-struct Known {
+struct SpaceEntry {
     member: Member,
-    /// The controller has taken it in.
+    /// The controller sizes the space.
     attached: bool,
     slots: u32,
-    /// It answered the last time.
+    /// The space answered the last request.
     answers: bool,
     window: Window,
-    /// What was decided last.
+    /// The last decision.
     decision: Option<Decision>,
 }
 
-/// The orchestrator at work.
+/// The running orchestrator.
 #[derive(Debug)]
 pub(in crate::serve) struct Orchestrator {
     budget: u32,
     controller: Controller,
-    spaces: BTreeMap<Id, Known>,
+    spaces: BTreeMap<Id, SpaceEntry>,
     next: Id,
     began: Instant,
     pressure: bool,
@@ -79,7 +80,7 @@ pub(in crate::serve) struct Orchestrator {
 }
 
 impl Orchestrator {
-    /// For no space yet, with this budget; messages go to the sender.
+    /// Returns an orchestrator with this budget and without spaces, and the sender for messages to it.
     pub(in crate::serve) fn new(budget: u32) -> (Self, mpsc::Sender<Message>) {
         let (sender, inbox) = mpsc::channel(INBOX);
         let orchestrator = Self {
@@ -95,10 +96,10 @@ impl Orchestrator {
         (orchestrator, sender)
     }
 
-    /// Shares slots out until told to stop.
+    /// Distributes slots until the message to end arrives.
     pub(in crate::serve) async fn run(mut self) {
         let mut period = tokio::time::interval(PERIOD);
-        // Windows say themselves how long they are.
+        // A window contains its own length, so a late tick does no harm.
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -107,7 +108,7 @@ impl Orchestrator {
                     // The client may be gone.
                     Some(Message::Ask(asker)) => drop(asker.send(self.status())),
                     Some(Message::Share(budget, members, done)) => {
-                        self.share(budget, members).await;
+                        self.share_budget(budget, members).await;
                         let _gone = done.send(());
                     }
                     Some(Message::Stop) | None => return,
@@ -116,8 +117,8 @@ impl Orchestrator {
         }
     }
 
-    /// Another budget, or other spaces.
-    async fn share(&mut self, budget: u32, members: Vec<Member>) {
+    /// Handles a new budget, or other spaces.
+    async fn share_budget(&mut self, budget: u32, members: Vec<Member>) {
         let named = |vm: &str| members.iter().any(|member| member.vm == vm);
         let gone = self
             .spaces
@@ -140,16 +141,16 @@ impl Orchestrator {
                 known.member = member;
                 continue;
             }
-            self.take_in(member);
+            self.add_member(member);
         }
         self.attach();
-        self.carry_out().await;
+        self.send_sizes().await;
     }
 
-    fn take_in(&mut self, member: Member) {
+    fn add_member(&mut self, member: Member) {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        let known = Known {
+        let known = SpaceEntry {
             member,
             attached: false,
             slots: 0,
@@ -160,7 +161,7 @@ impl Orchestrator {
         self.spaces.insert(id, known);
     }
 
-    /// Have the controller take in those that it has not, as far as there is room.
+    /// Adds spaces to the controller that it does not size yet, as far as the budget allows.
     fn attach(&mut self) {
         let mut decisions = Vec::new();
         for (id, known) in &mut self.spaces {
@@ -185,7 +186,7 @@ impl Orchestrator {
         self.note(&decisions);
     }
 
-    /// A window is over.
+    /// Handles the end of a window.
     async fn tick(&mut self) {
         self.pressure = observe::host::is_short_of_memory(Path::new("/proc"));
         let windows = self.windows().await;
@@ -193,10 +194,10 @@ impl Orchestrator {
         let decisions = self.controller.tick(now, &windows, self.pressure);
         self.note(&decisions);
         self.attach();
-        self.carry_out().await;
+        self.send_sizes().await;
     }
 
-    /// What has happened in each space. Those that say nothing are not there.
+    /// Returns the window of each space. Spaces that do not answer are omitted.
     async fn windows(&mut self) -> Vec<(Id, Window)> {
         let mut asked = Vec::new();
         for (id, known) in &self.spaces {
@@ -206,7 +207,7 @@ impl Orchestrator {
                 asked.push((*id, answer));
             }
         }
-        let by = tokio::time::Instant::now() + PATIENCE;
+        let by = tokio::time::Instant::now() + ANSWER_TIMEOUT;
         let mut windows = Vec::new();
         for (id, answer) in asked {
             if let Ok(Ok(window)) = tokio::time::timeout_at(by, answer).await {
@@ -224,10 +225,10 @@ impl Orchestrator {
         windows
     }
 
-    /// Gives the spaces the sizes that the controller has for them.
-    async fn carry_out(&mut self) {
+    /// Sends the spaces the sizes that the controller has decided.
+    async fn send_sizes(&mut self) {
         let wanted =
-            |spaces: &BTreeMap<Id, Known>, controller: &Controller| -> Vec<(Id, u32, u32)> {
+            |spaces: &BTreeMap<Id, SpaceEntry>, controller: &Controller| -> Vec<(Id, u32, u32)> {
                 let wanted = spaces.iter().filter_map(|(id, known)| {
                     let slots = controller.slots(*id)?;
                     Some((*id, known.slots, slots))
@@ -242,7 +243,7 @@ impl Orchestrator {
         }
         for (id, has, slots) in wanted(&self.spaces, &self.controller) {
             if slots > has {
-                // What others kept is not there to be given.
+                // Slots that other spaces kept are not free.
                 let slots = slots - self.controller.excess().min(slots - has);
                 self.controller.set_reported_size(id, slots);
                 self.resize(id, slots).await;
@@ -250,18 +251,18 @@ impl Orchestrator {
         }
     }
 
-    /// Tells a space its size; returns which it has.
+    /// Sends a space its size; returns the size that the space then has.
     async fn resize(&mut self, id: Id, slots: u32) -> u32 {
         let Some(known) = self.spaces.get_mut(&id) else {
             return slots;
         };
         let (done, answer) = oneshot::channel();
         let message = space_task::Message::Resize(slots, self.budget, done);
-        // A space that is gone, or whose process does not answer, has nothing in use for long.
+        // A space that was removed, or whose process does not answer, soon has no slot in use.
         drop(known.member.address.send(message).await);
-        // One that does not answer is waited for once in a window.
+        // The orchestrator waits once a window for a space that does not answer.
         known.slots = match known.answers {
-            true => match timeout(PATIENCE, answer).await {
+            true => match timeout(ANSWER_TIMEOUT, answer).await {
                 Ok(has) => has.unwrap_or(slots),
                 Err(_) => {
                     known.answers = false;
@@ -273,7 +274,7 @@ impl Orchestrator {
         known.slots
     }
 
-    /// Remember decisions that say something new.
+    /// Adds decisions that differ from the last one of their space to the history.
     fn note(&mut self, decisions: &[Decision]) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = since.unwrap_or_default().as_secs_f64();
@@ -286,7 +287,7 @@ impl Orchestrator {
             if same && decision.slots == decision.before {
                 continue;
             }
-            if self.decisions.len() == REMEMBERED {
+            if self.decisions.len() == MAX_DECISIONS {
                 self.decisions.pop_front();
             }
             self.decisions
@@ -295,7 +296,7 @@ impl Orchestrator {
     }
 
     fn status(&self) -> ControlStatus {
-        let controlled = |known: &Known| ControlledStatus {
+        let controlled = |known: &SpaceEntry| ControlledStatus {
             vm: known.member.vm.clone(),
             slots: known.slots,
             reason: known.decision.map(|decision| decision.reason),
@@ -319,7 +320,7 @@ impl Orchestrator {
 mod tests {
     use super::*;
 
-    /// A space of which so many slots are in use, and who reports so.
+    /// A space that has, and reports, this number of slots in use.
     fn member(vm: &str, used: u32, blocked: f64) -> (Member, mpsc::Receiver<u32>) {
         let (address, mut inbox) = mpsc::channel(8);
         let (told, sizes) = mpsc::channel(64);
@@ -360,12 +361,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slots_go_from_who_has_them_idle_to_who_waits_and_the_sum_is_kept() {
+    async fn idle_slots_move_to_waiting_spaces_and_the_sum_stays() {
         let (mut orchestrator, _outlet) = Orchestrator::new(64);
         let (idle, mut to_idle) = member("idle", 20, 0.0);
         let (busy, mut to_busy) = member("busy", 32, 0.9);
-        orchestrator.share(64, vec![idle.clone(), busy]).await;
-        // All to who came first, then it gives half up.
+        orchestrator
+            .share_budget(64, vec![idle.clone(), busy])
+            .await;
+        // The first space gets all slots, and then returns half of them.
         assert_eq!(to_idle.recv().await, Some(32));
         assert_eq!(to_busy.recv().await, Some(32));
         orchestrator.tick().await;
@@ -375,8 +378,8 @@ mod tests {
         let reasons: Vec<_> = status.decisions.iter().map(|made| made.reason).collect();
         assert!(reasons.contains(&Reason::ShrinkLent) && reasons.contains(&Reason::GrowBlocked));
         assert_eq!(status.spaces.len(), 2);
-        // Who is gone gives everything back.
-        orchestrator.share(64, vec![idle]).await;
+        // A removed space returns all its slots.
+        orchestrator.share_budget(64, vec![idle]).await;
         assert_eq!(orchestrator.status().spaces.len(), 1);
         assert_eq!(orchestrator.status().free, 64 - idle_has);
     }
@@ -384,13 +387,13 @@ mod tests {
     #[tokio::test]
     async fn what_is_in_use_by_then_is_not_given_twice() {
         let (mut orchestrator, _outlet) = Orchestrator::new(64);
-        // It tells of fewer slots than it has in use.
+        // The space reports fewer slots than it has in use.
         let (first, mut to_first) = member("first", 60, 0.0);
-        orchestrator.share(64, vec![first.clone()]).await;
+        orchestrator.share_budget(64, vec![first.clone()]).await;
         assert_eq!(to_first.recv().await, Some(64));
         let (second, mut to_second) = member("second", 0, 0.0);
-        orchestrator.share(64, vec![first, second]).await;
-        // It was to have 32, and keeps 60.
+        orchestrator.share_budget(64, vec![first, second]).await;
+        // The controller decided on 32 slots; the space keeps 60.
         assert_eq!(to_first.recv().await, Some(60));
         assert_eq!(to_second.recv().await, Some(4));
     }

@@ -93,7 +93,7 @@ impl Replug {
     }
 
     /// Returns why the VM does not have its device, while the thread tries to plug it in.
-    pub(in crate::serve) fn trouble(&self) -> Option<String> {
+    pub(in crate::serve) fn failure_reason(&self) -> Option<String> {
         let error = lock(&self.state).last_error.clone()?;
         Some(format!("the VM's device does not work: {error}"))
     }
@@ -309,13 +309,13 @@ mod tests {
         let qemu = qemu.serve(monitor(folder.path()));
         let replug = replug(folder.path());
         replug.start();
-        until(|| replug.trouble().is_some());
+        until(|| replug.failure_reason().is_some());
         assert_eq!(
-            replug.trouble().unwrap(),
+            replug.failure_reason().unwrap(),
             "the VM's device does not work: QEMU refused device_add: not yet"
         );
         until(|| is_done(&replug));
-        assert_eq!(replug.trouble(), None);
+        assert_eq!(replug.failure_reason(), None);
         let qemu = qemu.lock().unwrap();
         assert!(qemu.plugged);
         // The second attempt finds the device unplugged.
@@ -363,6 +363,6 @@ mod tests {
         replug.start();
         until(|| is_done(&replug));
         assert_eq!(qemu.lock().unwrap().commands, ["qmp_capabilities"]);
-        assert_eq!(replug.trouble(), None);
+        assert_eq!(replug.failure_reason(), None);
     }
 }

@@ -7,10 +7,10 @@ use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
 use crate::processes::space::protocol::Size;
 use crate::serve::systemd::fd_store::Memory;
 
-/// Times its slots that a space can become as large while it is at work.
-const ROOM: u32 = 4;
+/// Factor by which a space's number of slots can grow while its process runs.
+const MAX_GROWTH_FACTOR: u32 = 4;
 
-/// Memory for a space that has never been, with places for `most` slots.
+/// Creates memory for a new space, with places for `most` slots.
 pub(in crate::serve) fn new_memory(name: &str, most: u32) -> std::io::Result<Memory> {
     Ok(Memory {
         slots: space_memory::create(name, u64::from(SLOT_BYTES) * u64::from(most))?,
@@ -21,11 +21,13 @@ pub(in crate::serve) fn new_memory(name: &str, most: u32) -> std::io::Result<Mem
 }
 
 impl Size {
-    /// Of a space that begins, in memory with places for `room` slots, if that is there already. What the
-    /// controller has a say in begins without slots: it will be given some.
+    /// Returns the size of a space that starts. `room` is the number of slots that its existing memory has places
+    /// for, if it has any. A space that the controller sizes starts without slots; the controller assigns some.
     pub(in crate::serve) fn of(config: &Space, budget: Option<u32>, room: Option<u32>) -> Self {
         let slots = config.slots.unwrap_or(0);
-        let most = slots.saturating_mul(ROOM).max(budget.unwrap_or(0));
+        let most = slots
+            .saturating_mul(MAX_GROWTH_FACTOR)
+            .max(budget.unwrap_or(0));
         let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
         if slots > most {
             tracing::warn!(

@@ -1,8 +1,8 @@
 //! The memory plane's spaces: for each a process, which is started again when it ends.
 //!
-//! The sockets are the supervisor's, so QEMU and clients find the next process where the last one
-//! was. So is the memory: the next process serves what was published. QEMU does not connect its device
-//! again, so it is told to unplug and plug it ([`Replug`]).
+//! The supervisor owns the sockets, so QEMU and the clients reach the next process at the same addresses. It
+//! also owns the memory, so the next process serves the files that were published. QEMU does not reconnect its
+//! device, so the supervisor unplugs the device and plugs in a new one ([`Replug`]).
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ use crate::runtime_paths::{space_monitor, space_socket};
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::deadline::sleep_until;
 use crate::serve::process::launch::{Launch, ProcessKind};
-use crate::serve::process::lifecycle::Due;
+use crate::serve::process::lifecycle::NextAction;
 use crate::serve::process::pending_request::PendingRequest;
 use crate::serve::runtime_dir::{self, RuntimeDirError, SOCKET_MODE, SocketFile};
 use crate::serve::systemd::fd_store::Memory;
@@ -38,7 +38,7 @@ use crate::status::SpaceStatus;
 const INBOX: usize = 64;
 
 /// The process answers within so long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a space cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -62,19 +62,19 @@ pub(crate) enum SpaceError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Only what begins anew has another one.
+    /// The key cannot change while the space runs.
     #[error(
         "only `slots`, `objective` and `rate` can change while the space runs; to change other keys, remove the \
-            space with all its files, and create it again"
+        space with all its files, and create it again"
     )]
     Fixed,
-    /// Its memory was laid out for fewer.
+    /// The memory of the running space has places for fewer slots.
     #[error(
         "the space can have at most {most} slots while it runs; to have more, remove the space with all its \
-            files, and create it again"
+        files, and create it again"
     )]
     TooLarge {
-        /// Slots that it can have.
+        /// The maximum number of slots.
         most: u32,
     },
     /// Its memory, or its process.
@@ -82,30 +82,30 @@ pub(crate) enum SpaceError {
     Start(#[from] std::io::Error),
 }
 
-/// What others tell a space.
+/// A message to a space's task.
 #[derive(Debug)]
 pub(in crate::serve) enum Message {
     /// A client asks for the state.
     Ask(oneshot::Sender<SpaceStatus>),
-    /// The orchestrator wants to know what has happened; no answer comes from a process that does not run.
+    /// The orchestrator requests a window of measurements. A process that does not run sends no answer.
     Window(oneshot::Sender<Window>),
-    /// It is to have so many slots, and may come to have as many as the second number. The answer is
-    /// how many it has.
+    /// Sets the number of slots, and the maximum to which the number may grow. The answer is the number of slots
+    /// that the space has.
     Resize(u32, u32, oneshot::Sender<u32>),
-    /// What the configuration says of its size or its rate has changed.
+    /// The configured size or rate has changed.
     Configure(Box<Space>),
     /// Stop the process, and end the task.
     Stop,
 }
 
-/// A space at work.
+/// A running space.
 #[derive(Debug)]
 pub(in crate::serve) struct SpaceTask {
     config: Space,
     vm_socket: UnixListener,
     _file: SocketFile,
     clients: Option<TcpListener>,
-    /// Of its slots, and of its ledger. What was published outlives its process.
+    /// The memory of the slots and of the ledger. Published files outlive the process.
     memory: (File, File),
     came_back: bool,
     launch: Launch,
@@ -113,21 +113,21 @@ pub(in crate::serve) struct SpaceTask {
     inbox: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
     pending: PendingRequest<SpaceStatus>,
-    /// What it said last.
+    /// The last report of the process.
     figures: Figures,
     size: Size,
-    /// Who waits for windows, and for a size to be in force, in the order they asked.
+    /// The senders of requests for windows, and for sizes to be in force, in the order of their requests.
     windows: VecDeque<oneshot::Sender<Window>>,
     sized: VecDeque<oneshot::Sender<u32>>,
-    /// The store that it pushes to, and a connection there on its way.
+    /// The store to which the space pushes, and the connection attempt to it.
     store: Option<Target>,
     dialing: Dialing,
     replug: Replug,
 }
 
 impl SpaceTask {
-    /// Makes the sockets in the folder of all spaces, and starts the process. The space continues in `memory`, if it
-    /// has any from before.
+    /// Creates the sockets in the folder of all spaces, and starts the process. The space continues with `memory`, if
+    /// the service manager returned any.
     pub(in crate::serve) fn start(
         runtime_dir: &Path,
         config: Space,
@@ -158,7 +158,7 @@ impl SpaceTask {
             launch,
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             figures: Figures::default(),
             size,
             windows: VecDeque::new(),
@@ -182,22 +182,22 @@ impl SpaceTask {
         (!self.came_back).then(|| [slots.as_fd(), ledger.as_fd()])
     }
 
-    /// Where to send the space its messages.
+    /// Returns the sender for messages to the space.
     pub(in crate::serve) fn address(&self) -> mpsc::Sender<Message> {
         self.sender.clone()
     }
 
-    /// What the configuration says of it.
+    /// Returns the configuration of the space.
     pub(in crate::serve) fn config(&self) -> &Space {
         &self.config
     }
 
-    /// Slots that it can be given while it serves.
+    /// Returns the maximum number of slots while the process runs.
     pub(in crate::serve) fn most(&self) -> u32 {
         self.size.most
     }
 
-    /// Have what the process does, from its beginning, charged where it belongs.
+    /// Moves the process into the configured cgroup before it does any work, so that its work is charged there.
     fn charge(&self) -> Result<(), SpaceError> {
         let (Some(cgroup), Some(id)) = (&self.config.cgroup, self.process.plane.id()) else {
             return Ok(());
@@ -208,7 +208,7 @@ impl SpaceTask {
         written.map_err(|source| SpaceError::Cgroup { path, source })
     }
 
-    /// Tells the process what it has.
+    /// Sends the process its memory, its sockets and its limits.
     fn set_up(&mut self) {
         let setting = Setting {
             space: &self.config,
@@ -221,8 +221,7 @@ impl SpaceTask {
             let fd = fd.try_clone_to_owned();
             // A process that finds an order without its descriptor ends, and is started again.
             let fd = fd.inspect_err(|error| {
-                tracing::error!(%error, "space of {}: cannot pass a descriptor to \
-            its process", self.config.vm);
+                tracing::error!(%error, "space of {}: cannot pass a descriptor to its process", self.config.vm);
             });
             self.process.plane.orders.push(order, fd.ok());
         }
@@ -254,7 +253,7 @@ impl SpaceTask {
                     }
                     None => {
                         self.process.ended().await;
-                        self.dialing.give_up();
+                        self.dialing.cancel();
                         self.figures = Figures::default();
                         self.windows.clear();
                         self.sized.clear();
@@ -265,7 +264,7 @@ impl SpaceTask {
                     Some(Message::Ask(asker)) => {
                         self.pending.add_waiter(asker, Instant::now());
                         match self.process.lifecycle.is_up() {
-                            true => self.ask(),
+                            true => self.request_report(),
                             false => self.answer(),
                         }
                     }
@@ -278,7 +277,7 @@ impl SpaceTask {
                     Some(Message::Resize(slots, limit, done)) => self.resize(slots, limit, done),
                     Some(Message::Configure(config)) => {
                         self.config = *config;
-                        // The next process begins with it.
+                        // The next process starts with the new rate.
                         if self.process.lifecycle.is_up() {
                             let order = Order::Rate(self.config.rate);
                             self.process.plane.orders.push(order, None);
@@ -300,10 +299,12 @@ impl SpaceTask {
                 () = sleep_until(deadline) => self.tick(),
             }
         }
-        self.process.stop::<Event>(Order::Stop, PATIENCE).await;
+        self.process
+            .stop::<Event>(Order::Stop, ANSWER_TIMEOUT)
+            .await;
     }
 
-    /// Have this size, now or from the next start on.
+    /// Sets the size: now, or at the next start of the process.
     fn resize(&mut self, slots: u32, limit: u32, done: oneshot::Sender<u32>) {
         let most = self.size.most;
         self.size = Size {
@@ -327,14 +328,14 @@ impl SpaceTask {
     fn tick(&mut self) {
         let now = Instant::now();
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         match self.process.due(&mut self.pending, now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(),
-            Due::Start => {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
                 let kind = ProcessKind::Space(&self.config.vm);
-                if self.process.start_again(kind, &self.launch) {
+                if self.process.restart(kind, &self.launch) {
                     if let Err(error) = self.charge() {
                         tracing::error!("space of {}: {error}", self.config.vm);
                     }
@@ -346,7 +347,7 @@ impl SpaceTask {
     }
 
     /// Requests a report from the process, unless a request is outstanding.
-    fn ask(&mut self) {
+    fn request_report(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.process.plane.orders.push(Order::Report, None);
         }
@@ -355,11 +356,11 @@ impl SpaceTask {
     /// Ends the request, because the process has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    fn tell(&mut self) {
+    fn send_status(&mut self) {
         let listen = self.clients.as_ref();
         let listen = listen.and_then(|clients| clients.local_addr().ok());
         self.pending.reply(SpaceStatus {
@@ -368,9 +369,9 @@ impl SpaceTask {
             restarts: self.process.lifecycle.restarts(),
             reason: self
                 .process
-                .trouble
+                .failure_reason
                 .clone()
-                .or(self.replug.trouble())
+                .or(self.replug.failure_reason())
                 .or(self.pending.stale_reason()),
             listen,
             tls: self.config.tls.is_some(),

@@ -24,7 +24,7 @@ const WARNING_PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 struct MemberSocket {
     name: String,
-    /// Who may connect; none if only processes of this daemon may.
+    /// The processes that may connect; `None` if only processes of this daemon may.
     owner: Option<Owner>,
     /// When the log last had a line about a process that may not connect.
     last_warning: Option<Instant>,
@@ -87,11 +87,11 @@ impl Admission {
             return;
         };
         if let Err(why) = socket.check(&connection.peer) {
-            return socket.tell(&why, Instant::now());
+            return socket.refuse(&why, Instant::now());
         }
         socket.waiting = Some(connection);
         if up && socket.given.is_none() {
-            socket.give(number, orders);
+            socket.send_pending(number, orders);
         }
     }
 
@@ -101,16 +101,16 @@ impl Admission {
             let given = socket.given.take();
             // Processes of the daemon notice a data plane's end by the end of their connection.
             socket.begun = given.filter(|_| socket.owner.is_some());
-            socket.give(number, orders);
+            socket.send_pending(number, orders);
         }
     }
 
     /// Sends a new data plane the connections that the last one did not acknowledge.
-    pub(super) fn again(&mut self, orders: &mut Orders<Order>) {
+    pub(super) fn resend(&mut self, orders: &mut Orders<Order>) {
         for (number, socket) in self.sockets.iter_mut().enumerate() {
             match socket.given.take() {
                 Some(stream) => socket.hand_over(number, stream, orders),
-                None => socket.give(number, orders),
+                None => socket.send_pending(number, orders),
             }
         }
     }
@@ -120,12 +120,12 @@ impl MemberSocket {
     fn check(&self, peer: &Peer) -> Result<(), String> {
         match &self.owner {
             Some(owner) => peer.check(owner),
-            None if peer.is_ours() => Ok(()),
+            None if peer.is_own_user() => Ok(()),
             None => Err("only processes of the daemon may connect".to_owned()),
         }
     }
 
-    fn tell(&mut self, why: &str, now: Instant) {
+    fn refuse(&mut self, why: &str, now: Instant) {
         if self
             .last_warning
             .is_none_or(|last_warning| now.duration_since(last_warning) >= WARNING_PERIOD)
@@ -139,8 +139,8 @@ impl MemberSocket {
         }
     }
 
-    /// Gives what waits.
-    fn give(&mut self, number: usize, orders: &mut Orders<Order>) {
+    /// Sends the pending connection to the data plane.
+    fn send_pending(&mut self, number: usize, orders: &mut Orders<Order>) {
         if let Some(Connection { stream, .. }) = self.waiting.take() {
             self.hand_over(number, stream, orders);
         }
@@ -211,9 +211,9 @@ mod tests {
                 .try_recv()
                 .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
         );
-        // Two come that do not begin with it.
+        // Two data planes start that do not acknowledge the connection.
         for _ in 0..2 {
-            admission.again(&mut orders);
+            admission.resend(&mut orders);
             assert_eq!(admits(&mut orders), 1);
         }
         assert!(welcome.await.is_err(), "the next one may come");
@@ -223,9 +223,9 @@ mod tests {
         admission.begun(0, &mut orders);
         assert_eq!(admits(&mut orders), 1);
         admission.begun(0, &mut orders);
-        admission.again(&mut orders);
+        admission.resend(&mut orders);
         assert_eq!(admits(&mut orders), 0, "it was begun with");
-        // Of a member that there is not.
+        // A member that does not exist.
         admission.arrived(7, connection().0, true, &mut orders);
         admission.begun(7, &mut orders);
         assert_eq!(admits(&mut orders), 0);

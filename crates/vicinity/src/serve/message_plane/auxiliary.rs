@@ -7,24 +7,24 @@ use tokio::time::Instant;
 
 use crate::processes::message::protocol::{Event, Order};
 use crate::serve::process::child_process::ChildProcess;
-use crate::serve::process::deadline::PATIENCE;
+use crate::serve::process::deadline::ANSWER_TIMEOUT;
 use crate::serve::process::launch::{Launch, ProcessKind};
-use crate::serve::process::lifecycle::Due;
+use crate::serve::process::lifecycle::NextAction;
 use crate::serve::process::pending_request::PendingRequest;
 
 #[derive(Debug)]
-pub(super) struct Auxiliary {
+pub(super) struct AuxiliaryProcess {
     process: ChildProcess<Order>,
     /// The outstanding health check. The answer carries no state, so no client waits for it.
     pending: PendingRequest<()>,
 }
 
-impl Auxiliary {
+impl AuxiliaryProcess {
     /// Starts a process; `name` is its name in the log.
     pub(super) fn start(name: &str, kind: ProcessKind<'_>, launch: &Launch) -> io::Result<Self> {
         Ok(Self {
             process: ChildProcess::start(name, kind, launch)?,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
         })
     }
 
@@ -39,9 +39,9 @@ impl Auxiliary {
     }
 
     /// Returns why the process does not run, why the last one ended, or that it has not answered yet.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn failure_reason(&self) -> Option<String> {
         self.process
-            .trouble
+            .failure_reason
             .clone()
             .or_else(|| self.pending.stale_reason())
     }
@@ -56,14 +56,14 @@ impl Auxiliary {
     /// it serves.
     pub(super) fn tick(&mut self, now: Instant, kind: ProcessKind<'_>, launch: &Launch) -> bool {
         match self.process.due(&mut self.pending, now) {
-            Due::Nothing => false,
-            Due::HealthCheck => {
+            NextAction::Nothing => false,
+            NextAction::HealthCheck => {
                 if self.pending.begin(now) {
                     self.push(Order::Report, None);
                 }
                 false
             }
-            Due::Start => self.process.start_again(kind, launch),
+            NextAction::Start => self.process.restart(kind, launch),
         }
     }
 
@@ -75,13 +75,15 @@ impl Auxiliary {
 
     /// Ends the process in order.
     pub(super) async fn stop(&mut self) {
-        self.process.stop::<Event>(Order::Stop, PATIENCE).await;
+        self.process
+            .stop::<Event>(Order::Stop, ANSWER_TIMEOUT)
+            .await;
     }
 }
 
 /// Returns the next event of an auxiliary process that is not the answer to a health check, or `None` when the
 /// process is gone. Never returns without a process. Cancel safe.
-pub(super) async fn next_event(auxiliary: &mut Option<Auxiliary>) -> Option<Event> {
+pub(super) async fn next_event(auxiliary: &mut Option<AuxiliaryProcess>) -> Option<Event> {
     let Some(auxiliary) = auxiliary else {
         return std::future::pending().await;
     };

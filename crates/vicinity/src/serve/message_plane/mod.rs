@@ -17,17 +17,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::admission::Admission;
-use self::auxiliary::{Auxiliary, next_event};
+use self::auxiliary::{AuxiliaryProcess, next_event};
 pub(super) use self::resources::{PlaneResources, ResourcesError};
 use super::connections::Connection;
 use super::process::child_process::ChildProcess;
 use super::process::handle::Orders;
 use super::process::launch::{Launch, ProcessKind};
-use super::process::lifecycle::Due;
+use super::process::lifecycle::NextAction;
 use super::process::pending_request::PendingRequest;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::{Accepted, Event, Order};
-use crate::serve::process::deadline::{PATIENCE, sleep_until};
+use crate::serve::process::deadline::{ANSWER_TIMEOUT, sleep_until};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 
 /// Messages that may wait; further senders wait until there is room.
@@ -52,8 +52,8 @@ pub(super) struct Messages {
     launch: Launch,
     plane: ChildProcess<Order>,
     /// The gateway of this host's programs, if the host is a member.
-    gateway: Option<Auxiliary>,
-    uplink: Option<Auxiliary>,
+    gateway: Option<AuxiliaryProcess>,
+    uplink: Option<AuxiliaryProcess>,
     /// The uplink's last report.
     uplink_status: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
@@ -83,11 +83,11 @@ impl Messages {
             .any(is_host)
             .then(|| {
                 let kind = ProcessKind::Gateway(&resources.runtime_dir);
-                Auxiliary::start("the message plane's gateway for this host", kind, &launch)
+                AuxiliaryProcess::start("the message plane's gateway for this host", kind, &launch)
             });
         let uplink = resources.uplink.as_ref().map(|_| {
             let kind = ProcessKind::Uplink(&resources.runtime_dir);
-            Auxiliary::start("the message plane's uplink", kind, &launch)
+            AuxiliaryProcess::start("the message plane's uplink", kind, &launch)
         });
         let mut messages = Self {
             plane: ChildProcess::start("the message plane", ProcessKind::Messages, &launch)?,
@@ -99,7 +99,7 @@ impl Messages {
             launch,
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             incoming: Vec::new(),
             members: Vec::new(),
         };
@@ -152,7 +152,7 @@ impl Messages {
             give(orders, Order::Region, region);
         }
         orders.push(Order::Begin, None);
-        self.admission.again(orders);
+        self.admission.resend(orders);
     }
 
     /// Gives the uplink its interface.
@@ -165,8 +165,8 @@ impl Messages {
                 for NamedNic { nic, name } in plan.named_nics.clone() {
                     uplink.push(Order::NamedNic { nic, name }, None);
                 }
-                let give_up = plan.give_up;
-                uplink.push(Order::Uplink { give_up }, Some(port.into()));
+                let peer_timeout = plan.peer_timeout;
+                uplink.push(Order::Uplink { peer_timeout }, Some(port.into()));
             }
             Err(error) => {
                 tracing::error!(%error, "cannot use the uplink's interface");
@@ -207,7 +207,7 @@ impl Messages {
                     Some(Message::Ask(asker)) => {
                         self.pending.add_waiter(asker, Instant::now());
                         match self.plane.lifecycle.is_up() {
-                            true => self.ask(),
+                            true => self.request_report(),
                             false => self.answer(),
                         }
                     }
@@ -224,12 +224,12 @@ impl Messages {
         for auxiliary in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
             auxiliary.stop().await;
         }
-        self.plane.stop::<Event>(Order::Stop, PATIENCE).await;
+        self.plane.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await;
     }
 
     fn deadline(&self) -> Option<Instant> {
         let others = self.gateway.iter().chain(&self.uplink);
-        let others = others.filter_map(Auxiliary::deadline);
+        let others = others.filter_map(AuxiliaryProcess::deadline);
         let plane = self.plane.lifecycle.deadline();
         others.chain(plane).chain(self.pending.deadline()).min()
     }
@@ -237,13 +237,13 @@ impl Messages {
     fn tick(&mut self) {
         let now = Instant::now();
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         match self.plane.due(&mut self.pending, now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(),
-            Due::Start => {
-                if self.plane.start_again(ProcessKind::Messages, &self.launch) {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
+                if self.plane.restart(ProcessKind::Messages, &self.launch) {
                     let guests = &self.resources.guests;
                     let renewed = self
                         .resources
@@ -286,7 +286,7 @@ impl Messages {
     }
 
     /// Requests a report from the data plane, unless a request is outstanding.
-    fn ask(&mut self) {
+    fn request_report(&mut self) {
         if self.pending.begin(Instant::now()) {
             self.incoming.clear();
             self.plane.plane.orders.push(Order::Report, None);
@@ -331,11 +331,11 @@ impl Messages {
     /// Ends the request, because the data plane has answered or is gone, and answers the clients.
     fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    fn tell(&mut self) {
+    fn send_status(&mut self) {
         let up = self.plane.lifecycle.is_up();
         let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
         let status = MessageStatus {
@@ -343,13 +343,13 @@ impl Messages {
             restarts: self.plane.lifecycle.restarts(),
             reason: self
                 .plane
-                .trouble
+                .failure_reason
                 .clone()
                 .or_else(|| self.pending.stale_reason()),
-            gateway_restarts: gateway.map(Auxiliary::restarts),
-            gateway_reason: gateway.and_then(Auxiliary::trouble),
-            uplink_restarts: uplink.map(Auxiliary::restarts),
-            uplink_reason: uplink.and_then(Auxiliary::trouble),
+            gateway_restarts: gateway.map(AuxiliaryProcess::restarts),
+            gateway_reason: gateway.and_then(AuxiliaryProcess::failure_reason),
+            uplink_restarts: uplink.map(AuxiliaryProcess::restarts),
+            uplink_reason: uplink.and_then(AuxiliaryProcess::failure_reason),
             uplink: uplink.map(|_| self.uplink_status),
             members: match up {
                 true => self.members.clone(),

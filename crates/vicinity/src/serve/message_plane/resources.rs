@@ -67,7 +67,7 @@ impl PlaneResources {
             })
         });
         let plan = plan.transpose()?;
-        let folder = Folder::make(&runtime_dir.join(MESSAGE_FOLDER))?;
+        let folder = Folder::create(&runtime_dir.join(MESSAGE_FOLDER))?;
         // The uplink is a member, but not in the configuration.
         owners.resize_with(members.len(), Owner::default);
         let open = |member: &Member| {
@@ -76,7 +76,7 @@ impl PlaneResources {
         let resources = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (listeners, files): (Vec<_>, Vec<_>) = resources.into_iter().unzip();
         Ok(Self {
-            parts: Resources::make(members)?,
+            parts: Resources::create(members)?,
             listeners: listeners.into_iter().zip(owners).collect(),
             _files: files,
             guests: BTreeMap::new(),

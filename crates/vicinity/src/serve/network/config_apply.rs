@@ -33,7 +33,7 @@ impl Network {
             self.configured(opened);
         }
         self.change_unlisted(&before);
-        self.look();
+        self.scan_folder();
         self.order_mirrors();
         tracing::info!(network = %self.config.name, "applied a changed configuration");
         self.changing.push(done);

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::resources::{self, NetworkResourcesError, Opened};
+use super::resources::{self, NetworkResourcesError, OpenedPort};
 use crate::config;
 use crate::serve::interface;
 
@@ -16,7 +16,7 @@ pub(in crate::serve) struct Change {
     /// Ports of which only the address, the rules or the owner change: their front-ends stay connected.
     pub(in crate::serve) changed: Vec<config::Port>,
     /// Listed ports that are added.
-    pub(in crate::serve) added: Vec<Opened>,
+    pub(in crate::serve) added: Vec<OpenedPort>,
     /// If the uplink changes: the queues of the new one, or `None` if there is none any more.
     pub(in crate::serve) uplink: Option<Option<Vec<OwnedFd>>>,
     /// The data plane must start again, because the number of workers changes.

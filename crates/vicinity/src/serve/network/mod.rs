@@ -35,7 +35,7 @@ use super::process::pending_request::PendingRequest;
 use super::runtime_dir::Folder;
 use crate::config;
 
-/// The ports that each port's frames are copied to, as the data plane was told.
+/// The ports to which each port's frames are copied, as last sent to the data plane.
 pub(super) type Mirrors = BTreeMap<PortId, Vec<PortId>>;
 
 /// A running network.
@@ -64,6 +64,6 @@ pub(super) struct Network {
     pub(super) pending: PendingRequest<Answer>,
     pub(super) worker: WorkerReport,
     /// Why the data plane does not run.
-    pub(super) trouble: Option<String>,
+    pub(super) failure_reason: Option<String>,
     _folder: Folder,
 }

@@ -11,7 +11,7 @@ use super::Network;
 use super::folder;
 use super::message::Message;
 use super::port::{Port, PortKind, Settings};
-use super::resources::Opened;
+use super::resources::OpenedPort;
 use crate::config::MAX_PORTS;
 use crate::name;
 use crate::serve::connections;
@@ -28,13 +28,13 @@ impl Network {
             match known.map(|port| &port.kind) {
                 Some(PortKind::Client { wake, .. }) => wake.notify_one(),
                 Some(_) => {}
-                None => self.stranger(path),
+                None => self.add_unlisted(path),
             }
         }
     }
 
     /// Adds a port for a path that belongs to none, if the network accepts unlisted ports.
-    fn stranger(&mut self, path: &Path) {
+    fn add_unlisted(&mut self, path: &Path) {
         let here = path.parent() == Some(&self.config.folder);
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let is_socket = path
@@ -56,7 +56,7 @@ impl Network {
     }
 
     /// Adds a listed port.
-    pub(in crate::serve) fn configured(&mut self, (config, socket): Opened) {
+    pub(in crate::serve) fn configured(&mut self, (config, socket): OpenedPort) {
         let settings = Settings::from(&config);
         let Some((listener, file)) = socket else {
             return self.dialed(&config.vm, config.socket, settings);
@@ -98,7 +98,7 @@ impl Network {
         settings: Settings,
     ) -> Option<Port> {
         if self.ports.len() >= MAX_PORTS {
-            self.forget_one();
+            self.remove_absent_port();
         }
         // The lowest free number: the data plane may keep tables by number.
         let free = (0..u16::MAX)
@@ -141,14 +141,14 @@ impl Network {
     }
 
     /// Handles the sockets that are in the network's folder already.
-    pub(in crate::serve) fn look(&mut self) {
+    pub(in crate::serve) fn scan_folder(&mut self) {
         if self.config.accept {
             self.appeared(&folder::entries(&self.config.folder.clone()));
         }
     }
 
     /// Makes room by removing an unlisted port whose socket is gone.
-    fn forget_one(&mut self) {
+    fn remove_absent_port(&mut self) {
         let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
         let gone = self.ports.values().find(|port| match &port.kind {
             PortKind::Client { socket, .. } => {

@@ -12,7 +12,7 @@ const FIRST_QUARANTINE: Duration = Duration::from_secs(1);
 const LONGEST_QUARANTINE: Duration = Duration::from_secs(60);
 
 /// Time without a fault after which the last quarantine no longer counts.
-const FORGET_AFTER: Duration = Duration::from_secs(60);
+const RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// How often front-ends may connect to a port within [`CONNECTS_WITHIN`].
 pub(in crate::serve) const CONNECTS: usize = 20;
@@ -46,7 +46,7 @@ impl ConnectionHistory {
     /// Begins a quarantine and returns its end. It is twice as long as the last one, if that still counts.
     pub(in crate::serve) fn quarantine(&mut self, now: Instant) -> Instant {
         let length = match self.last {
-            Some((length, end)) if now.duration_since(end) < FORGET_AFTER => {
+            Some((length, end)) if now.duration_since(end) < RESET_AFTER => {
                 (length * 2).min(LONGEST_QUARANTINE)
             }
             _ => FIRST_QUARANTINE,
@@ -76,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn good_conduct_is_rewarded_after_a_minute_and_not_before() {
+    fn the_length_resets_after_a_minute_without_faults_and_not_before() {
         let mut history = ConnectionHistory::default();
         let start = Instant::now();
         let end = history.quarantine(start);
-        let early = end + FORGET_AFTER - Duration::from_millis(1);
+        let early = end + RESET_AFTER - Duration::from_millis(1);
         let second = history.quarantine(early);
         assert_eq!(second.duration_since(early), Duration::from_secs(2));
-        let late = second + FORGET_AFTER;
+        let late = second + RESET_AFTER;
         let third = history.quarantine(late);
         assert_eq!(third.duration_since(late), Duration::from_secs(1));
     }

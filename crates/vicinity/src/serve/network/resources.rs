@@ -35,7 +35,7 @@ pub(crate) enum NetworkResourcesError {
 }
 
 /// A listed port, with its socket in server mode.
-pub(in crate::serve) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
+pub(in crate::serve) type OpenedPort = (config::Port, Option<(UnixListener, SocketFile)>);
 
 /// What a network needs from the system.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(in crate::serve) struct NetworkResources {
     pub(in crate::serve) config: config::Network,
     /// Its queues.
     pub(in crate::serve) uplink: Option<Vec<OwnedFd>>,
-    pub(in crate::serve) ports: Vec<Opened>,
+    pub(in crate::serve) ports: Vec<OpenedPort>,
     pub(in crate::serve) watch: Watch,
     /// Last, so that it is empty when it is dropped.
     pub(in crate::serve) folder: Folder,
@@ -51,7 +51,7 @@ pub(in crate::serve) struct NetworkResources {
 
 impl NetworkResources {
     pub(in crate::serve) fn take(config: config::Network) -> Result<Self, NetworkResourcesError> {
-        let folder = Folder::make(&config.folder)?;
+        let folder = Folder::create(&config.folder)?;
         let uplink = interface::open(&config)?;
         let ports = config.ports.iter().map(open);
         let ports = ports.collect::<Result<_, RuntimeDirError>>()?;
@@ -67,7 +67,7 @@ impl NetworkResources {
 }
 
 /// Listens on a port's socket, if the port is in server mode.
-pub(in crate::serve) fn open(port: &config::Port) -> Result<Opened, RuntimeDirError> {
+pub(in crate::serve) fn open(port: &config::Port) -> Result<OpenedPort, RuntimeDirError> {
     let listening = match port.mode {
         Mode::Server => Some(runtime_dir::listen(&port.socket, SOCKET_MODE)?),
         Mode::Client => None,

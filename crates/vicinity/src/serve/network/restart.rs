@@ -6,17 +6,17 @@ use tokio::time::Instant;
 use super::Network;
 use crate::serve::process::handle::Process;
 use crate::serve::process::launch::ProcessKind;
-use crate::serve::process::lifecycle::Due;
+use crate::serve::process::lifecycle::NextAction;
 
 impl Network {
     /// Sends the data plane the settings of the network that do not depend on front-ends.
     pub(super) fn set_up(&mut self) {
         let on = self.config.snooping;
-        let micros = self.config.gather_us;
-        let times = self.config.look_ups.unwrap_or(0);
+        let micros = self.config.moderation_us;
+        let times = self.config.fdb_lookups.unwrap_or(0);
         for order in [
             Order::SetSnooping { on },
-            Order::SetGather { micros },
+            Order::SetModerationDelay { micros },
             Order::SetLookUps { times },
         ] {
             self.plane.orders.push(order, None);
@@ -24,17 +24,17 @@ impl Network {
     }
 
     /// Does what is due at `now`: a health check, a restart, or ending a data plane that does not answer.
-    pub(super) fn live(&mut self, now: Instant) {
+    pub(super) fn supervise(&mut self, now: Instant) {
         if self.pending.is_late(now) {
-            self.tell();
+            self.send_status();
         }
         if self.pending.is_overdue(now) {
             self.kill_unresponsive();
         }
         match self.lifecycle.due(now) {
-            Due::Nothing => {}
-            Due::HealthCheck => self.ask(now),
-            Due::Start => self.start_again(now),
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(now),
+            NextAction::Start => self.restart(now),
         }
     }
 
@@ -53,7 +53,7 @@ impl Network {
         self.leaving.clear();
         self.all_left();
         match std::mem::take(&mut self.lifecycle.restart_requested) {
-            true => self.start_again(Instant::now()),
+            true => self.restart(Instant::now()),
             false => self.down(exit_reason, Instant::now()),
         }
         self.answer();
@@ -70,12 +70,12 @@ impl Network {
     }
 
     fn down(&mut self, exit_reason: &str, now: Instant) {
-        let trouble = self.lifecycle.ended(exit_reason, now);
-        tracing::error!(network = %self.config.name, "{trouble}");
-        self.trouble = Some(trouble);
+        let failure_reason = self.lifecycle.ended(exit_reason, now);
+        tracing::error!(network = %self.config.name, "{failure_reason}");
+        self.failure_reason = Some(failure_reason);
     }
 
-    fn start_again(&mut self, now: Instant) {
+    fn restart(&mut self, now: Instant) {
         if let Err(error) = self.renew_uplink() {
             return self.down(
                 &format!("the supervisor cannot open its uplink again: {error}"),
@@ -89,7 +89,7 @@ impl Network {
             }
         }
         self.lifecycle.started(now);
-        self.trouble = None;
+        self.failure_reason = None;
         tracing::info!(network = %self.config.name, "restarted the data plane");
         self.set_up();
         // Before the first frame, so that captures and mirrors miss none.

@@ -10,7 +10,7 @@ use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
 
 impl Network {
     /// Requests a report from the data plane, unless a request is outstanding.
-    pub(in crate::serve) fn ask(&mut self, now: Instant) {
+    pub(in crate::serve) fn request_report(&mut self, now: Instant) {
         if self.pending.begin(now) {
             self.plane.orders.push(Order::Report, None);
         }
@@ -19,11 +19,11 @@ impl Network {
     /// Ends the request, because the data plane has answered or is gone, and answers the clients.
     pub(in crate::serve) fn answer(&mut self) {
         self.pending.finish();
-        self.tell();
+        self.send_status();
     }
 
     /// Sends the known state to the clients that wait.
-    pub(in crate::serve) fn tell(&mut self) {
+    pub(in crate::serve) fn send_status(&mut self) {
         let now = Instant::now();
         let name = &self.config.name;
         let up = self.lifecycle.is_up();
@@ -39,14 +39,17 @@ impl Network {
                 name: name.clone(),
                 up,
                 restarts: self.lifecycle.restarts(),
-                reason: self.trouble.clone().or_else(|| self.pending.stale_reason()),
+                reason: self
+                    .failure_reason
+                    .clone()
+                    .or_else(|| self.pending.stale_reason()),
                 uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
-                gather_us: self.config.gather_us,
-                moderation_us: self.config.gather_us,
-                look_ups: self.config.look_ups,
-                fdb_lookups: self.config.look_ups,
+                gather_us: self.config.moderation_us,
+                moderation_us: self.config.moderation_us,
+                look_ups: self.config.fdb_lookups,
+                fdb_lookups: self.config.fdb_lookups,
                 ports: self.ports.len(),
                 attached: self.ports.values().filter(|port| port.attached()).count(),
                 worker: self.worker,

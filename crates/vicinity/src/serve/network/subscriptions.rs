@@ -14,7 +14,7 @@ use crate::name;
 
 /// Bytes that may wait for a subscriber, if the system allows as much: some hundredths of a second of a busy
 /// port.
-const WAITING: usize = 8 << 20;
+const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
 impl Network {
     /// Subscribes to a port's frames, with at most `bytes` of each.
@@ -104,8 +104,8 @@ fn pair() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     // Without CAP_NET_ADMIN, the limit for unprivileged processes applies.
-    if sockopt::set_socket_send_buffer_size_force(theirs.as_fd(), WAITING).is_err() {
-        sockopt::set_socket_send_buffer_size(theirs.as_fd(), WAITING)?;
+    if sockopt::set_socket_send_buffer_size_force(theirs.as_fd(), SOCKET_BUFFER_BYTES).is_err() {
+        sockopt::set_socket_send_buffer_size(theirs.as_fd(), SOCKET_BUFFER_BYTES)?;
     }
     Ok((ours, theirs))
 }

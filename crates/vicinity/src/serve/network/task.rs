@@ -14,7 +14,7 @@ use super::message::Message;
 use super::port::Port;
 use super::resources::NetworkResources;
 use super::{Mirrors, Network};
-use crate::serve::process::deadline::{PATIENCE, sleep_until};
+use crate::serve::process::deadline::{ANSWER_TIMEOUT, sleep_until};
 use crate::serve::process::handle::Process;
 use crate::serve::process::launch::{Launch, ProcessKind};
 use crate::serve::process::lifecycle::Lifecycle;
@@ -44,9 +44,9 @@ impl Network {
             uplink: None,
             inbox,
             sender,
-            pending: PendingRequest::new(PATIENCE),
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
             worker: WorkerReport::default(),
-            trouble: None,
+            failure_reason: None,
             _folder: parts.folder,
         };
         network.set_up();
@@ -56,7 +56,7 @@ impl Network {
         for port in parts.ports {
             network.configured(port);
         }
-        network.look();
+        network.scan_folder();
         network.order_mirrors();
         Ok(network)
     }
@@ -149,12 +149,12 @@ impl Network {
                 let now = Instant::now();
                 self.pending.add_waiter(asker, now);
                 match self.lifecycle.is_up() {
-                    true => self.ask(now),
+                    true => self.request_report(now),
                     false => self.answer(),
                 }
             }
             Message::Watch(vm, bytes, answer) => {
-                // Who asked may be gone: that will be noticed as soon.
+                // The subscriber may have closed its end already; the subscription then ends soon.
                 drop(answer.send(self.watch_port(&vm, bytes)));
             }
             Message::Unwatch(port, number) => self.unwatch(port, number),
@@ -174,14 +174,14 @@ impl Network {
         for port in self.ports.values_mut() {
             port.tick(now, &mut self.plane.orders);
         }
-        self.live(now);
+        self.supervise(now);
     }
 
     async fn stop(mut self) {
         if !self.lifecycle.is_up() {
             return;
         }
-        if !self.plane.stop::<Event>(Order::Stop, PATIENCE).await {
+        if !self.plane.stop::<Event>(Order::Stop, ANSWER_TIMEOUT).await {
             tracing::error!(network = %self.config.name, "internal error, report it as a bug: the data plane does \
                 not stop");
         }

@@ -12,16 +12,24 @@ impl Network {
             return;
         };
         if let Some(port) = self.ports.get_mut(id) {
-            let given = self.config.uplink.as_ref().map_or(0, interface::given);
-            let queues = queues.iter().take(given).map(OwnedFd::try_clone);
+            let passed = self
+                .config
+                .uplink
+                .as_ref()
+                .map_or(0, interface::passed_fd_count);
+            let queues = queues.iter().take(passed).map(OwnedFd::try_clone);
             port.attach_uplink(queues.collect(), &mut self.plane.orders);
         }
     }
 
     /// Opens again what only one data plane can use: the queues of an AF_XDP uplink.
     pub(super) fn renew_uplink(&mut self) -> Result<(), UplinkError> {
-        let once = self.config.uplink.as_ref().is_some_and(interface::once);
-        if let (true, Some((_, queues))) = (once, &mut self.uplink) {
+        let single_use = self
+            .config
+            .uplink
+            .as_ref()
+            .is_some_and(interface::is_single_use);
+        if let (true, Some((_, queues))) = (single_use, &mut self.uplink) {
             // An interface's queue has one owner, and the kernel takes a moment to release it.
             queues.clear();
             *queues = interface::open(&self.config)?.unwrap_or_default();

@@ -54,6 +54,6 @@ pub(super) fn process(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
             _ => Err(error),
         };
     }
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else has.
+    // SAFETY: the call succeeded, so this is a new descriptor with no other owner.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(handle) }))
 }

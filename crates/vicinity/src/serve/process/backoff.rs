@@ -12,7 +12,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A process that ran for so long resets the back-off.
-const STEADY: Duration = Duration::from_secs(60);
+const RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// After so many ends in a row the process counts as failed. It is still started again.
 const FAILED: u32 = 3;
@@ -40,7 +40,7 @@ impl Backoff {
 
     /// Notes that the process ended; returns the pause before the next start.
     pub(in crate::serve) fn ended(&mut self, now: Instant) -> Duration {
-        if now.duration_since(self.started) >= STEADY {
+        if now.duration_since(self.started) >= RESET_AFTER {
             self.in_a_row = 0;
         }
         self.in_a_row = self.in_a_row.saturating_add(1);
@@ -82,9 +82,9 @@ mod tests {
         backoff.ended(now);
         assert!(backoff.has_failed());
         backoff.started(now);
-        let almost = now + STEADY - Duration::from_millis(1);
+        let almost = now + RESET_AFTER - Duration::from_millis(1);
         assert_ne!(backoff.ended(almost), Duration::ZERO);
-        assert_eq!(backoff.ended(now + STEADY), Duration::ZERO);
+        assert_eq!(backoff.ended(now + RESET_AFTER), Duration::ZERO);
         assert!(!backoff.has_failed());
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::handle::Process;
 use super::launch::{Launch, ProcessKind};
-use super::lifecycle::{Due, Lifecycle};
+use super::lifecycle::{Lifecycle, NextAction};
 use super::pending_request::PendingRequest;
 
 /// A supervised process that takes orders `O`.
@@ -19,7 +19,7 @@ pub(in crate::serve) struct ChildProcess<O> {
     pub(in crate::serve) plane: Process<O>,
     pub(in crate::serve) lifecycle: Lifecycle,
     /// Why the process does not run, or why the last one ended.
-    pub(in crate::serve) trouble: Option<String>,
+    pub(in crate::serve) failure_reason: Option<String>,
 }
 
 impl<O: Serialize> ChildProcess<O> {
@@ -33,7 +33,7 @@ impl<O: Serialize> ChildProcess<O> {
             name: name.to_owned(),
             plane: Process::start(kind, launch)?,
             lifecycle: Lifecycle::new(Instant::now()),
-            trouble: None,
+            failure_reason: None,
         })
     }
 
@@ -43,7 +43,7 @@ impl<O: Serialize> ChildProcess<O> {
         &mut self,
         pending: &mut PendingRequest<A>,
         now: Instant,
-    ) -> Due {
+    ) -> NextAction {
         if pending.is_overdue(now) {
             self.kill_unresponsive();
         }
@@ -63,13 +63,13 @@ impl<O: Serialize> ChildProcess<O> {
     }
 
     fn down(&mut self, exit_reason: &str) {
-        let trouble = self.lifecycle.ended(exit_reason, Instant::now());
-        tracing::error!("{}: {trouble}", self.name);
-        self.trouble = Some(trouble);
+        let failure_reason = self.lifecycle.ended(exit_reason, Instant::now());
+        tracing::error!("{}: {failure_reason}", self.name);
+        self.failure_reason = Some(failure_reason);
     }
 
     /// Starts the process again; returns whether it runs.
-    pub(in crate::serve) fn start_again(&mut self, kind: ProcessKind<'_>, launch: &Launch) -> bool {
+    pub(in crate::serve) fn restart(&mut self, kind: ProcessKind<'_>, launch: &Launch) -> bool {
         match Process::start(kind, launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => {
@@ -78,7 +78,7 @@ impl<O: Serialize> ChildProcess<O> {
             }
         }
         self.lifecycle.started(Instant::now());
-        self.trouble = None;
+        self.failure_reason = None;
         tracing::info!("{}: restarted", self.name);
         true
     }

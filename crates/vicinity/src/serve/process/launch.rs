@@ -48,7 +48,7 @@ impl fmt::Debug for Launch {
 }
 
 /// Time in which a process ends after it closed its control socket, and after it was killed.
-const GRACE: Duration = Duration::from_millis(250);
+const TERMINATION_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A running process or thread, which reports how it ended. Dropping it ends the process.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Ending {
     pub(in crate::serve) async fn exit_reason(self) -> String {
         match self {
             Self::Process(mut child) => {
-                if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
+                if let Ok(status) = tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await {
                     return status.map_or_else(|error| error.to_string(), describe);
                 }
                 let id = child.id().unwrap_or_default();
@@ -136,7 +136,7 @@ impl Ending {
                     return error.to_string();
                 }
                 // When the process ends later, the runtime reaps it.
-                match tokio::time::timeout(GRACE, child.wait()).await {
+                match tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await {
                     Ok(_) => {
                         "it closed its control socket but did not end, so the supervisor killed \
                     it"

@@ -36,10 +36,10 @@ enum State {
 
 /// What the owner of a process has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::serve) enum Due {
+pub(in crate::serve) enum NextAction {
     /// Nothing.
     Nothing,
-    /// Ask the process for its state.
+    /// Request the state of the process.
     HealthCheck,
     /// Start the process again.
     Start,
@@ -76,16 +76,16 @@ impl Lifecycle {
     }
 
     /// Returns what is due at `now`, and schedules the next health check.
-    pub(in crate::serve) fn due(&mut self, now: Instant) -> Due {
+    pub(in crate::serve) fn due(&mut self, now: Instant) -> NextAction {
         match self.state {
             State::Up { health_check } if health_check <= now => {
                 self.state = State::Up {
                     health_check: now + HEALTH_CHECK_PERIOD,
                 };
-                Due::HealthCheck
+                NextAction::HealthCheck
             }
-            State::Down { start } if start <= now => Due::Start,
-            _ => Due::Nothing,
+            State::Down { start } if start <= now => NextAction::Start,
+            _ => NextAction::Nothing,
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Longest wait of a client. The daemon answers all requests within a second.
-const WAIT: Duration = Duration::from_millis(600);
+const MAX_CLIENT_WAIT: Duration = Duration::from_millis(600);
 
 /// A request for the state `A` of a process, on behalf of any number of clients.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl<A: Clone> PendingRequest<A> {
     pub(in crate::serve) fn add_waiter(&mut self, waiter: oneshot::Sender<A>, now: Instant) {
         self.waiters.push(waiter);
         let since = self.by.and_then(|by| by.checked_sub(self.timeout));
-        let until = (since.unwrap_or(now) + WAIT).max(now);
+        let until = (since.unwrap_or(now) + MAX_CLIENT_WAIT).max(now);
         self.wait.get_or_insert(until);
     }
 
@@ -99,21 +99,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn askers_are_told_soon_and_the_process_has_its_time() {
+    fn clients_get_an_early_answer_and_the_process_has_its_whole_timeout() {
         let now = Instant::now();
         let mut question = PendingRequest::new(Duration::from_secs(5));
         let (waiter, mut answer) = oneshot::channel();
         question.add_waiter(waiter, now);
         assert!(question.begin(now) && !question.begin(now));
-        assert_eq!(question.deadline(), Some(now + WAIT));
-        assert!(!question.is_late(now) && question.is_late(now + WAIT));
+        assert_eq!(question.deadline(), Some(now + MAX_CLIENT_WAIT));
+        assert!(!question.is_late(now) && question.is_late(now + MAX_CLIENT_WAIT));
         assert!(question.stale_reason().is_some());
         question.reply("old");
         assert_eq!(answer.try_recv(), Ok("old"));
-        // It is still asked, and those who come later need not wait.
+        // The request is still outstanding, and clients that come later need not wait.
         let (waiter, _answer) = oneshot::channel();
-        question.add_waiter(waiter, now + 2 * WAIT);
-        assert!(question.is_late(now + 2 * WAIT));
+        question.add_waiter(waiter, now + 2 * MAX_CLIENT_WAIT);
+        assert!(question.is_late(now + 2 * MAX_CLIENT_WAIT));
         let by = now + Duration::from_secs(5);
         assert_eq!(question.deadline(), Some(by));
         assert!(question.is_overdue(by) && !question.is_overdue(by));

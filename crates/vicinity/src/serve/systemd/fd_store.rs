@@ -39,7 +39,7 @@ pub(in crate::serve) struct Memory {
 
 /// Why descriptors from the store are not the memory of a space.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Unfit {
+enum InvalidMemory {
     #[error("the memory of its slots or of its ledger is missing")]
     Half,
     #[error("it is not a sealed memfd that can be read and written, so Vicinity did not create it")]
@@ -64,12 +64,12 @@ impl FdStore {
     }
 
     /// Returns whether a descriptor of this name came from the store.
-    pub(in crate::serve) fn is_ours(name: &str) -> bool {
+    pub(in crate::serve) fn is_stored_name(name: &str) -> bool {
         name.starts_with(PREFIX) || name == NAMELESS
     }
 
     /// Returns whether there is a service manager that can keep descriptors.
-    pub(in crate::serve) fn is_there() -> bool {
+    pub(in crate::serve) fn is_available() -> bool {
         std::env::var_os("NOTIFY_SOCKET").is_some()
     }
 
@@ -80,7 +80,7 @@ impl FdStore {
         if slots.is_none() && ledger.is_none() {
             return None;
         }
-        match fitting(slots, ledger) {
+        match validate(slots, ledger) {
             Ok(memory) => Some(memory),
             Err(unfit) => {
                 tracing::error!(
@@ -94,7 +94,7 @@ impl FdStore {
     }
 
     /// Stores a space's memory in the service manager.
-    pub(in crate::serve) fn keep(&self, vm: &str, memory: [BorrowedFd<'_>; 2]) {
+    pub(in crate::serve) fn insert(&self, vm: &str, memory: [BorrowedFd<'_>; 2]) {
         for (name, fd) in names(vm).iter().zip(memory) {
             // Without `FDPOLL=0`, systemd would poll the descriptor, which a memfd does not
             // support.
@@ -115,18 +115,18 @@ impl FdStore {
     /// Removes the memory of a removed space from the service manager's store.
     pub(in crate::serve) fn remove(&self, vm: &str) {
         for name in names(vm) {
-            forget(&name);
+            remove(&name);
         }
     }
 
     /// Removes all descriptors that no configured space has taken from the store.
-    pub(in crate::serve) fn give_up_the_rest(&mut self) {
+    pub(in crate::serve) fn remove_unclaimed(&mut self) {
         for (name, _) in std::mem::take(&mut self.came_back) {
             tracing::warn!(
                 "removed {name} from the service manager's store: it belongs to a space that is not in the \
                     configuration, or to another version of Vicinity"
             );
-            forget(&name);
+            remove(&name);
         }
     }
 }
@@ -137,23 +137,23 @@ fn names(vm: &str) -> [String; 2] {
     ["slots", "ledger"].map(|kind| format!("{PREFIX}space-{LAYOUT_VERSION}-{kind}-{vm}"))
 }
 
-fn forget(name: &str) {
+fn remove(name: &str) {
     let states = [NotifyState::FdStoreRemove, NotifyState::FdName(name)];
     if let Err(error) = sd_notify::notify(&states) {
         tracing::warn!(%error, "cannot remove {name} from the service manager's store");
     }
 }
 
-fn fitting(slots: Option<OwnedFd>, ledger: Option<OwnedFd>) -> Result<Memory, Unfit> {
-    let (slots, ledger) = slots.zip(ledger).ok_or(Unfit::Half)?;
+fn validate(slots: Option<OwnedFd>, ledger: Option<OwnedFd>) -> Result<Memory, InvalidMemory> {
+    let (slots, ledger) = slots.zip(ledger).ok_or(InvalidMemory::Half)?;
     let length = |fd: &OwnedFd| {
-        let flags = rustix::fs::fcntl_getfl(fd).map_err(|_| Unfit::Kind)?;
+        let flags = rustix::fs::fcntl_getfl(fd).map_err(|_| InvalidMemory::Kind)?;
         let both_ways = flags & OFlags::RWMODE == OFlags::RDWR;
         let length = space_memory::sealed_length(fd.as_fd()).filter(|_| both_ways);
-        length.ok_or(Unfit::Kind)
+        length.ok_or(InvalidMemory::Kind)
     };
     let lengths = (length(&slots)?, length(&ledger)?);
-    let most = most(lengths).ok_or(Unfit::Length {
+    let most = most(lengths).ok_or(InvalidMemory::Length {
         slots: lengths.0,
         ledger: lengths.1,
     })?;
@@ -185,32 +185,50 @@ mod tests {
         memory(u64::from(most) * u64::from(SLOT_BYTES), ledger_bytes(most))
     }
 
-    fn unfit([slots, ledger]: [OwnedFd; 2]) -> Unfit {
-        fitting(Some(slots), Some(ledger)).unwrap_err()
+    fn validation_error([slots, ledger]: [OwnedFd; 2]) -> InvalidMemory {
+        validate(Some(slots), Some(ledger)).unwrap_err()
     }
 
     #[test]
     fn memory_comes_back_with_its_size() {
         let [slots, ledger] = of(96);
-        assert_eq!(fitting(Some(slots), Some(ledger)).unwrap().most, 96);
+        assert_eq!(validate(Some(slots), Some(ledger)).unwrap().most, 96);
     }
 
     #[test]
     fn what_is_no_memory_of_a_space_is_refused() {
         let [slots, ledger] = of(16);
-        assert_eq!(fitting(Some(slots), None).unwrap_err(), Unfit::Half);
-        assert_eq!(fitting(None, Some(ledger)).unwrap_err(), Unfit::Half);
+        assert_eq!(
+            validate(Some(slots), None).unwrap_err(),
+            InvalidMemory::Half
+        );
+        assert_eq!(
+            validate(None, Some(ledger)).unwrap_err(),
+            InvalidMemory::Half
+        );
         let [slots, ledger] = of(16);
-        assert!(matches!(unfit([ledger, slots]), Unfit::Length { .. }));
+        assert!(matches!(
+            validation_error([ledger, slots]),
+            InvalidMemory::Length { .. }
+        ));
         for (slots, ledger) in [(0, ledger_bytes(0)), (SLOT_BYTES.into(), ledger_bytes(1))] {
-            assert!(matches!(unfit(memory(slots, ledger)), Unfit::Length { .. }));
+            assert!(matches!(
+                validation_error(memory(slots, ledger)),
+                InvalidMemory::Length { .. }
+            ));
         }
         let [slots, _] = of(16);
         let [_, ledger] = of(17);
-        assert!(matches!(unfit([slots, ledger]), Unfit::Length { .. }));
+        assert!(matches!(
+            validation_error([slots, ledger]),
+            InvalidMemory::Length { .. }
+        ));
         // A length that is not a multiple of a slot.
         let odd = memory(16 * u64::from(SLOT_BYTES) + 4096, ledger_bytes(16));
-        assert!(matches!(unfit(odd), Unfit::Length { .. }));
+        assert!(matches!(
+            validation_error(odd),
+            InvalidMemory::Length { .. }
+        ));
     }
 
     #[test]
@@ -231,10 +249,14 @@ mod tests {
             fixed | SealFlags::SEAL | SealFlags::FUTURE_WRITE,
         ] {
             let [_, ledger] = of(16);
-            assert_eq!(unfit([with(seals), ledger]), Unfit::Kind, "{seals:?}");
+            assert_eq!(
+                validation_error([with(seals), ledger]),
+                InvalidMemory::Kind,
+                "{seals:?}"
+            );
         }
         let [_, ledger] = of(16);
-        let good = fitting(Some(with(fixed | SealFlags::SEAL)), Some(ledger));
+        let good = validate(Some(with(fixed | SealFlags::SEAL)), Some(ledger));
         assert_eq!(good.unwrap().most, 16);
     }
 
@@ -247,7 +269,7 @@ mod tests {
         let read_only = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&slots));
         for other in [file.into(), pipe, File::open(read_only).unwrap().into()] {
             let [_, ledger] = of(16);
-            assert_eq!(unfit([other, ledger]), Unfit::Kind);
+            assert_eq!(validation_error([other, ledger]), InvalidMemory::Kind);
         }
     }
 
@@ -256,14 +278,14 @@ mod tests {
         let longest = "x".repeat(switch::control::MAX_NAME);
         for vm in ["a", "a-b_c.d", &longest] {
             for name in names(vm) {
-                assert!(FdStore::is_ours(&name));
+                assert!(FdStore::is_stored_name(&name));
                 assert!(name.len() <= 255, "{name}");
                 let printable = |byte: u8| (b' '..127).contains(&byte) && byte != b':';
                 assert!(name.bytes().all(printable), "{name}");
             }
         }
         assert!(
-            !FdStore::is_ours("vicinity.socket"),
+            !FdStore::is_stored_name("vicinity.socket"),
             "systemd's own name of our socket unit"
         );
     }

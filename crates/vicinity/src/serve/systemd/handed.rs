@@ -57,7 +57,7 @@ pub(crate) enum HandedError {
 pub(in crate::serve) fn take(path: &Path) -> Result<(Option<UnixListener>, FdStore), HandedError> {
     let (kept, mut sockets): (Vec<_>, Vec<_>) = descriptors()
         .into_iter()
-        .partition(|(name, _)| FdStore::is_ours(name));
+        .partition(|(name, _)| FdStore::is_stored_name(name));
     let wrong = |what: String| {
         let path = path.to_owned();
         HandedError::Kind { what, path }

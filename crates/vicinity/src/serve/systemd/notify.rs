@@ -6,12 +6,12 @@ use sd_notify::NotifyState;
 
 /// Notifies the service manager that the daemon is ready.
 pub(in crate::serve) fn ready() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
 /// Notifies the service manager that the daemon stops in order.
 pub(in crate::serve) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
 /// While this value exists, the service manager shows that the daemon reloads its configuration.
@@ -21,7 +21,7 @@ pub(in crate::serve) struct Reloading(());
 impl Reloading {
     pub(in crate::serve) fn begin() -> Self {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(error) => tracing::warn!(%error, "cannot read the clock for the service manager"),
         }
         Self(())
@@ -34,7 +34,7 @@ impl Drop for Reloading {
     }
 }
 
-pub(super) fn tell(states: &[NotifyState<'_>]) {
+pub(super) fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot notify the service manager");
     }

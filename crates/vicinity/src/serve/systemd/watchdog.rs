@@ -5,7 +5,7 @@
 use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 
-use super::notify::tell;
+use super::notify::notify;
 
 /// Notifies the watchdog permanently, as long as `answers` returns that the supervisor answers. The watchdog checks
 /// nothing else: the supervisor itself ends a process that hangs, and ending the supervisor for it would stop all
@@ -22,6 +22,6 @@ pub(in crate::serve) async fn watch(answers: impl AsyncFn() -> bool) {
             // The supervisor no longer answers, because the daemon ends.
             return std::future::pending().await;
         }
-        tell(&[NotifyState::Watchdog]);
+        notify(&[NotifyState::Watchdog]);
     }
 }

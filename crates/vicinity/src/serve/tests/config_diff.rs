@@ -42,7 +42,7 @@ impl Daemon {
 
     fn reload(&self, text: &str) -> Result<ConfigStatus, String> {
         std::fs::write(self.file(), text).unwrap();
-        let asked = self.ask(ApiRequest::bare(Method::POST, "/v1/reload"));
+        let asked = self.ask(ApiRequest::without_body(Method::POST, "/v1/reload"));
         asked.map_err(|error| error.to_string())
     }
 }
@@ -65,11 +65,11 @@ fn a_port_is_added_changed_and_removed_and_its_neighbour_stays_connected() {
         .unwrap();
     let mut c = daemon.connect("blue/c.sock");
     daemon.until_port("c", running);
-    assert_eq!(daemon.networks()[0].worker.residents, 2);
+    assert_eq!(daemon.networks()[0].worker.fdb_entries, 2);
     let one = "/v1/networks/blue/ports/c";
     let keys = json!({"mac": null, "role": "private"});
     daemon.change(Method::PATCH, one, &keys).unwrap();
-    assert_eq!(daemon.networks()[0].worker.residents, 1);
+    assert_eq!(daemon.networks()[0].worker.fdb_entries, 1);
     let changed = daemon.port("c").unwrap();
     assert_eq!((changed.mac, changed.connections), (None, 1));
     assert_eq!(changed.rules.role, switch::guard::Role::Private);
@@ -264,7 +264,7 @@ fn invalid_requests_are_answered_and_do_not_affect_others() {
     let run = daemon.run();
     let talk = |words: &[u8]| {
         let mut stream = daemon.connect(CONTROL_SOCKET);
-        // It may answer before it has heard all.
+        // The daemon may answer before it has read the whole request.
         drop(stream.write_all(words));
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
@@ -284,7 +284,7 @@ fn invalid_requests_are_answered_and_do_not_affect_others() {
     ]
     .concat();
     assert_eq!(talk(&[&header[..], &long].concat()), "413");
-    // One that promises and says nothing is in nobody's way.
+    // A client that announces a body and sends none does not block other clients.
     let mut silent = daemon.connect(CONTROL_SOCKET);
     silent.write_all(header).unwrap();
     assert!(client::get::<Vec<PortStatus>>(&run, "/v1/ports").is_ok());

@@ -26,10 +26,10 @@ mod openapi;
     clippy::needless_pass_by_value,
     reason = "that is what a data plane takes"
 )]
-fn obedient(control: ControlSocket) -> io::Result<()> {
+fn answering_data_plane(control: ControlSocket) -> io::Result<()> {
     std::thread::sleep(Duration::from_millis(100));
     let mut ports: BTreeMap<u16, (UnixStream, Counters)> = BTreeMap::new();
-    let mut residents = 0;
+    let mut fdb_entries = 0;
     loop {
         let mut fds = vec![PollFd::new(&control, PollFlags::IN)];
         fds.extend(
@@ -50,18 +50,18 @@ fn obedient(control: ControlSocket) -> io::Result<()> {
             }
             Ok(Some((Order::Detach { port }, _))) => {
                 let (_, counters) = ports.remove(&port.0).unwrap();
-                detached(&control, port, Reason::Asked, counters)?;
+                detached(&control, port, Reason::Ordered, counters)?;
             }
             Ok(Some((
                 Order::SetRules { .. }
                 | Order::SetSnooping { .. }
-                | Order::SetGather { .. }
+                | Order::SetModerationDelay { .. }
                 | Order::SetLookUps { .. },
                 _,
             ))) => {}
-            Ok(Some((Order::SetFdbEntry { .. }, _))) => residents += 1,
-            Ok(Some((Order::RemoveFdbEntry { .. }, _))) => residents -= 1,
-            Ok(Some((Order::Report, _))) => report(&control, &ports, residents)?,
+            Ok(Some((Order::SetFdbEntry { .. }, _))) => fdb_entries += 1,
+            Ok(Some((Order::RemoveFdbEntry { .. }, _))) => fdb_entries -= 1,
+            Ok(Some((Order::Report, _))) => report(&control, &ports, fdb_entries)?,
             Ok(Some((order, _))) => panic!("unexpected {order:?}"),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
@@ -108,7 +108,7 @@ fn detached(
 fn report(
     control: &ControlSocket,
     ports: &BTreeMap<u16, (UnixStream, Counters)>,
-    residents: u32,
+    fdb_entries: u32,
 ) -> io::Result<()> {
     for (id, (_, counters)) in ports {
         let report = PortReport {
@@ -120,7 +120,7 @@ fn report(
         control.send(&Event::Report(vec![report]), None)?;
     }
     let worker = WorkerReport {
-        residents,
+        fdb_entries,
         ..WorkerReport::default()
     };
     control.send(&Event::ReportEnd(worker), None)
@@ -130,7 +130,7 @@ fn report(
 fn threads() -> process::launch::Launch {
     process::launch::Launch::by(|_, control| {
         let (ended, end) = oneshot::channel();
-        std::thread::spawn(move || drop(ended.send(obedient(control))));
+        std::thread::spawn(move || drop(ended.send(answering_data_plane(control))));
         Ok(process::launch::Ending::Thread(end))
     })
 }
@@ -287,7 +287,7 @@ fn a_socket_that_was_there_before_is_found() {
 }
 
 #[test]
-fn a_faulty_front_end_is_kept_out_and_its_neighbour_is_not() {
+fn a_faulty_front_end_is_quarantined_and_its_neighbour_is_not() {
     let daemon = Daemon::start(TWO);
     let mut a = daemon.connect("blue/a.sock");
     let b = UnixListener::bind(daemon.folder.path().join("b.sock")).unwrap();
@@ -307,7 +307,7 @@ fn a_faulty_front_end_is_kept_out_and_its_neighbour_is_not() {
 }
 
 #[test]
-fn a_data_plane_that_panics_is_started_again_and_other_networks_do_not_notice() {
+fn a_data_plane_that_panics_is_started_again_and_other_networks_are_unaffected() {
     let daemon = Daemon::start(TWO);
     let b = UnixListener::bind(daemon.folder.path().join("b.sock")).unwrap();
     let c = UnixListener::bind(daemon.run().join("green/c.sock")).unwrap();
@@ -365,7 +365,7 @@ fn no_order_is_lost_when_the_data_plane_is_behind() {
         );
     }
     let daemon = Daemon::start(&text);
-    assert_eq!(daemon.networks()[0].worker.residents, 1000);
+    assert_eq!(daemon.networks()[0].worker.fdb_entries, 1000);
     daemon.stop();
 }
 

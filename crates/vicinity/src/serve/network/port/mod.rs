@@ -279,14 +279,17 @@ impl Port {
         self.stream = None;
         self.service = Service::Idle;
         match reason {
-            Reason::Asked => self.reason = None,
+            Reason::Ordered => self.reason = None,
             Reason::Gone => {
                 tracing::info!(port = %self.name, "the front-end disconnected");
                 self.reason = Some("the front-end disconnected".to_owned());
             }
             Reason::Fault(fault) => self.quarantine(fault, now),
-            Reason::Host(trouble) => {
-                self.quarantine(format!("the host cannot serve the port: {trouble}"), now);
+            Reason::Host(failure_reason) => {
+                self.quarantine(
+                    format!("the host cannot serve the port: {failure_reason}"),
+                    now,
+                );
             }
         }
         if self.idle() {

@@ -1,23 +1,23 @@
-//! What holds for a port, whichever front-end is connected.
+//! The settings of a port, which do not depend on the connected front-end.
 
 use switch::guard::Rules;
 use switch::mac::Mac;
 
 use crate::config::{self, Owner};
 
-/// What holds for a port, whichever front-end is connected.
+/// The settings of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::serve) struct Settings {
     /// The pinned address.
     pub(super) mac: Option<Mac>,
-    /// What it may send and receive.
+    /// The rules for frames that the port sends and receives.
     pub(super) rules: Rules,
-    /// Whose front-end it is for.
+    /// The processes that may connect as the front-end.
     pub(super) owner: Owner,
 }
 
 impl Settings {
-    /// Those of a port that is not listed.
+    /// Returns the settings of an unlisted port.
     pub(in crate::serve) fn of_rules(rules: &Rules) -> Self {
         Self {
             rules: rules.clone(),

@@ -1,4 +1,4 @@
-//! How a port is.
+//! The status of a port, for the control API.
 
 use tokio::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::config::Mode;
 use crate::status::{Kind, PortStatus, State};
 
 impl Port {
-    /// How it is at this time.
+    /// Returns the status of the port at `now`.
     pub(in crate::serve) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
         let uplink = matches!(self.kind, PortKind::Uplink(_));
         let state = match self.service {
@@ -36,8 +36,8 @@ impl Port {
             socket: socket.map(|path| path.display().to_string()),
             mac: self.settings.mac,
             rules: self.settings.rules.clone(),
-            residents: self.report.residents,
-            fdb_entries: self.report.residents,
+            residents: self.report.fdb_entries,
+            fdb_entries: self.report.fdb_entries,
             features: self.report.features,
             mtu: self.report.mtu,
             connections: self.connections,

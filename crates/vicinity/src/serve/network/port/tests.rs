@@ -32,23 +32,23 @@ fn client() -> Port {
     Port::new(PortId(3), "web", kind, Settings::default())
 }
 
-/// A connection, its front-end's end, and what tells that the next one is welcome.
+/// A connection, its front-end's end, and the channel that reports that the port accepts the next one.
 fn connection() -> (Connection, UnixStream, oneshot::Receiver<()>) {
     let (stream, front_end) = UnixStream::pair().unwrap();
     for end in [&stream, &front_end] {
         end.set_nonblocking(true).unwrap();
     }
     let stream = ForeignFd::from(OwnedFd::from(stream));
-    let (next, welcome) = oneshot::channel();
+    let (next, accepts) = oneshot::channel();
     let peer = Peer::default();
-    (Connection { stream, peer, next }, front_end, welcome)
+    (Connection { stream, peer, next }, front_end, accepts)
 }
 
 fn closed(mut front_end: &UnixStream) -> bool {
     front_end.read(&mut [0]).is_ok_and(|count| count == 0)
 }
 
-fn welcome(next: &mut oneshot::Receiver<()>) -> bool {
+fn accepts_next(next: &mut oneshot::Receiver<()>) -> bool {
     next.try_recv() == Err(oneshot::error::TryRecvError::Closed)
 }
 
@@ -90,18 +90,18 @@ async fn a_second_front_end_waits_for_its_turn() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     let (first, _a, mut next) = connection();
     port.connected(first, now, &mut orders);
-    assert!(welcome(&mut next), "a second one may come");
+    assert!(accepts_next(&mut next), "a second one may come");
     let (second, _b, mut next) = connection();
     port.connected(second, now, &mut orders);
     assert_eq!(orders.take(), [attach()], "only the first is attached");
-    assert!(!welcome(&mut next), "a third one waits in the kernel");
+    assert!(!accepts_next(&mut next), "a third one waits in the kernel");
     gone(&mut port, now, &mut orders);
     assert_eq!(orders.take(), [attach()], "now the second is");
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
 }
 
 #[tokio::test]
-async fn a_fault_keeps_the_port_out_for_a_while() {
+async fn a_fault_quarantines_the_port_for_a_while() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     port.connected(connection().0, now, &mut orders);
     let (waiting, waiting_end, _next) = connection();
@@ -113,7 +113,7 @@ async fn a_fault_keeps_the_port_out_for_a_while() {
     let (late, late_end, mut next) = connection();
     port.connected(late, now, &mut orders);
     assert!(closed(&late_end), "and so is the next one");
-    assert!(welcome(&mut next), "but it may try again");
+    assert!(accepts_next(&mut next), "but it may try again");
     assert_eq!(orders.take(), []);
     let status = port.status("lan", true, now);
     assert_eq!(status.state, State::Quarantined);
@@ -133,7 +133,7 @@ async fn a_fault_keeps_the_port_out_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_front_end_that_connects_all_the_time_is_kept_out() {
+async fn a_front_end_that_connects_all_the_time_is_quarantined() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     for _ in 0..CONNECTS {
         port.connected(connection().0, now, &mut orders);
@@ -148,7 +148,7 @@ async fn a_front_end_that_connects_all_the_time_is_kept_out() {
 }
 
 #[tokio::test]
-async fn the_hosts_trouble_is_not_blamed_on_the_guest() {
+async fn a_fault_of_the_host_is_not_attributed_to_the_guest() {
     let (mut port, mut orders, now) = (server(), Orders::default(), Instant::now());
     port.connected(connection().0, now, &mut orders);
     let trouble = Reason::Host("out of descriptors".into());
@@ -201,9 +201,9 @@ async fn a_client_port_is_dialed_again_when_its_front_end_is_gone() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
     let (first, _a, mut next) = connection();
     port.connected(first, now, &mut orders);
-    assert!(!welcome(&mut next), "not while it is served");
+    assert!(!accepts_next(&mut next), "not while it is served");
     gone(&mut port, now, &mut orders);
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
 }
 
 #[tokio::test]
@@ -213,9 +213,9 @@ async fn a_client_port_is_not_dialed_in_quarantine() {
     port.connected(first, now, &mut orders);
     let fault = Reason::Fault("bad ring".into());
     port.detached(fault, &Counters::default(), now, &mut orders);
-    assert!(!welcome(&mut next));
+    assert!(!accepts_next(&mut next));
     port.tick(now + Duration::from_secs(1), &mut orders);
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
 }
 
 #[tokio::test]
@@ -236,17 +236,17 @@ async fn no_front_end_is_dialed_while_the_network_is_down() {
     let (first, _a, mut next) = connection();
     port.connected(first, now, &mut orders);
     port.lost();
-    assert!(!welcome(&mut next), "not before there is a data plane");
+    assert!(!accepts_next(&mut next), "not before there is a data plane");
     assert_eq!(state_of_down_network(&port, now), State::Down);
     port.reopen(&mut orders);
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
     port.lost();
     let (late, late_end, mut next) = connection();
     port.reject(late);
     assert!(closed(&late_end));
-    assert!(!welcome(&mut next));
+    assert!(!accepts_next(&mut next));
     port.reopen(&mut orders);
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn a_front_end_that_connects_to_us_tries_again_by_itself() {
     let (late, late_end, mut next) = connection();
     port.reject(late);
     assert!(closed(&late_end));
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_addre
     port.lost();
     port.reopen(&mut orders);
     assert_eq!(state(&port, now), State::Quarantined);
-    assert!(!welcome(&mut next));
+    assert!(!accepts_next(&mut next));
     let port = PortId(3);
     let pin = Order::SetFdbEntry {
         mac,
@@ -303,7 +303,7 @@ async fn a_storm_is_reported_as_long_as_it_lasts() {
     }
 }
 
-/// A port whose owner has a security label that no test's front-end has: none is let in.
+/// A port whose owner has a security label that no test's front-end has, so that the port refuses every front-end.
 fn owned(mut port: Port) -> Port {
     port.settings.owner = Owner {
         label: Some("of the owner".to_owned()),
@@ -316,19 +316,19 @@ fn owned(mut port: Port) -> Port {
 async fn a_foreign_process_is_refused_and_does_not_count() {
     let (mut port, mut orders, now) = (owned(server()), Orders::default(), Instant::now());
     for _ in 0..2 * CONNECTS {
-        let (stranger, end, mut next) = connection();
-        port.connected(stranger, now, &mut orders);
-        assert!(closed(&end) && welcome(&mut next));
+        let (other_owner, end, mut next) = connection();
+        port.connected(other_owner, now, &mut orders);
+        assert!(closed(&end) && accepts_next(&mut next));
     }
     assert_eq!(orders.take(), []);
     assert_eq!(state(&port, now), State::Waiting, "no quarantine");
-    // The owner comes: of default rights here, for a label cannot be had in every test.
+    // The owner connects. It has default rights here, because a test cannot always set a label.
     port.settings.owner = Owner::default();
     port.connected(connection().0, now, &mut orders);
     assert_eq!(orders.take(), [attach()]);
     let (waits, waiting_end, _next) = connection();
     port.connected(waits, now, &mut orders);
-    // Neither a stranger nor one more takes the place of the one that waits.
+    // Neither another owner's process nor one more takes the place of the one that waits.
     let mut port = owned(port);
     port.connected(connection().0, now, &mut orders);
     port.settings.owner = Owner::default();
@@ -343,15 +343,15 @@ async fn a_foreign_process_is_refused_and_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn a_socket_on_which_a_foreign_process_listens_is_dialed_again_after_a_while() {
     let (mut port, mut orders, now) = (owned(client()), Orders::default(), Instant::now());
-    let (stranger, end, mut next) = connection();
-    port.connected(stranger, now, &mut orders);
-    assert!(closed(&end) && !welcome(&mut next));
+    let (other_owner, end, mut next) = connection();
+    port.connected(other_owner, now, &mut orders);
+    assert!(closed(&end) && !accepts_next(&mut next));
     let reason = port.status("lan", true, now).reason.unwrap();
     assert!(
         reason.contains("listens on the socket is not the owner"),
         "{reason}"
     );
     tokio::time::sleep(REDIAL_AFTER_REJECT + Duration::from_millis(1)).await;
-    assert!(welcome(&mut next));
+    assert!(accepts_next(&mut next));
     assert_eq!(orders.take(), []);
 }

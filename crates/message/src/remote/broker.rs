@@ -1,4 +1,4 @@
-//! The switchboard: the host's process that joins the gateways of all members.
+//! The broker: the host's process that joins the gateways of all members.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use vhost::alarm::Alarm;
 use window::doorbell;
 use window::ivshmem::{Doorbell, Member as Vm};
-use window::waiter::{Token, Waiter, Woken};
+use window::waiter::{Token, WaitResult, Waiter};
 use window::yielding::Yielder;
 
 use super::control_message::ControlMessage;
@@ -24,7 +24,7 @@ use crate::error::Error;
 
 /// Joins the gateways of a host.
 #[derive(Debug)]
-pub struct Switchboard {
+pub struct Broker {
     pub(super) link_pools: Vec<LinkPool>,
     pub(super) members: Vec<MemberState>,
     pub(super) links: HashMap<u64, Link>,
@@ -50,32 +50,32 @@ const OTHER: Token = 1;
 const SERVER: Token = 1 << 32;
 pub(super) const VM: Token = 2 << 32;
 
-/// How long the switchboard polls after a relay forwarded a record.
+/// How long the broker polls after a relay forwarded a record.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The longest time that a ring of a member's eventfd may block: then its connection ends.
-const RING: Duration = Duration::from_millis(1);
+const RING_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Polls of the relays between two reads of the clock.
-const ROUNDS: u32 = 32;
+const POLLS_PER_CLOCK_READ: u32 = 32;
 
 /// Rounds of polls between two checks of the sockets, however busy the relays are.
-const LOOKS: u32 = 64;
+const ROUNDS_PER_SOCKET_CHECK: u32 = 64;
 
-/// How often heartbeats are checked.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which heartbeats and idle links are checked.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Switchboard {
-    /// Opens a switchboard for these members. Each has a socket `NAME.sock` in `folder`, which is
+impl Broker {
+    /// Opens a broker for these members. Each has a socket `NAME.sock` in `folder`, which is
     /// created.
     ///
     /// # Errors
-    /// As for [`from_resources`](Self::from_resources) and [`Resources::make_in`].
+    /// As for [`from_resources`](Self::from_resources) and [`Resources::create_in`].
     pub fn new(folder: &Path, members: &[Member]) -> Result<Self, Error> {
-        Self::from_resources(Resources::make_in(folder, members)?)
+        Self::from_resources(Resources::create_in(folder, members)?)
     }
 
-    /// Opens a switchboard with these resources, new or [adopted](Resources::adopt). VMs that run
+    /// Opens a broker with these resources, new or [adopted](Resources::adopt). VMs that run
     /// have to join again: their links are unknown.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Switchboard {
             .map(|resources| &resources.member)
             .collect();
         let numbers = region_of_each(&members);
-        let mut board = Self {
+        let mut broker = Self {
             link_pools: parts.regions.into_iter().map(LinkPool::new).collect(),
             members: Vec::new(),
             links: HashMap::new(),
@@ -103,8 +103,8 @@ impl Switchboard {
             accepted: Vec::new(),
         };
         let mut member_resources = parts.member_resources.into_iter().zip(numbers);
-        member_resources.try_for_each(|(resources, link_pool)| board.add(resources, link_pool))?;
-        Ok(board)
+        member_resources.try_for_each(|(resources, link_pool)| broker.add(resources, link_pool))?;
+        Ok(broker)
     }
 
     fn add(&mut self, resources: MemberResources, link_pool: usize) -> Result<(), Error> {
@@ -162,18 +162,18 @@ impl Switchboard {
     /// The kernel refuses to wait, or has no timer.
     pub fn serve(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         // syscalls: timer_create
-        let mut alarm = Alarm::new(RING).map_err(|_| Errno::AGAIN)?;
-        let mut looked = Instant::now();
+        let mut alarm = Alarm::new(RING_TIMEOUT).map_err(|_| Errno::AGAIN)?;
+        let mut last_check = Instant::now();
         while go_on(self) {
             match self.spin(&mut alarm) {
                 true => self.poll_sockets()?,
                 false => self.sleep()?,
             }
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                self.read_heartbeats(looked);
+            if last_check.elapsed() >= HOUSEKEEPING_INTERVAL {
+                last_check = Instant::now();
+                self.read_heartbeats(last_check);
                 for link_pool in &mut self.link_pools {
-                    link_pool.release_idle_memory(looked);
+                    link_pool.release_idle_memory(last_check);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Switchboard {
     /// polled more often than control channels. Returns true if relays are still busy, and the
     /// sockets are to be checked.
     fn spin(&mut self, alarm: &mut Alarm) -> bool {
-        for _ in 0..LOOKS {
+        for _ in 0..ROUNDS_PER_SOCKET_CHECK {
             let (last_progress, idle) = self.poll_relays();
             self.serve_members(alarm);
             let now = Instant::now();
@@ -209,7 +209,7 @@ impl Switchboard {
     /// programs should run because the last polls found none.
     fn poll_relays(&mut self) -> (bool, bool) {
         let (mut last_progress, mut idle) = (false, 0);
-        for _ in 0..ROUNDS {
+        for _ in 0..POLLS_PER_CLOCK_READ {
             if self.relay() {
                 (last_progress, idle) = (true, 0);
                 continue;
@@ -221,7 +221,7 @@ impl Switchboard {
             // Polling a line too often takes it from the producer that writes there.
             std::hint::spin_loop();
         }
-        (last_progress, idle == ROUNDS)
+        (last_progress, idle == POLLS_PER_CLOCK_READ)
     }
 
     /// Announces the sleep to the relays' ends, checks for work once more, then sleeps.
@@ -233,9 +233,13 @@ impl Switchboard {
             .collect();
         relays.iter_mut().for_each(|relay| relay.prepare_to_wait());
         // Members run on other kernels, or are treated so: they use a fence each.
-        let _told = doorbell::wait_fence();
+        let _result = doorbell::wait_fence();
         let work = relays.iter_mut().any(|relay| relay.has_work());
-        let limit = if work { Duration::ZERO } else { LOOK };
+        let limit = if work {
+            Duration::ZERO
+        } else {
+            HOUSEKEEPING_INTERVAL
+        };
         let woken = self.waiter.wait(Some(limit))?;
         relays.iter_mut().for_each(|relay| relay.finish_wait());
         self.handle_events(&woken);
@@ -252,7 +256,7 @@ impl Switchboard {
     }
 
     /// Handles the events of the sockets.
-    fn handle_events(&mut self, woken: &Woken) {
+    fn handle_events(&mut self, woken: &WaitResult) {
         self.watched_is_ready = false;
         for &token in &woken.tokens {
             let member = usize::try_from(token & 0xffff_ffff).unwrap_or(usize::MAX);
@@ -266,7 +270,7 @@ impl Switchboard {
     }
 
     /// Reports each VM, or process of the host, that was accepted since the last call: the number
-    /// of its member, and its descriptors, with which another switchboard [takes
+    /// of its member, and its descriptors, with which another broker [takes
     /// over](Resources::adopt). If `report` returns false, the VM is reported again.
     pub fn report_accepted(
         &mut self,

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use message::MessageError;
-use message::remote::{Connection, Member, MemberResources, Resources, Switchboard};
+use message::remote::{Broker, Connection, Member, MemberResources, Resources};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::ProcessKind;
 use switch::control::ControlSocket;
@@ -22,29 +22,29 @@ pub(crate) fn run() -> Result<(), ProcessError> {
     set_up("messages").map_err(ProcessError::System)?;
     rustix::param::page_size();
     // Maps memory, and asks what the kernel can do, before the sandbox forbids it.
-    let parts = parts(&control).map_err(ProcessError::System)?;
-    let board = parts.adopt().and_then(Switchboard::from_resources);
-    let mut board = board.map_err(ProcessError::Messages)?;
-    board.watch(&control).map_err(ProcessError::Messages)?;
-    let _asked = window::doorbell::register_membarrier();
+    let resources = receive_resources(&control).map_err(ProcessError::System)?;
+    let broker = resources.adopt().and_then(Broker::from_resources);
+    let mut broker = broker.map_err(ProcessError::Messages)?;
+    broker.watch(&control).map_err(ProcessError::Messages)?;
+    let _result = window::doorbell::register_membarrier();
     let missing = sandbox::enter_process().into_iter();
     log_missing_stages(missing.chain(sandbox::enter_thread(ProcessKind::Messages)));
-    let served = board.serve(|board| {
-        board.report_accepted(|member, connection| {
+    let served = broker.serve(|broker| {
+        broker.report_accepted(|member, connection| {
             let events = [
                 (Event::Interrupt(member), connection.interrupt),
                 (Event::Doorbell(member), connection.doorbell),
                 (Event::Accepted(member), connection.socket),
             ];
-            let mut told = events
+            let mut sent = events
                 .iter()
                 .map(|(event, fd)| control.send(event, Some(*fd)));
             // If the socket is full, all three are sent again later. Any other error means that the supervisor is
             // gone, so they are not.
             let full = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
-            !told.any(|told| told.is_err_and(full))
+            !sent.any(|sent| sent.is_err_and(full))
         });
-        !board.is_watched_ready() || handle_orders(&control, board)
+        !broker.is_watched_ready() || handle_orders(&control, broker)
     });
     served.map_err(ProcessError::Messages)
 }
@@ -62,14 +62,14 @@ impl Accepted {
 
 /// What the supervisor sent.
 #[derive(Default)]
-struct Received {
+struct ReceivedResources {
     members: Vec<Member>,
     /// By the number of the member.
     accepted: BTreeMap<usize, Accepted>,
     regions: Vec<OwnedFd>,
 }
 
-impl Received {
+impl ReceivedResources {
     fn adopt(mut self) -> Result<Resources, MessageError> {
         let members = self.members.into_iter().enumerate();
         let members = members.map(|(number, member)| {
@@ -87,8 +87,8 @@ impl Received {
 }
 
 /// Receives the members and regions from the supervisor.
-fn parts(control: &ControlSocket) -> io::Result<Received> {
-    let mut parts = Received::default();
+fn receive_resources(control: &ControlSocket) -> io::Result<ReceivedResources> {
+    let mut resources = ReceivedResources::default();
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         let order = match control.receive::<Order>() {
@@ -98,7 +98,7 @@ fn parts(control: &ControlSocket) -> io::Result<Received> {
             Err(error) => return Err(error),
         };
         match order {
-            (Order::Begin, None) => return Ok(parts),
+            (Order::Begin, None) => return Ok(resources),
             (
                 Order::Member {
                     name,
@@ -107,36 +107,36 @@ fn parts(control: &ControlSocket) -> io::Result<Received> {
                     uplink,
                 },
                 None,
-            ) => parts.members.push(Member {
+            ) => resources.members.push(Member {
                 name,
                 group,
                 nic,
                 uplink,
             }),
-            (Order::Interrupt, Some(interrupt)) => parts.accepted().interrupt = Some(interrupt),
-            (Order::Doorbell, Some(doorbell)) => parts.accepted().doorbell = Some(doorbell),
-            (Order::Connection, Some(socket)) => parts.accepted().socket = Some(socket),
-            (Order::Region, Some(region)) => parts.regions.push(region),
+            (Order::Interrupt, Some(interrupt)) => resources.accepted().interrupt = Some(interrupt),
+            (Order::Doorbell, Some(doorbell)) => resources.accepted().doorbell = Some(doorbell),
+            (Order::Connection, Some(socket)) => resources.accepted().socket = Some(socket),
+            (Order::Region, Some(region)) => resources.regions.push(region),
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
 
 /// Carries out one order. Returns false if the process must end.
-fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
+fn handle_orders(control: &ControlSocket, broker: &mut Broker) -> bool {
     match control.receive::<Order>() {
-        Ok(Some((Order::Report, _))) => report(control, board).is_ok(),
+        Ok(Some((Order::Report, _))) => report(control, broker).is_ok(),
         Ok(Some((Order::Admit(member), Some(socket)))) => {
             // The event comes first: once the data plane has begun a handshake, no other data plane may get this
             // connection.
-            let told = control.send(&Event::Admitting(member), None).is_ok();
-            if told && !board.admit(member, socket) {
+            let sent = control.send(&Event::Admitting(member), None).is_ok();
+            if sent && !broker.admit(member, socket) {
                 tracing::debug!(
                     member,
                     "rejected a connection: the member already has one, or the kernel refused it"
                 );
             }
-            told
+            sent
         }
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         Ok(_) => false,
@@ -144,8 +144,8 @@ fn handle_orders(control: &ControlSocket, board: &mut Switchboard) -> bool {
 }
 
 /// Sends a report. The supervisor requests one at a time, so the socket has room for it.
-fn report(control: &ControlSocket, board: &Switchboard) -> io::Result<()> {
-    for member in board.report() {
+fn report(control: &ControlSocket, broker: &Broker) -> io::Result<()> {
+    for member in broker.report() {
         let member = Box::new(MemberStatus::from(member));
         control.send(&Event::Member(member), None)?;
     }
