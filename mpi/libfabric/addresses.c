@@ -15,7 +15,8 @@ const address_t *address_at(const addresses_t *addresses, fi_addr_t index) {
 fi_addr_t index_of(const addresses_t *addresses, uint64_t nic, uint32_t id) {
   for (size_t i = 0; i < addresses->count; i++) {
     const address_t *address = &addresses->entries[i].address;
-    if (addresses->entries[i].used && be64toh(address->nic) == nic && ntohl(address->endpoint) == id)
+    if (addresses->entries[i].used && be64toh(address->nic) == nic &&
+        ntohl(address->endpoint) == id)
       return i;
   }
   return FI_ADDR_NOTAVAIL;
@@ -85,8 +86,8 @@ static int insert(struct fid_av *fid, const void *list, size_t count, fi_addr_t 
   return inserted;
 }
 
-static int no_service(struct fid_av *fid, const char *node, const char *service,
-                      fi_addr_t *index, uint64_t flags, void *context) {
+static int no_service(struct fid_av *fid, const char *node, const char *service, fi_addr_t *index,
+                      uint64_t flags, void *context) {
   (void)fid, (void)node, (void)service, (void)index, (void)flags, (void)context;
   return -FI_ENOSYS;
 }
@@ -98,8 +99,7 @@ static int no_symmetric(struct fid_av *fid, const char *node, size_t nodes, cons
   return -FI_ENOSYS;
 }
 
-static int remove_addresses(struct fid_av *fid, fi_addr_t *indices, size_t count,
-                            uint64_t flags) {
+static int remove_addresses(struct fid_av *fid, fi_addr_t *indices, size_t count, uint64_t flags) {
   addresses_t *addresses = (addresses_t *)fid;
   (void)flags;
   int result = 0;

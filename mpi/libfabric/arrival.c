@@ -2,11 +2,11 @@
 /*
  * Arriving packets: they are checked here, and handled in the order in which a peer sent them.
  *
- * A packet that cannot be handled at once stays in the plane. That is so if its peer has used up what
- * it may make this process keep, or if the packet arrives outside of progress(). Replies overtake such
- * packets, because the peer's own operations may wait for them.
+ * A packet that cannot be handled at once stays in the plane. That is so if its peer has used up
+ * what it may make this process keep, or if the packet arrives outside of progress(). Replies
+ * overtake such packets, because the peer's own operations may wait for them.
  */
-#include "vicinity.h"
+#include "engine.h"
 
 __thread endpoint_t *handling;
 
@@ -71,8 +71,12 @@ static void done(endpoint_t *endpoint, peer_t *peer, const uint64_t *words) {
 static bool message(endpoint_t *endpoint, peer_t *peer, bool offer, unsigned flags,
                     const uint64_t *words, const char *bytes, size_t length) {
   uint64_t reply = 0;
-  message_t message = {.peer = peer, .tagged = flags & FLAG_TAGGED, .offer = offer,
-                       .has_data = flags & FLAG_DATA, .bytes = bytes, .length = length};
+  message_t message = {.peer = peer,
+                       .tagged = flags & FLAG_TAGGED,
+                       .offer = offer,
+                       .has_data = flags & FLAG_DATA,
+                       .bytes = bytes,
+                       .length = length};
   if (message.tagged)
     message.tag = *words++;
   if (message.has_data)
@@ -158,8 +162,9 @@ mx_unexp_handler_action_t arrived(void *context, mx_endpoint_addr_t source, uint
   endpoint_t *endpoint = context;
   if (match & MATCH_WATCH)
     return MX_RECV_CONTINUE;
-  /* Bytes that no operation waits for (any more), and packets that the plane does not buffer. */
-  if ((match & MATCH_BYTES) || (data == NULL && length > 0) || length > PACKET_MAX)
+  /* Bytes that no operation waits for (any more), and what is longer than PACKET_MAX or
+   * synchronous. */
+  if ((match & MATCH_BYTES) || (data == NULL && length > 0))
     return MX_RECV_FINISHED;
   if (handling != endpoint || endpoint->postponed > 0) {
     endpoint->postponed++;
@@ -220,10 +225,10 @@ void take_held(endpoint_t *endpoint) {
     continue;
   for (int i = 0; i < 64 && endpoint->held > 0; i++) {
     peer_t *peer;
-    LIST_FOREACH(peer, &endpoint->peers[i], link)
-    while (peer->held > 0 && !is_over(peer) &&
-           take(endpoint, (uint64_t)peer->hash << 16, PACKET_MASK | HASH_MASK, peer))
-      continue;
+    LIST_FOREACH (peer, &endpoint->peers[i], link)
+      while (peer->held > 0 && !is_over(peer) &&
+             take(endpoint, (uint64_t)peer->hash << 16, PACKET_MASK | HASH_MASK, peer))
+        continue;
   }
   handling = before;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Counters, and event queues, which have no events: all calls of this provider are synchronous. */
-#include "vicinity.h"
+#include "engine.h"
 
 #include <sched.h>
 #include <time.h>
@@ -122,8 +122,7 @@ static ssize_t read_events(struct fid_eq *eq, uint32_t *event, void *to, size_t 
   return -FI_EAGAIN;
 }
 
-static ssize_t read_event_error(struct fid_eq *eq, struct fi_eq_err_entry *entry,
-                                uint64_t flags) {
+static ssize_t read_event_error(struct fid_eq *eq, struct fi_eq_err_entry *entry, uint64_t flags) {
   (void)eq, (void)entry, (void)flags;
   return -FI_EAGAIN;
 }
@@ -134,8 +133,8 @@ static ssize_t no_write(struct fid_eq *eq, uint32_t event, const void *from, siz
   return -FI_ENOSYS;
 }
 
-static ssize_t wait_events(struct fid_eq *eq, uint32_t *event, void *to, size_t length,
-                           int timeout, uint64_t flags) {
+static ssize_t wait_events(struct fid_eq *eq, uint32_t *event, void *to, size_t length, int timeout,
+                           uint64_t flags) {
   (void)eq, (void)event, (void)to, (void)length, (void)flags;
   if (timeout < 0)
     return -FI_ENOSYS;
@@ -171,8 +170,8 @@ static struct fi_ops_eq event_queue_ops = {
     .strerror = event_error_text,
 };
 
-int open_event_queue(struct fid_fabric *fabric, struct fi_eq_attr *attributes,
-                     struct fid_eq **eq, void *context) {
+int open_event_queue(struct fid_fabric *fabric, struct fi_eq_attr *attributes, struct fid_eq **eq,
+                     void *context) {
   (void)fabric, (void)attributes;
   struct fid_eq *queue = calloc(1, sizeof *queue);
   if (queue == NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Endpoints: each has an endpoint of the message plane of its own. */
-#include "vicinity.h"
+#include "engine.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -115,8 +115,8 @@ static int bind_queue(endpoint_t *endpoint, queue_t *queue, uint64_t flags) {
 }
 
 static int bind_counter(endpoint_t *endpoint, counter_t *counter, uint64_t flags) {
-  static const uint64_t kinds[COUNT_KINDS] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE,
-                                              FI_REMOTE_READ, FI_REMOTE_WRITE};
+  static const uint64_t kinds[COUNT_KINDS] = {FI_SEND,  FI_RECV,        FI_READ,
+                                              FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
   if (bind_endpoint(&counter->endpoints, endpoint) != 0)
     return -FI_ENOMEM;
   for (int i = 0; i < COUNT_KINDS; i++) {

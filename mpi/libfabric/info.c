@@ -11,8 +11,9 @@
   (FI_MSG | FI_TAGGED | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ |         \
    FI_REMOTE_WRITE | FI_MULTI_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SOURCE |                  \
    FI_DIRECTED_RECV)
-#define SEND_CAPABILITIES (CAPABILITIES & ~(FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE |           \
-                           FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV))
+#define SEND_CAPABILITIES                                                                          \
+  (CAPABILITIES &                                                                                  \
+   ~(FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV))
 #define RECEIVE_CAPABILITIES (CAPABILITIES & ~(FI_SEND | FI_READ | FI_WRITE))
 #define SEND_FLAGS                                                                                 \
   (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |  \
@@ -120,8 +121,8 @@ static struct fi_info *allocate(void) {
   info->ep_attr = calloc(1, sizeof *info->ep_attr + LATER_MEMBERS);
   info->domain_attr = calloc(1, sizeof *info->domain_attr + LATER_MEMBERS);
   info->fabric_attr = calloc(1, sizeof *info->fabric_attr + LATER_MEMBERS);
-  bool whole = info->tx_attr && info->rx_attr && info->ep_attr && info->domain_attr &&
-               info->fabric_attr;
+  bool whole =
+      info->tx_attr && info->rx_attr && info->ep_attr && info->domain_attr && info->fabric_attr;
   if (whole) {
     info->domain_attr->name = strdup(provider.name);
     info->fabric_attr->name = strdup(provider.name);
@@ -142,8 +143,8 @@ static struct fi_info *allocate(void) {
   return NULL;
 }
 
-/* The provider needs none of the modes. With FI_MR_BASIC, or if a program handles both modes, it uses
-   virtual addresses and keys of its own, as MPI libraries expect. */
+/* The provider needs none of the modes. With FI_MR_BASIC, or if a program handles both modes, it
+   uses virtual addresses and keys of its own, as MPI libraries expect. */
 static int mr_mode(uint32_t version, const struct fi_domain_attr *wanted) {
   int mode = wanted == NULL ? 0 : wanted->mr_mode;
   if (mode & FI_MR_BASIC)
@@ -196,12 +197,11 @@ static void describe(uint32_t version, const struct fi_info *hints, struct fi_in
   *info->domain_attr = (struct fi_domain_attr){
       .name = name,
       .threading = domain == NULL || domain->threading == FI_THREAD_UNSPEC ? FI_THREAD_SAFE
-                                                                          : domain->threading,
+                                                                           : domain->threading,
       .control_progress = FI_PROGRESS_MANUAL,
       .data_progress = FI_PROGRESS_MANUAL,
       .resource_mgmt = FI_RM_ENABLED,
-      .av_type = domain == NULL || domain->av_type == FI_AV_UNSPEC ? FI_AV_TABLE
-                                                                   : domain->av_type,
+      .av_type = domain == NULL || domain->av_type == FI_AV_UNSPEC ? FI_AV_TABLE : domain->av_type,
       .mr_mode = mr_mode(version, domain),
       .mr_key_size = sizeof(uint64_t),
       .cq_data_size = sizeof(uint64_t),

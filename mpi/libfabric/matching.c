@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Matching: receives in the order in which they were posted, messages in the order of arrival. */
-#include "vicinity.h"
+#include "engine.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -20,10 +20,10 @@ static bool tag_fits(uint64_t tag, uint64_t wanted, uint64_t ignore) {
 static operation_t *find_posted(endpoint_t *endpoint, matching_t *matching,
                                 const message_t *message) {
   operation_t *operation;
-  TAILQ_FOREACH(operation, &matching->posted, link)
-  if (tag_fits(message->tag, operation->tag, operation->ignore) &&
-      source_fits(endpoint, operation->source, message->peer))
-    break;
+  TAILQ_FOREACH (operation, &matching->posted, link)
+    if (tag_fits(message->tag, operation->tag, operation->ignore) &&
+        source_fits(endpoint, operation->source, message->peer))
+      break;
   return operation;
 }
 
@@ -123,9 +123,9 @@ bool message_arrived(endpoint_t *endpoint, const message_t *message) {
 unexpected_t *find_unexpected(endpoint_t *endpoint, matching_t *matching, fi_addr_t source,
                               uint64_t tag, uint64_t ignore) {
   unexpected_t *message;
-  TAILQ_FOREACH(message, &matching->unexpected, link)
-  if (tag_fits(message->tag, tag, ignore) && source_fits(endpoint, source, message->peer))
-    break;
+  TAILQ_FOREACH (message, &matching->unexpected, link)
+    if (tag_fits(message->tag, tag, ignore) && source_fits(endpoint, source, message->peer))
+      break;
   return message;
 }
 
@@ -158,8 +158,8 @@ void drop_unexpected(endpoint_t *endpoint, unexpected_t *message) {
 
 bool match_arrived(endpoint_t *endpoint, matching_t *matching, operation_t *operation) {
   for (;;) {
-    unexpected_t *message = find_unexpected(endpoint, matching, operation->source, operation->tag,
-                                            operation->ignore);
+    unexpected_t *message =
+        find_unexpected(endpoint, matching, operation->source, operation->tag, operation->ignore);
     if (message == NULL)
       return false;
     TAILQ_REMOVE(&matching->unexpected, message, link);

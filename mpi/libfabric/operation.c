@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Operations: their numbers, their memory and their end. */
-#include "vicinity.h"
+#include "engine.h"
 
 operation_t *new_operation(endpoint_t *endpoint, enum operation_kind kind) {
   operation_t *operation = TAILQ_FIRST(&endpoint->free_operations);
@@ -13,7 +13,8 @@ operation_t *new_operation(endpoint_t *endpoint, enum operation_kind kind) {
     operation->copy = NULL;
   } else {
     if (endpoint->operation_count == endpoint->operation_capacity) {
-      uint32_t capacity = endpoint->operation_capacity == 0 ? 256 : endpoint->operation_capacity * 2;
+      uint32_t capacity =
+          endpoint->operation_capacity == 0 ? 256 : endpoint->operation_capacity * 2;
       operation_t **table = realloc(endpoint->operations, capacity * sizeof *table);
       if (table == NULL)
         return NULL;
@@ -41,8 +42,8 @@ void free_operation(operation_t *operation) {
   TAILQ_INSERT_HEAD(&endpoint->free_operations, operation, link);
 }
 
-/* Bits 0 to 23 are the index, 24 to 55 the number of times that the index was used before. Other bits
-   of a match value are used for MATCH_BYTES. */
+/* Bits 0 to 23 are the index, 24 to 55 the number of times that the index was used before. Other
+   bits of a match value are used for MATCH_BYTES. */
 uint64_t operation_number(const operation_t *operation) {
   return (uint64_t)operation->generation << 24 | operation->index;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Options and the name of an endpoint. */
-#include "vicinity.h"
+#include "engine.h"
 
 static int get_option(fid_t fid, int level, int name, void *value, size_t *length) {
   endpoint_t *endpoint = (endpoint_t *)fid;

@@ -9,7 +9,7 @@
  * receives. If the peer's process or VM dies, the send fails, so an endpoint that
  * only waits for the peer finds out as well.
  */
-#include "vicinity.h"
+#include "engine.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -61,9 +61,9 @@ peer_t *peer_of(endpoint_t *endpoint, mx_endpoint_addr_t source) {
   peer_t *peer = endpoint->last_peer;
   if (peer != NULL && same(peer->address, source))
     return peer;
-  LIST_FOREACH(peer, &endpoint->peers[bucket(source)], link)
-  if (same(peer->address, source))
-    break;
+  LIST_FOREACH (peer, &endpoint->peers[bucket(source)], link)
+    if (same(peer->address, source))
+      break;
   if (peer == NULL)
     peer = add_peer(endpoint, source);
   if (peer != NULL)
@@ -87,7 +87,8 @@ void complain(peer_t *peer, const char *what) {
   if (peer->complained)
     return;
   peer->complained = true;
-  say(FI_LOG_WARN, FI_LOG_EP_DATA, "the peer with NIC %012llx, endpoint %u violates the protocol: %s",
+  say(FI_LOG_WARN, FI_LOG_EP_DATA,
+      "the peer with NIC %012llx, endpoint %u violates the protocol: %s",
       (unsigned long long)peer->nic, peer->id, what);
 }
 
@@ -177,7 +178,8 @@ static void abandon(operation_t *operation) {
     return;
   operation->wants_reply = false;
   operation->error = FI_ECONNRESET;
-  if (fetches && mx.cancel(operation->endpoint->mx, &operation->request, &cancelled) == MX_SUCCESS &&
+  if (fetches &&
+      mx.cancel(operation->endpoint->mx, &operation->request, &cancelled) == MX_SUCCESS &&
       cancelled) {
     operation->requests--;
     operation->endpoint->requests--;

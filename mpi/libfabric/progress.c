@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Progress, and how packets and bytes are passed to MX. */
-#include "vicinity.h"
+#include "engine.h"
 
 /* Completions in one call, so that other endpoints make progress, too. */
 #define COMPLETIONS_MAX 64
@@ -11,8 +11,8 @@
 /* Bytes for an operation have arrived, or its receive was ended. */
 static void bytes_done(operation_t *operation, const mx_status_t *status) {
   const mx_endpoint_addr_t *from = &operation->peer->address;
-  bool from_peer = status->source.stuff[0] == from->stuff[0] &&
-                   status->source.stuff[1] == from->stuff[1];
+  bool from_peer =
+      status->source.stuff[0] == from->stuff[0] && status->source.stuff[1] == from->stuff[1];
   operation->wants_reply = false;
   if (status->code != MX_STATUS_SUCCESS || !from_peer || status->xfer_length != operation->taken) {
     complain(operation->peer, "the bytes of a transfer are not those that it announced");

@@ -99,8 +99,8 @@ static void cleanup(void) {}
 
 struct fi_provider provider = {
     .version = FI_VERSION(1, 0),
-    /* libfabric offers a provider only to programs that ask for no later interface. The structures of
-       2.x begin with those of 1.x, so the newest version that was tested is announced. */
+    /* libfabric offers a provider only to programs that ask for no later interface. The structures
+       of 2.x begin with those of 1.x, so the newest version that was tested is announced. */
     .fi_version = FI_VERSION(2, 5),
     .name = "vicinity",
     .getinfo = get_info,

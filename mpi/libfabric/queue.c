@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Completion queues. */
-#include "vicinity.h"
+#include "engine.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* Reads without an event after which each further one offers the CPU to other processes. The peer that
-   the program waits for may need it. */
+/* Reads without an event after which each further one offers the CPU to other processes. The peer
+   that the program waits for may need it. */
 #define EMPTY_MAX 32
 
 /* Milliseconds that a thread sleeps in one of several endpoints before it looks at the others. */
@@ -137,7 +137,8 @@ static ssize_t read_error(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
   return found ? 1 : -FI_EAGAIN;
 }
 
-/* Sleeps until a message arrives or the time is over. The thread that handles it may be this one. */
+/* Sleeps until a message arrives or the time is over. The thread that handles it may be this one.
+ */
 static void sleep_for(queue_t *queue, long long left) {
   uint32_t found;
   mx_request_t request;
@@ -146,7 +147,8 @@ static void sleep_for(queue_t *queue, long long left) {
   if (queue->endpoints.count == 0)
     usleep(SLICE * 1000);
   else
-    mx.peek(queue->endpoints.list[0]->mx, left < 0 ? MX_INFINITE : (uint32_t)left, &request, &found);
+    mx.peek(queue->endpoints.list[0]->mx, left < 0 ? MX_INFINITE : (uint32_t)left, &request,
+            &found);
 }
 
 static ssize_t wait_from(struct fid_cq *fid, void *to, size_t count, fi_addr_t *sources,
@@ -184,11 +186,11 @@ static int signal_queue(struct fid_cq *fid) {
 static const char *error_text(struct fid_cq *fid, int error, const void *data, char *text,
                               size_t size) {
   (void)fid, (void)data;
-  const char *message = error == FI_ETRUNC     ? "the message is longer than the receive"
-                        : error == FI_ENOMSG   ? "no message matches"
+  const char *message = error == FI_ETRUNC      ? "the message is longer than the receive"
+                        : error == FI_ENOMSG    ? "no message matches"
                         : error == FI_ECANCELED ? "the operation was cancelled"
-                        : error == FI_EACCES   ? "the peer has no such memory region"
-                                               : strerror(error);
+                        : error == FI_EACCES    ? "the peer has no such memory region"
+                                                : strerror(error);
   if (text != NULL && size > 0)
     snprintf(text, size, "%s", message);
   return message;
@@ -227,8 +229,10 @@ static struct fi_ops_cq queue_ops = {
 static bool is_supported(const struct fi_cq_attr *attributes) {
   if (attributes->wait_obj != FI_WAIT_NONE && attributes->wait_obj != FI_WAIT_UNSPEC &&
       attributes->wait_obj != FI_WAIT_YIELD) {
-    say(FI_LOG_WARN, FI_LOG_CQ, "a completion queue has no wait object of kind %d: "
-        "only FI_WAIT_NONE, FI_WAIT_UNSPEC and FI_WAIT_YIELD", attributes->wait_obj);
+    say(FI_LOG_WARN, FI_LOG_CQ,
+        "a completion queue has no wait object of kind %d: "
+        "only FI_WAIT_NONE, FI_WAIT_UNSPEC and FI_WAIT_YIELD",
+        attributes->wait_obj);
     return false;
   }
   return attributes->wait_cond == FI_CQ_COND_NONE || attributes->wait_obj == FI_WAIT_NONE;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Receives of messages and tagged messages; FI_PEEK, FI_CLAIM and FI_DISCARD; fi_cancel. */
-#include "vicinity.h"
+#include "engine.h"
 
 static uint64_t type_of(bool tagged) { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
 
-static void add_event(endpoint_t *endpoint, bool tagged, void *context,
-                      const unexpected_t *message, int error, uint64_t tag) {
-  event_t event = {.context = context, .flags = type_of(tagged), .tag = tag, .error = error,
+static void add_event(endpoint_t *endpoint, bool tagged, void *context, const unexpected_t *message,
+                      int error, uint64_t tag) {
+  event_t event = {.context = context,
+                   .flags = type_of(tagged),
+                   .tag = tag,
+                   .error = error,
                    .source = FI_ADDR_NOTAVAIL};
   if (message != NULL) {
     event.flags |= message->has_data ? FI_REMOTE_CQ_DATA : 0;
@@ -22,8 +25,8 @@ static void add_event(endpoint_t *endpoint, bool tagged, void *context,
 static ssize_t peek(endpoint_t *endpoint, bool tagged, matching_t *matching,
                     const struct fi_msg_tagged *wanted, uint64_t flags) {
   progress(endpoint);
-  unexpected_t *message = find_unexpected(endpoint, matching, wanted->addr, wanted->tag,
-                                          wanted->ignore);
+  unexpected_t *message =
+      find_unexpected(endpoint, matching, wanted->addr, wanted->tag, wanted->ignore);
   add_event(endpoint, tagged, wanted->context, message, message == NULL ? FI_ENOMSG : 0,
             wanted->tag);
   if (message == NULL || !(flags & (FI_CLAIM | FI_DISCARD)))
@@ -41,9 +44,9 @@ static ssize_t peek(endpoint_t *endpoint, bool tagged, matching_t *matching,
 /* Removes the message that FI_PEEK | FI_CLAIM with this context has found. */
 static unexpected_t *take_claimed(matching_t *matching, const void *context) {
   unexpected_t *message;
-  TAILQ_FOREACH(message, &matching->claimed, link)
-  if (message->claimed == context)
-    break;
+  TAILQ_FOREACH (message, &matching->claimed, link)
+    if (message->claimed == context)
+      break;
   if (message != NULL)
     TAILQ_REMOVE(&matching->claimed, message, link);
   return message;
@@ -135,9 +138,9 @@ static ssize_t post(endpoint_t *endpoint, bool tagged, const struct fi_msg_tagge
 
 static bool cancel_in(matching_t *matching, const void *context) {
   operation_t *operation;
-  TAILQ_FOREACH(operation, &matching->posted, link)
-  if (operation->context == context)
-    break;
+  TAILQ_FOREACH (operation, &matching->posted, link)
+    if (operation->context == context)
+      break;
   if (operation == NULL)
     return false;
   TAILQ_REMOVE(&matching->posted, operation, link);
@@ -158,29 +161,39 @@ ssize_t cancel_receive(fid_t fid, void *context) {
 
 ssize_t receive_vector(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
                        fi_addr_t source, void *context) {
-  struct fi_msg_tagged message = {.msg_iov = iov, .desc = desc, .iov_count = count,
-                                  .addr = source, .ignore = ~(uint64_t)0, .context = context};
+  struct fi_msg_tagged message = {.msg_iov = iov,
+                                  .desc = desc,
+                                  .iov_count = count,
+                                  .addr = source,
+                                  .ignore = ~(uint64_t)0,
+                                  .context = context};
   return post(endpoint_of(ep), false, &message, endpoint_of(ep)->receive_flags);
 }
 
-ssize_t receive_buffer(struct fid_ep *ep, void *buffer, size_t length, void *desc,
-                       fi_addr_t source, void *context) {
+ssize_t receive_buffer(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_addr_t source,
+                       void *context) {
   struct iovec iov = {buffer, length};
   return receive_vector(ep, &iov, &desc, 1, source, context);
 }
 
 ssize_t receive_message(struct fid_ep *ep, const struct fi_msg *message, uint64_t flags) {
-  struct fi_msg_tagged tagged = {.msg_iov = message->msg_iov, .desc = message->desc,
-                                 .iov_count = message->iov_count, .addr = message->addr,
-                                 .ignore = ~(uint64_t)0, .context = message->context};
+  struct fi_msg_tagged tagged = {.msg_iov = message->msg_iov,
+                                 .desc = message->desc,
+                                 .iov_count = message->iov_count,
+                                 .addr = message->addr,
+                                 .ignore = ~(uint64_t)0,
+                                 .context = message->context};
   return post(endpoint_of(ep), false, &tagged, flags);
 }
 
-ssize_t tagged_receive_vector(struct fid_ep *ep, const struct iovec *iov, void **desc,
-                              size_t count, fi_addr_t source, uint64_t tag, uint64_t ignore,
-                              void *context) {
-  struct fi_msg_tagged message = {.msg_iov = iov, .desc = desc, .iov_count = count,
-                                  .addr = source, .tag = tag, .ignore = ignore,
+ssize_t tagged_receive_vector(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+                              fi_addr_t source, uint64_t tag, uint64_t ignore, void *context) {
+  struct fi_msg_tagged message = {.msg_iov = iov,
+                                  .desc = desc,
+                                  .iov_count = count,
+                                  .addr = source,
+                                  .tag = tag,
+                                  .ignore = ignore,
                                   .context = context};
   return post(endpoint_of(ep), true, &message, endpoint_of(ep)->receive_flags);
 }

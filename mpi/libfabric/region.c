@@ -13,9 +13,9 @@ static bool uses_virtual_addresses(const domain_t *domain) {
 
 static region_t *find(domain_t *domain, uint64_t key) {
   region_t *region;
-  LIST_FOREACH(region, &domain->regions[key % 64], link)
-  if (region->fid.key == key)
-    return region;
+  LIST_FOREACH (region, &domain->regions[key % 64], link)
+    if (region->fid.key == key)
+      return region;
   return NULL;
 }
 
@@ -46,7 +46,8 @@ static int close_region(struct fid *fid) {
   return 0;
 }
 
-/* Counters and endpoints may be bound: without FI_MR_ENDPOINT and FI_RMA_EVENT that has no effect. */
+/* Counters and endpoints may be bound: without FI_MR_ENDPOINT and FI_RMA_EVENT that has no effect.
+ */
 static int bind_region(struct fid *fid, struct fid *other, uint64_t flags) {
   (void)fid, (void)other, (void)flags;
   return 0;
@@ -65,8 +66,8 @@ static struct fi_ops region_fid_ops = {
     .ops_open = no_ops,
 };
 
-static int register_attributes(struct fid *fid, const struct fi_mr_attr *attributes,
-                               uint64_t flags, struct fid_mr **result) {
+static int register_attributes(struct fid *fid, const struct fi_mr_attr *attributes, uint64_t flags,
+                               struct fid_mr **result) {
   domain_t *domain = (domain_t *)fid;
   if (flags != 0)
     return -FI_EBADFLAGS;
@@ -83,11 +84,9 @@ static int register_attributes(struct fid *fid, const struct fi_mr_attr *attribu
   region->base = attributes->mr_iov[0].iov_base;
   region->length = attributes->mr_iov[0].iov_len;
   region->access = attributes->access;
-  region->start =
-      uses_virtual_addresses(domain) ? (uintptr_t)region->base : attributes->offset;
+  region->start = uses_virtual_addresses(domain) ? (uintptr_t)region->base : attributes->offset;
   pthread_mutex_lock(&domain->lock);
-  region->fid.key =
-      provider_chooses_keys(domain) ? domain->next_key++ : attributes->requested_key;
+  region->fid.key = provider_chooses_keys(domain) ? domain->next_key++ : attributes->requested_key;
   bool taken = find(domain, region->fid.key) != NULL;
   if (!taken)
     LIST_INSERT_HEAD(&domain->regions[region->fid.key % 64], region, link);
@@ -101,9 +100,9 @@ static int register_attributes(struct fid *fid, const struct fi_mr_attr *attribu
   return 0;
 }
 
-static int register_vector(struct fid *fid, const struct iovec *iov, size_t count,
-                           uint64_t access, uint64_t offset, uint64_t key, uint64_t flags,
-                           struct fid_mr **region, void *context) {
+static int register_vector(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
+                           uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **region,
+                           void *context) {
   struct fi_mr_attr attributes = {
       .mr_iov = iov,
       .iov_count = count,
@@ -116,8 +115,8 @@ static int register_vector(struct fid *fid, const struct iovec *iov, size_t coun
 }
 
 static int register_memory(struct fid *fid, const void *memory, size_t length, uint64_t access,
-                           uint64_t offset, uint64_t key, uint64_t flags,
-                           struct fid_mr **region, void *context) {
+                           uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **region,
+                           void *context) {
   struct iovec iov = {(void *)memory, length};
   return register_vector(fid, &iov, 1, access, offset, key, flags, region, context);
 }

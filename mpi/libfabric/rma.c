@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Reads and writes of peers' memory, at the side that starts them. A write is complete when the bytes
-   are in the peer's memory, or when the peer has refused it. */
-#include "vicinity.h"
+/* Reads and writes of peers' memory, at the side that starts them. A write is complete when the
+   bytes are in the peer's memory, or when the peer has refused it. */
+#include "engine.h"
 
 static int write_memory(endpoint_t *endpoint, const struct fi_msg_rma *message, uint64_t flags,
                         bool silent) {
@@ -67,15 +67,15 @@ static size_t length_of(const struct iovec *iov, size_t count) {
   return length;
 }
 
-static ssize_t post(struct fid_ep *ep, bool read, const struct fi_msg_rma *message,
-                    uint64_t flags, bool silent) {
+static ssize_t post(struct fid_ep *ep, bool read, const struct fi_msg_rma *message, uint64_t flags,
+                    bool silent) {
   endpoint_t *endpoint = endpoint_of(ep);
   if (message->rma_iov_count != 1 ||
       message->rma_iov[0].len != length_of(message->msg_iov, message->iov_count))
     return -FI_EINVAL;
   pthread_mutex_lock(&endpoint->domain->lock);
-  int result = read ? read_memory(endpoint, message, flags)
-                    : write_memory(endpoint, message, flags, silent);
+  int result =
+      read ? read_memory(endpoint, message, flags) : write_memory(endpoint, message, flags, silent);
   pthread_mutex_unlock(&endpoint->domain->lock);
   return result;
 }
@@ -85,8 +85,12 @@ static ssize_t call(struct fid_ep *ep, bool read, const struct iovec *iov, size_
                     fi_addr_t peer, uint64_t address, uint64_t key, uint64_t data, uint64_t flags,
                     bool silent, void *context) {
   struct fi_rma_iov remote = {.addr = address, .len = length_of(iov, count), .key = key};
-  struct fi_msg_rma message = {.msg_iov = iov, .iov_count = count, .addr = peer,
-                               .rma_iov = &remote, .rma_iov_count = 1, .context = context,
+  struct fi_msg_rma message = {.msg_iov = iov,
+                               .iov_count = count,
+                               .addr = peer,
+                               .rma_iov = &remote,
+                               .rma_iov_count = 1,
+                               .context = context,
                                .data = data};
   return post(ep, read, &message, flags, silent);
 }
@@ -109,9 +113,8 @@ static ssize_t read_message(struct fid_ep *ep, const struct fi_msg_rma *message,
   return post(ep, true, message, flags, false);
 }
 
-static ssize_t write_vector(struct fid_ep *ep, const struct iovec *iov, void **desc,
-                            size_t count, fi_addr_t to, uint64_t address, uint64_t key,
-                            void *context) {
+static ssize_t write_vector(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+                            fi_addr_t to, uint64_t address, uint64_t key, void *context) {
   (void)desc;
   return call(ep, false, iov, count, to, address, key, 0, flags_of(ep), false, context);
 }
@@ -122,8 +125,7 @@ static ssize_t write_buffer(struct fid_ep *ep, const void *buffer, size_t length
   return write_vector(ep, &iov, &desc, 1, to, address, key, context);
 }
 
-static ssize_t write_message(struct fid_ep *ep, const struct fi_msg_rma *message,
-                             uint64_t flags) {
+static ssize_t write_message(struct fid_ep *ep, const struct fi_msg_rma *message, uint64_t flags) {
   return post(ep, false, message, flags, false);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Reads and writes that peers start. Each is compared with the regions of the domain. */
-#include "vicinity.h"
+#include "engine.h"
 
 static void refuse(endpoint_t *endpoint, peer_t *peer, uint64_t number, int error) {
   send_reply(endpoint, peer, PACKET_DONE, 2, (uint64_t[]){number, (uint64_t)error});
@@ -48,8 +48,7 @@ void write_arrived(endpoint_t *endpoint, peer_t *peer, bool offer, unsigned flag
   uint64_t number = words[0], key = words[1], address = words[2];
   uint64_t size = offer ? words[3] : length;
   region_t *region = NULL;
-  char *memory =
-      region_memory(endpoint->domain, key, address, size, FI_REMOTE_WRITE, &region);
+  char *memory = region_memory(endpoint->domain, key, address, size, FI_REMOTE_WRITE, &region);
   if (memory == NULL || size > MESSAGE_MAX || (offer && size == 0)) {
     refuse(endpoint, peer, number, FI_EACCES);
     return;
@@ -70,8 +69,7 @@ void write_arrived(endpoint_t *endpoint, peer_t *peer, bool offer, unsigned flag
 void read_arrived(endpoint_t *endpoint, peer_t *peer, const uint64_t *words) {
   uint64_t number = words[0], key = words[1], address = words[2], length = words[3];
   region_t *region = NULL;
-  char *memory =
-      region_memory(endpoint->domain, key, address, length, FI_REMOTE_READ, &region);
+  char *memory = region_memory(endpoint->domain, key, address, length, FI_REMOTE_READ, &region);
   if (memory == NULL || length > MESSAGE_MAX) {
     refuse(endpoint, peer, number, FI_EACCES);
     return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Sends of messages and tagged messages. */
-#include "vicinity.h"
+#include "engine.h"
 
 /* Copies the memory of an operation, so that the program may reuse its own at once. */
 static int copy_memory(operation_t *operation) {
@@ -101,8 +101,8 @@ static uint64_t flags_of(struct fid_ep *ep) { return endpoint_of(ep)->send_flags
 
 static ssize_t send_vector(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
                            fi_addr_t to, void *context) {
-  struct fi_msg_tagged message = {.msg_iov = iov, .desc = desc, .iov_count = count, .addr = to,
-                                  .context = context};
+  struct fi_msg_tagged message = {
+      .msg_iov = iov, .desc = desc, .iov_count = count, .addr = to, .context = context};
   return post(ep, false, &message, flags_of(ep), false);
 }
 
@@ -113,17 +113,20 @@ static ssize_t send_buffer(struct fid_ep *ep, const void *buffer, size_t length,
 }
 
 static ssize_t send_message(struct fid_ep *ep, const struct fi_msg *message, uint64_t flags) {
-  struct fi_msg_tagged tagged = {.msg_iov = message->msg_iov, .desc = message->desc,
-                                 .iov_count = message->iov_count, .addr = message->addr,
-                                 .context = message->context, .data = message->data};
+  struct fi_msg_tagged tagged = {.msg_iov = message->msg_iov,
+                                 .desc = message->desc,
+                                 .iov_count = message->iov_count,
+                                 .addr = message->addr,
+                                 .context = message->context,
+                                 .data = message->data};
   return post(ep, false, &tagged, flags, false);
 }
 
 static ssize_t send_data(struct fid_ep *ep, const void *buffer, size_t length, void *desc,
                          uint64_t data, fi_addr_t to, void *context) {
   struct iovec iov = {(void *)buffer, length};
-  struct fi_msg_tagged message = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .addr = to,
-                                  .context = context, .data = data};
+  struct fi_msg_tagged message = {
+      .msg_iov = &iov, .desc = &desc, .iov_count = 1, .addr = to, .context = context, .data = data};
   return post(ep, false, &message, flags_of(ep) | FI_REMOTE_CQ_DATA, false);
 }
 
@@ -131,13 +134,12 @@ static ssize_t send_data(struct fid_ep *ep, const void *buffer, size_t length, v
 static ssize_t inject(struct fid_ep *ep, bool tagged, const void *buffer, size_t length,
                       fi_addr_t to, uint64_t tag, uint64_t data, uint64_t flags) {
   struct iovec iov = {(void *)buffer, length};
-  struct fi_msg_tagged message = {.msg_iov = &iov, .iov_count = 1, .addr = to, .tag = tag,
-                                  .data = data};
+  struct fi_msg_tagged message = {
+      .msg_iov = &iov, .iov_count = 1, .addr = to, .tag = tag, .data = data};
   return post(ep, tagged, &message, flags | FI_INJECT, true);
 }
 
-static ssize_t inject_message(struct fid_ep *ep, const void *buffer, size_t length,
-                              fi_addr_t to) {
+static ssize_t inject_message(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_t to) {
   return inject(ep, false, buffer, length, to, 0, 0, 0);
 }
 
@@ -148,13 +150,13 @@ static ssize_t inject_data(struct fid_ep *ep, const void *buffer, size_t length,
 
 static ssize_t tagged_send_vector(struct fid_ep *ep, const struct iovec *iov, void **desc,
                                   size_t count, fi_addr_t to, uint64_t tag, void *context) {
-  struct fi_msg_tagged message = {.msg_iov = iov, .desc = desc, .iov_count = count, .addr = to,
-                                  .tag = tag, .context = context};
+  struct fi_msg_tagged message = {
+      .msg_iov = iov, .desc = desc, .iov_count = count, .addr = to, .tag = tag, .context = context};
   return post(ep, true, &message, flags_of(ep), false);
 }
 
-static ssize_t tagged_send_buffer(struct fid_ep *ep, const void *buffer, size_t length,
-                                  void *desc, fi_addr_t to, uint64_t tag, void *context) {
+static ssize_t tagged_send_buffer(struct fid_ep *ep, const void *buffer, size_t length, void *desc,
+                                  fi_addr_t to, uint64_t tag, void *context) {
   struct iovec iov = {(void *)buffer, length};
   return tagged_send_vector(ep, &iov, &desc, 1, to, tag, context);
 }
@@ -167,8 +169,13 @@ static ssize_t tagged_send_message(struct fid_ep *ep, const struct fi_msg_tagged
 static ssize_t tagged_send_data(struct fid_ep *ep, const void *buffer, size_t length, void *desc,
                                 uint64_t data, fi_addr_t to, uint64_t tag, void *context) {
   struct iovec iov = {(void *)buffer, length};
-  struct fi_msg_tagged message = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .addr = to,
-                                  .tag = tag, .context = context, .data = data};
+  struct fi_msg_tagged message = {.msg_iov = &iov,
+                                  .desc = &desc,
+                                  .iov_count = 1,
+                                  .addr = to,
+                                  .tag = tag,
+                                  .context = context,
+                                  .data = data};
   return post(ep, true, &message, flags_of(ep) | FI_REMOTE_CQ_DATA, false);
 }
 

@@ -21,8 +21,9 @@
  *   ACCEPT         operation, receiver's operation, length  none
  *   DONE           operation, error                         none
  *
- * A message of up to PACKET_MAX bytes is one packet. A longer one is offered; when the receiver knows
- * where the bytes go, it posts a receive for them, and accepts. So long messages are never buffered.
+ * A message of up to PACKET_MAX bytes is one packet. A longer one is offered; when the receiver
+ * knows where the bytes go, it posts a receive for them, and accepts. So long messages are never
+ * buffered.
  *
  *   sender                       receiver
  *     | OFFER(operation) ---------> |   matches a receive

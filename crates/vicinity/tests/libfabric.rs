@@ -14,7 +14,9 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use common::Daemon;
 use common::libfabric::{Libfabric, missing};
+use common::member::Member;
 use common::mx::succeed;
 use common::open_mpi;
 use tempfile::TempDir;
@@ -125,6 +127,19 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+const MEMBERS: &str = r#"
+[[message.member]]
+name = "a"
+group = "g"
+[[message.member]]
+name = "b"
+group = "g"
+[[message.member]]
+name = "c"
+"#;
+
+/// Four ranks of the host, then three that are each a member, as in VMs: two in a trust group, one by
+/// the relay.
 #[test]
 fn open_mpi_uses_the_provider() {
     let Some((folder, provider)) = prepare() else {
@@ -136,15 +151,38 @@ fn open_mpi_uses_the_provider() {
     }
     let program = folder.path().join("conformance");
     conformance(Path::new("mpicc"), &program);
-    let mut run = provider.command("mpirun");
-    run.args(["--oversubscribe", "--bind-to", "none", "-n", "4"]);
-    run.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
-    run.args(["--mca", "mtl_ofi_provider_include", "vicinity"]);
-    run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
-    run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    run.env("TMPDIR", folder.path());
-    let text = passes(run.arg(&program));
+    let mpirun = || {
+        let mut run = provider.command("mpirun");
+        run.args(["--oversubscribe", "--bind-to", "none"]);
+        run.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
+        run.args(["--mca", "mtl_ofi_provider_include", "vicinity"]);
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+        run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        run.env("TMPDIR", folder.path());
+        run
+    };
+    let text = passes(mpirun().args(["-n", "4"]).arg(&program));
     assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
+
+    let daemon = Daemon::start(folder.path(), Some(MEMBERS));
+    let names = ["a", "b", "c"];
+    let members = names.map(|name| {
+        let socket = daemon.path(&format!("message-plane/{name}.sock"));
+        Member::join(&socket, &folder.path().join(name).join("message"))
+    });
+    let mut run = mpirun();
+    for (place, name) in names.iter().enumerate() {
+        if place > 0 {
+            run.arg(":");
+        }
+        let directory = folder.path().join(name);
+        run.args(["-n", "1", "-x"]);
+        run.arg(format!("VICINITY_RUNTIME_DIR={}", directory.display()));
+        run.arg(&program);
+    }
+    let text = passes(&mut run);
+    assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
+    drop(members);
 }
 
 /// Compiles the conformance program.
@@ -181,7 +219,10 @@ fn mpich_and_intel_mpi_use_the_provider() {
     let mut run = provider.command(mpich.join("bin/mpiexec"));
     run.args(["-n", "4"]).env("MPIR_CVAR_CH4_NETMOD", "ofi");
     run.env("MPIR_CVAR_NOLOCAL", "1");
+    run.env("MPIR_CVAR_CH4_OFI_CAPABILITY_SETS_DEBUG", "1");
     let text = passes(run.arg(&program));
+    assert!(text.contains("libfabric provider: vicinity"), "{text}");
+    assert!(text.contains("MPIDI_OFI_ENABLE_RMA: 1"), "{text}");
     assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
     let mut run = provider.command(intel.join("bin/mpiexec"));
     // The program's tags are lengths.

@@ -18,7 +18,9 @@ static fi_addr_t last_source;
 static struct fi_cq_tagged_entry kept[64]; /* completions that progress() has read */
 static size_t kept_count;
 
-void tell(const void *bytes, size_t length) { CHECK(write(channel, bytes, length) == (ssize_t)length); }
+void tell(const void *bytes, size_t length) {
+  CHECK(write(channel, bytes, length) == (ssize_t)length);
+}
 
 void hear(void *bytes, size_t length) {
   char *next = bytes;

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Remote memory, and peers that die or lie. */
+/* Remote memory, and peers that die. */
 #include "fabric.h"
-
-#include <arpa/inet.h>
-#include <endian.h>
-
-#include "../wire.h"
-#include "mx_extensions.h"
-#include "myriexpress.h"
 
 #define SIZE (1 << 20)
 #define GUARD 4096
@@ -39,7 +32,8 @@ void remote_memory(bool first) {
     complete(&context);
     meet();
   } else {
-    CHECK(fi_mr_reg(domain, memory, SIZE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 42, 0, &mr, NULL) == 0);
+    CHECK(fi_mr_reg(domain, memory, SIZE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 42, 0, &mr, NULL) ==
+          0);
     struct fid_mr *again;
     CHECK(fi_mr_reg(domain, memory, SIZE, FI_REMOTE_READ, 0, 42, 0, &again, NULL) == -FI_ENOKEY);
     meet();
@@ -67,16 +61,26 @@ void remote_bounds(bool first) {
       uint64_t address, length, key;
       bool read;
     } wrong[] = {
-        {SIZE - 3, 4, 1, false},     {SIZE, 1, 1, false},        {SIZE - 39999, 40000, 1, false},
-        {UINT64_MAX - 3, 8, 1, false}, {UINT64_MAX, 40000, 1, false}, {0, 4, 3, false},
-        {0, 4, 2, false},            {0, 40000, 2, false},       {0, 4, 1, true},
-        {SIZE - 3, 4, 2, true},      {SIZE - 1, 40000, 2, true}, {UINT64_MAX, 2, 2, true},
+        {SIZE - 3, 4, 1, false},
+        {SIZE, 1, 1, false},
+        {SIZE - 39999, 40000, 1, false},
+        {UINT64_MAX - 3, 8, 1, false},
+        {UINT64_MAX, 40000, 1, false},
+        {0, 4, 3, false},
+        {0, 4, 2, false},
+        {0, 40000, 2, false},
+        {0, 4, 1, true},
+        {SIZE - 3, 4, 2, true},
+        {SIZE - 1, 40000, 2, true},
+        {UINT64_MAX, 2, 2, true},
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
       if (wrong[i].read)
-        POST(fi_read(ep, memory, wrong[i].length, NULL, other, wrong[i].address, wrong[i].key, &context));
+        POST(fi_read(ep, memory, wrong[i].length, NULL, other, wrong[i].address, wrong[i].key,
+                     &context));
       else
-        POST(fi_write(ep, memory, wrong[i].length, NULL, other, wrong[i].address, wrong[i].key, &context));
+        POST(fi_write(ep, memory, wrong[i].length, NULL, other, wrong[i].address, wrong[i].key,
+                      &context));
       fail(&context, FI_EACCES);
     }
     CHECK(fi_cntr_readerr(written) == 8);
@@ -138,104 +142,5 @@ void killed(bool first) {
   while ((posted = fi_tsend(ep, text, 1, NULL, other, 4, text)) == -FI_EAGAIN)
     continue;
   CHECK(posted == -FI_ECONNREFUSED || posted == -FI_EHOSTUNREACH);
-  free(bytes);
-}
-
-static uint32_t hash_of(uint64_t nic, uint32_t id) {
-  uint64_t mixed = (nic * 0x9e3779b97f4a7c15 + id) * 0xff51afd7ed558ccd;
-  return (uint32_t)(mixed >> 32);
-}
-
-static mx_endpoint_t liars;
-static mx_endpoint_addr_t target;
-static uint32_t hash;
-
-static void lie(uint64_t match, const void *bytes, size_t length) {
-  mx_segment_t segment = {(void *)bytes, (uint32_t)length};
-  mx_request_t request;
-  mx_status_t status;
-  uint32_t done = 0;
-  CHECK(mx_isend(liars, &segment, 1, target, match, NULL, &request) == MX_SUCCESS);
-  CHECK(mx_wait(liars, &request, 10000, &status, &done) == MX_SUCCESS && done);
-}
-
-/* Sends everything that no provider sends. */
-static void lie_in_every_way(void) {
-  static uint64_t words[8192];
-  unsigned random = 1;
-  for (unsigned kind = 0; kind < 10; kind++)
-    for (unsigned flags = 0; flags < 17; flags++)
-      for (size_t length = 0; length <= 48; length += 4) {
-        for (int i = 0; i < 6; i++) {
-          random = random * 1103515245 + 12345;
-          /* Small values are the numbers of operations that exist. */
-          words[i] = random % 3 == 0 ? random % 16 : (uint64_t)random << (random % 40);
-        }
-        lie(MATCH_PACKET(hash, flags, kind), words, length);
-      }
-  lie(MATCH_PACKET(hash, 0, PACKET_MESSAGE), words, 60000); /* too long for a packet */
-  lie(MATCH_PACKET(hash + 1, FLAG_TAGGED, PACKET_MESSAGE), words, 16); /* of another peer */
-  for (uint64_t number = 0; number < 64; number++) {
-    lie(MATCH_BYTES | number, words, 8);
-    words[0] = number;
-    words[1] = number;
-    words[2] = SIZE;
-    lie(MATCH_PACKET(hash, 0, PACKET_ACCEPT), words, 24);
-    lie(MATCH_PACKET(hash, 0, PACKET_DONE), words, 16);
-  }
-}
-
-/* The liar knows the address and the key, as a rank of the job does. The first process goes on with its
-   peer; the second is also the peer. */
-void liar(bool first) {
-  char *bytes = malloc(SIZE), name[64];
-  struct fid_mr *mr;
-  int context;
-  if (first) {
-    size_t length = sizeof name;
-    CHECK(fi_getname(&ep->fid, name, &length) == 0);
-    tell(name, sizeof name);
-    fill(bytes, SIZE, 1);
-    CHECK(fi_mr_reg(domain, bytes, SIZE, FI_REMOTE_READ, 0, 1, 0, &mr, NULL) == 0);
-    static char offered[SIZE];
-    POST(fi_trecv(ep, offered, SIZE, NULL, other, 77, 0, offered));
-    POST(fi_tsend(ep, bytes, SIZE, NULL, other, 78, &context));
-    meet(); /* the lies, meanwhile */
-    CHECK(is_filled(bytes, SIZE, 1));
-    meet();
-    CHECK(complete(offered).len == SIZE && is_filled(offered, SIZE, 2));
-    complete(&context);
-    CHECK(fi_close(&mr->fid) == 0);
-    free(bytes);
-    return;
-  }
-  struct {
-    uint32_t format, endpoint;
-    uint64_t nic;
-    uint32_t key, reserved;
-  } address;
-  hear(name, sizeof name);
-  memcpy(&address, name, sizeof address);
-  uint64_t nic;
-  uint32_t id;
-  mx_endpoint_addr_t own;
-  mx_set_error_handler(MX_ERRORS_RETURN);
-  mx_init();
-  CHECK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 0, NULL, 0, &liars) == MX_SUCCESS);
-  CHECK(mx_get_endpoint_addr(liars, &own) == MX_SUCCESS);
-  CHECK(mx_decompose_endpoint_addr(own, &nic, &id) == MX_SUCCESS);
-  hash = hash_of(nic, id);
-  CHECK(mx_connect(liars, be64toh(address.nic), ntohl(address.endpoint), ntohl(address.key) + 1, 5000, &target) == MX_BAD_CONNECTION_KEY);
-  CHECK(mx_connect(liars, be64toh(address.nic), ntohl(address.endpoint), ntohl(address.key), 5000, &target) == MX_SUCCESS);
-  lie_in_every_way();
-  meet();
-  CHECK(mx_close_endpoint(liars) == MX_SUCCESS);
-  meet();
-  fill(bytes, SIZE, 2);
-  POST(fi_tsend(ep, bytes, SIZE, NULL, other, 77, &context));
-  complete(&context);
-  POST(fi_trecv(ep, bytes, SIZE, NULL, other, 78, 0, &context));
-  complete(&context);
-  CHECK(is_filled(bytes, SIZE, 1));
   free(bytes);
 }

@@ -29,7 +29,8 @@ void tagged(bool first) {
     meet();
     return;
   }
-  /* The third first, by a mask, then by a tag, then whatever comes. Another source never matches. */
+  /* The third first, by a mask, then by a tag, then whatever comes. Another source never matches.
+   */
   fi_addr_t nobody = 99;
   CHECK(fi_trecv(ep, own, sizeof own, NULL, nobody, 0, ~0ULL, &contexts[3]) == -FI_EINVAL);
   POST(fi_trecv(ep, text, sizeof text, NULL, other, 0x300, 0xff, &contexts[0]));
@@ -53,7 +54,8 @@ void lengths(bool first) {
   char *bytes = malloc(LARGE);
   for (unsigned i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
     size_t length = lengths[i / 2];
-    struct iovec parts[3] = {{bytes, length / 3}, {bytes + length / 3, 0}, {bytes + length / 3, length - length / 3}};
+    struct iovec parts[3] = {
+        {bytes, length / 3}, {bytes + length / 3, 0}, {bytes + length / 3, length - length / 3}};
     bool early = i % 2;
     if (first) {
       fill(bytes, length, i);
@@ -115,8 +117,11 @@ void cancelling(bool first) {
 
 static ssize_t probe(uint64_t tag, uint64_t flags, void *context, void *to, size_t length) {
   struct iovec part = {to, length};
-  struct fi_msg_tagged message = {.msg_iov = &part, .iov_count = to != NULL, .addr = FI_ADDR_UNSPEC,
-                                  .tag = tag, .context = context};
+  struct fi_msg_tagged message = {.msg_iov = &part,
+                                  .iov_count = to != NULL,
+                                  .addr = FI_ADDR_UNSPEC,
+                                  .tag = tag,
+                                  .context = context};
   return fi_trecvmsg(ep, &message, flags);
 }
 
@@ -209,7 +214,8 @@ void multi_receive(bool first) {
     return;
   }
   struct iovec part = {bytes, 109000};
-  struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &part};
+  struct fi_msg message = {
+      .msg_iov = &part, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &part};
   CHECK(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least) == 0);
   CHECK(fi_recvmsg(ep, &message, FI_MULTI_RECV) == 0);
   meet();
@@ -290,7 +296,8 @@ void threads(bool first) {
   (void)first;
 }
 
-/* More messages than a receiver keeps; the answer to a write overtakes those that stay in the plane. */
+/* More messages than a receiver keeps; the answer to a write overtakes those that stay in the
+ * plane. */
 #define FLOOD 2300
 #define PART 31000
 void flood(bool first) {
@@ -303,8 +310,8 @@ void flood(bool first) {
     for (unsigned i = 0; i < FLOOD; i++) {
       memcpy(numbers[i], &i, sizeof i);
       struct iovec parts[2] = {{numbers[i], 32}, {bytes, PART}};
-      struct fi_msg_tagged message = {.msg_iov = parts, .iov_count = 2, .addr = other, .tag = 1,
-                                      .context = bytes};
+      struct fi_msg_tagged message = {
+          .msg_iov = parts, .iov_count = 2, .addr = other, .tag = 1, .context = bytes};
       POST(fi_tsendmsg(ep, &message, 0));
       fi_cq_read(cq, &entry, 1);
     }

@@ -44,7 +44,7 @@ impl Libfabric {
         let mut compile = Command::new("cc");
         compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I"]);
         compile.arg(self.folder.join("mx/include"));
-        for file in ["fabric.c", "messages.c", "memory.c"] {
+        for file in ["fabric.c", "messages.c", "memory.c", "liar.c"] {
             compile.arg(sources.join(file));
         }
         compile.arg("-L").arg(self.mx.libraries());
