@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod holdings;
+pub(crate) mod libfabric;
 pub(crate) mod manager;
 pub(crate) mod member;
 pub(crate) mod mount;
