@@ -73,7 +73,7 @@ impl Gap {
 fn queued(schedstat: &File) -> Duration {
     let mut line = [0; 64];
     let length = schedstat.read_at(&mut line, 0).unwrap();
-    let line = std::str::from_utf8(&line[..length]).unwrap();
+    let line = std::str::from_utf8(line.get(..length).unwrap()).unwrap();
     let delay = line.split_whitespace().nth(1).unwrap();
     Duration::from_nanos(delay.parse().unwrap())
 }
