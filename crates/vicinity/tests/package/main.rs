@@ -81,7 +81,7 @@ systemctl is-active vicinity.service
 grep 'vm = "shop"' /etc/vicinity/vicinity.toml
 dpkg --remove vicinity
 grep 'vm = "shop"' /etc/vicinity/vicinity.toml
-dpkg --purge vicinity vicinity-guest libmyriexpress
+dpkg --purge vicinity vicinity-guest libfabric-vicinity libmyriexpress
 test ! -e /etc/vicinity
 test ! -e /run/vicinity
 # The reader of manual pages keeps its own.
