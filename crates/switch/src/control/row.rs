@@ -108,6 +108,7 @@ mod tests {
             features: most,
             mtu: u16::MAX,
             residents: u32::MAX,
+            stuck_ms: most,
             counters,
             ..PortReport::default()
         };
