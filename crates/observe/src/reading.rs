@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cgroup::State;
 use crate::counters::Totals;
@@ -135,7 +135,7 @@ pub struct Sent {
 }
 
 /// How the kernel counted a VM's host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
     /// Pages that the process shares with others (for example with a back-end) are divided among them.
@@ -145,7 +145,7 @@ pub enum MemoryKind {
 }
 
 /// The host memory that a VM's process occupies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// Bytes.
     pub bytes: u64,

@@ -49,6 +49,9 @@ pub(crate) struct PortStatus {
     pub(crate) quarantine_left_ms: Option<u64>,
     /// The reason why the port is not served, or why it was not served the last time.
     pub(crate) reason: Option<String>,
+    /// Milliseconds for which the guest has posted no buffer for a frame that waits for it; 0 if none waits.
+    #[serde(default)]
+    pub(crate) stuck_ms: u64,
     /// Totals since the daemon started.
     #[serde(serialize_with = "renamed::counters")]
     pub(crate) counters: Counters,

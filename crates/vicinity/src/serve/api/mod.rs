@@ -16,6 +16,7 @@ use axum::{Json, Router};
 use tokio::net::UnixListener;
 
 use self::daemon::Daemon;
+use crate::serve::web::{self, Gate, hub::Hub};
 use crate::status::{
     ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
 };
@@ -27,7 +28,7 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 const MAX_BODY: usize = 4 << 20;
 
 /// Answers on `socket` permanently.
-pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
+pub(super) async fn serve(socket: UnixListener, daemon: Daemon, hub: Hub) {
     let port = delete(mutations::remove_port).patch(mutations::set_port);
     let router = Router::new()
         .route("/v1/ports", get(ports))
@@ -57,10 +58,28 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(daemon);
+        .with_state(daemon)
+        .merge(web::routes(hub));
+    let router = web::guarded(router, Gate::default());
     if let Err(error) = axum::serve(socket, router).await {
         tracing::error!(%error, "the control API ended; restart the daemon");
     }
+}
+
+/// Returns the routes of clients that may look at everything but the configuration and the VMs' frames, and change
+/// nothing.
+pub(super) fn read_only(daemon: Daemon, hub: Hub) -> Router {
+    Router::new()
+        .route("/v1/ports", get(ports))
+        .route("/v1/networks", get(networks_now))
+        .route("/v1/messages", get(messages_now))
+        .route("/v1/direct", get(direct_now))
+        .route("/v1/spaces", get(spaces_now))
+        .route("/v1/space-control", get(control_now))
+        .route("/v1/openapi.json", get(openapi))
+        .route("/metrics", get(scrape_with_host))
+        .with_state(daemon)
+        .merge(web::routes(hub))
 }
 
 async fn ports(State(daemon): State<Daemon>) -> Json<Vec<PortStatus>> {
@@ -77,6 +96,14 @@ async fn scrape(State(daemon): State<Daemon>) -> Response {
     let (networks, spaces, control) =
         tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
     let text = metrics::text(&networks, &spaces, control.as_slice());
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+/// Returns the metrics with those of the observer.
+async fn scrape_with_host(State(daemon): State<Daemon>) -> Response {
+    let (networks, spaces, control) = tokio::join!(daemon.ask(), daemon.spaces(), daemon.control());
+    let mut text = metrics::text(&networks, &spaces, control.as_slice());
+    text += &daemon.host_metrics(&networks).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
