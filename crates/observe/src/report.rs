@@ -99,7 +99,7 @@ pub struct Switches {
 
 /// How often one set of threads ran directly after another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Switched {
+pub struct SwitchPair {
     /// The set that left the CPU.
     pub from: ThreadSetName,
     /// The set that ran next.
@@ -122,7 +122,7 @@ pub enum ThreadSetName {
 
 /// Switches per second from other sets of threads to each set of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Between {
+pub struct VmSwitches {
     /// Switches to its guest, from another VM, from its own backend, or from a network's workers.
     pub guest: f64,
     /// Switches to its backend, from another VM, from its own guest, or from a network's workers.

@@ -109,7 +109,7 @@ mod tests {
             port: u16::MAX,
             features: most,
             mtu: u16::MAX,
-            residents: u32::MAX,
+            fdb_entries: u32::MAX,
             stuck_ms: most,
             counters,
             ..PortReport::default()

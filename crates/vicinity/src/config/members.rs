@@ -11,7 +11,7 @@ use super::model::MAX_MEMBERS;
 use super::owner::Owner;
 use super::values::{Unique, check_name, interface};
 use super::{file, owner};
-use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, UPLINK, Uplink};
 use crate::runtime_paths::{CONTROL_SOCKET, FOLDERS, VIEW_SOCKET};
 
 /// Checks the `[message]` table.

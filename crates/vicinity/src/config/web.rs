@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use nix::unistd::Group;
 use toml::Spanned;
 
-use super::diagnostic::Mistake;
+use super::diagnostic::ValueError;
 use super::file;
 use super::values::absolute;
 
@@ -35,7 +35,7 @@ pub(crate) struct WebListen {
 }
 
 /// Checks `[web]`.
-pub(super) fn check(written: &file::Web) -> Result<Web, Mistake> {
+pub(super) fn check(written: &file::Web) -> Result<Web, ValueError> {
     let group = written.group.as_ref().map(group).transpose()?;
     let Some(listen) = &written.listen else {
         let alone = [&written.token_file, &written.certificate, &written.key];
@@ -44,7 +44,7 @@ pub(super) fn check(written: &file::Web) -> Result<Web, Mistake> {
             .chain(written.host_name.iter().map(Spanned::span))
             .next();
         return match alone {
-            Some(place) => Err(Mistake::new(
+            Some(place) => Err(ValueError::new(
                 place,
                 "this key is for a page with an address",
                 "add `listen`, like \"192.0.2.1:8443\", or remove the key",
@@ -57,7 +57,7 @@ pub(super) fn check(written: &file::Web) -> Result<Web, Mistake> {
     };
     let needed = |path: &Option<Spanned<PathBuf>>, key: &str| match path {
         Some(path) => absolute(path),
-        None => Err(Mistake::new(
+        None => Err(ValueError::new(
             listen.span(),
             format!("a page with an address needs `{key}`"),
             "the page shows all VMs of the host: give `token-file`, `certificate` and `key`, or remove `listen` and \
@@ -77,7 +77,7 @@ pub(super) fn check(written: &file::Web) -> Result<Web, Mistake> {
 }
 
 /// Checks a host name (RFC 1123, 2.1), and returns it in lower case.
-fn host_name(written: &Spanned<String>) -> Result<String, Mistake> {
+fn host_name(written: &Spanned<String>) -> Result<String, ValueError> {
     let name = written.get_ref().to_ascii_lowercase();
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     let valid = !name.is_empty() && name.len() <= 253 && name.bytes().all(allowed);
@@ -85,11 +85,15 @@ fn host_name(written: &Spanned<String>) -> Result<String, Mistake> {
         return Ok(name);
     }
     let help = "write the name that browsers use, without a port, like \"host.example.org\"";
-    Err(Mistake::new(written.span(), "this is no host name", help))
+    Err(ValueError::new(
+        written.span(),
+        "this is no host name",
+        help,
+    ))
 }
 
 /// Returns the number of a group, given by name or number.
-fn group(written: &Spanned<String>) -> Result<u32, Mistake> {
+fn group(written: &Spanned<String>) -> Result<u32, ValueError> {
     let name = written.get_ref();
     if let Ok(number) = name.parse() {
         return Ok(number);
@@ -97,7 +101,7 @@ fn group(written: &Spanned<String>) -> Result<u32, Mistake> {
     let shown = name.escape_debug();
     let refused = |message: String| {
         let help = "write a group of this host, or its number; `groupadd --system NAME` adds one";
-        Mistake::new(written.span(), message, help)
+        ValueError::new(written.span(), message, help)
     };
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),

@@ -91,7 +91,7 @@ impl From<&NetworkStatus> for LiveNetwork {
             restarts: network.restarts,
             reason: network.reason.clone(),
             uplink: network.uplink.clone(),
-            fdb_entries: network.worker.residents,
+            fdb_entries: network.worker.fdb_entries,
         }
     }
 }

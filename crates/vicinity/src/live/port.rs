@@ -91,7 +91,7 @@ impl LivePort {
                 rx_bytes: rate(|of| of.rx_bytes),
                 kicks: rate(|of| of.kicks),
                 calls: rate(|of| of.calls),
-                backpressured: rate(|of| of.held),
+                backpressured: rate(|of| of.backpressured),
                 drops: rate(|of| of.drops.total()),
             },
             drops: drops

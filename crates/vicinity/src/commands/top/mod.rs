@@ -76,7 +76,7 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
         } => totals(&mut source, interval),
         Options {
             once: true, json, ..
-        } => once(&mut source, &mut recorder, interval, *json),
+        } => print_once(&mut source, &mut recorder, interval, *json),
         Options { json: true, .. } => stream(&mut source, &mut recorder, interval),
         _ if std::io::stdout().is_terminal() => screen::run(&mut source, &mut recorder, interval),
         _ => Err(Failure::Usage(
@@ -103,7 +103,7 @@ fn totals(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     write(&prometheus::render(&host.read()))
 }
 
-fn once(
+fn print_once(
     source: &mut Source,
     recorder: &mut Recorder,
     interval: Duration,

@@ -42,7 +42,7 @@ pub(super) struct State {
     pub(super) sort: Column,
     pub(super) reverse: bool,
     pub(super) details: bool,
-    pub(super) below: Below,
+    pub(super) below: LowerPane,
     /// The problems, the worst first.
     pub(super) problems: Vec<Problem>,
     /// The end of the last interval, in seconds since 1970.
@@ -69,7 +69,7 @@ impl Default for State {
             sort: Column::Use,
             reverse: false,
             details: true,
-            below: Below::Threads,
+            below: LowerPane::Threads,
             problems: Vec::new(),
             at: 0.0,
             remedies: true,
@@ -102,7 +102,7 @@ impl State {
                 vm.guest.r#use + vm.backend.r#use,
                 vm.guest.wait + vm.backend.wait,
             ));
-            if past.len() > PAST {
+            if past.len() > HISTORY_LENGTH {
                 past.pop_front();
             }
         }
@@ -315,7 +315,7 @@ pub(super) mod tests {
         for _ in 0..HISTORY_LENGTH + 5 {
             state.update(report(&[("a", 0.5)]));
         }
-        assert_eq!(state.past(state.vms()[0]).count(), PAST);
+        assert_eq!(state.past(state.vms()[0]).count(), HISTORY_LENGTH);
         state.update(report(&[]));
         assert!(state.past.is_empty());
     }

@@ -65,8 +65,12 @@ impl Daemon {
 
     /// Returns the state of everything.
     pub(in crate::serve) async fn api_state(&self) -> ApiState {
-        let (networks, direct, spaces, messages) =
-            tokio::join!(self.ask(), self.direct(), self.spaces(), self.messages());
+        let (networks, direct, spaces, messages) = tokio::join!(
+            self.network_answers(),
+            self.direct(),
+            self.spaces(),
+            self.messages()
+        );
         ApiState {
             direct,
             spaces,

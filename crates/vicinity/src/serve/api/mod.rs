@@ -101,7 +101,8 @@ async fn scrape(State(daemon): State<Daemon>) -> Response {
 
 /// Returns the metrics with those of the observer.
 async fn scrape_with_host(State(daemon): State<Daemon>) -> Response {
-    let (networks, spaces, control) = tokio::join!(daemon.ask(), daemon.spaces(), daemon.control());
+    let (networks, spaces, control) =
+        tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
     let mut text = metrics::text(&networks, &spaces, control.as_slice());
     text += &daemon.host_metrics(&networks).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()

@@ -178,7 +178,7 @@ fn a_change_of_the_page_needs_a_restart() {
         format!("[web]\ngroup = \"1\"\n{LAN}"),
     )
     .unwrap();
-    let request = client::ApiRequest::bare(client::Method::POST, "/v1/reload");
+    let request = client::ApiRequest::without_body(client::Method::POST, "/v1/reload");
     let refused = client::text(&daemon.run(), request).unwrap_err();
     assert!(
         matches!(&refused, ClientError::Refused { reason, .. } if reason.contains("`web`")),
