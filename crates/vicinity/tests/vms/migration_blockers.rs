@@ -48,8 +48,13 @@ fn members_and_spaces_do_not_migrate_and_qemu_says_why() {
         if plane == "direct" {
             until("it to join", || standing(&rig, vm) == "joined");
         }
-        until("the monitor", || monitor.exists());
-        let mut qmp = Qmp::connect(&monitor).unwrap().unwrap();
+        // The socket exists before QEMU listens on it.
+        let mut qmp = None;
+        until("the monitor", || {
+            qmp = Qmp::connect(&monitor).unwrap();
+            qmp.is_some()
+        });
+        let mut qmp = qmp.unwrap();
         let target = json!({"uri": "exec:cat >/dev/null"});
         let refused = qmp.execute("migrate", &target).unwrap_err().to_string();
         println!("{refused}");
