@@ -249,11 +249,6 @@ fn without_a_listener_the_daemon_does_not_wake_up_for_the_page() {
             .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         line.unwrap().trim().parse().unwrap()
     };
-    let threads = || {
-        fs::read_dir(format!("/proc/{}/task", daemon.child.id()))
-            .unwrap()
-            .count()
-    };
     let mut curl = Command::new("curl");
     curl.args([
         "--silent",
@@ -263,13 +258,12 @@ fn without_a_listener_the_daemon_does_not_wake_up_for_the_page() {
         "--unix-socket",
     ]);
     curl.arg(daemon.path("view.sock")).stdout(Stdio::null());
-    let idle = threads();
     // curl ends it after two seconds.
     assert_eq!(curl.status().unwrap().code(), Some(28));
-    // The thread that sampled ends after tokio's 10 s.
-    until("the threads of before", || threads() <= idle);
-    let before = switches();
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    let woken = switches() - before;
-    assert!(woken <= 3, "{woken} wake-ups in 3 s");
+    // A sampler would wake the daemon's first thread several times a second. It ends with the second of its listener.
+    until("an idle second and a half", || {
+        let before = switches();
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        switches() - before <= 1
+    });
 }
