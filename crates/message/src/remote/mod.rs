@@ -77,7 +77,7 @@ mod transport;
 pub mod uplink;
 
 pub use gateway::Gateway;
-pub use report::{Counters, MemberReport};
+pub use report::{Counters, MAX_PEERS, MemberReport, MessagesSent};
 pub use resources::{Connection, Member, MemberResources, Resources};
 pub use switchboard::Switchboard;
 pub use transport::Transport;
