@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::counters::Totals;
-use crate::reading::{Id, Reading, ThreadSet, Vm};
+use crate::reading::{Channel, Id, Reading, ThreadSet, Vm};
 use crate::traffic::Traffic;
 
 /// Returns the text. From `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` a query
@@ -18,10 +18,13 @@ pub fn render(reading: &Reading) -> String {
     let of_ports = reading.ports.iter();
     let of_ports = of_ports.map(|port| (Labels::port(&port.network, &port.vm), port.traffic));
     ports(&mut text, &of_ports.collect::<Vec<_>>());
-    let sent = reading.sent.iter().map(|sent| {
-        let labels = Labels::pair(&sent.network, &sent.from, &sent.to);
-        (labels, [sent.frames, sent.bytes])
-    });
+    let sent = reading.sent.iter();
+    let sent = sent
+        .filter(|sent| sent.channel == Channel::Switch)
+        .map(|sent| {
+            let labels = Labels::pair(&sent.network, &sent.from, &sent.to);
+            (labels, [sent.frames, sent.bytes])
+        });
     pairs(&mut text, &sent.collect::<Vec<_>>());
     switches(&mut text, reading);
     text.0

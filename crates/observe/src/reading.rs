@@ -119,16 +119,33 @@ pub struct Port {
     pub traffic: Traffic,
 }
 
+/// The channel of Vicinity between two VMs.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Channel {
+    /// Ethernet frames through the switch.
+    #[default]
+    Switch,
+    /// Packets of the direct channel, through shared memory.
+    Direct,
+    /// Messages of the message plane that the host relays.
+    Message,
+}
+
 /// The frames and bytes that one port sent to another. No pair includes frames for all ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The network.
+    /// The channel.
+    pub channel: Channel,
+    /// The network; the trust group of the direct channel; empty for messages.
     pub network: String,
     /// The VM that sent the frames, or the uplink's tap.
     pub from: String,
     /// The VM to which the frames were sent, or the uplink's tap.
     pub to: String,
-    /// Frames.
+    /// Frames, packets or messages.
     pub frames: u64,
     /// Bytes.
     pub bytes: u64,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::energy::Provenance;
-use crate::reading::Memory;
+use crate::reading::{Channel, Memory};
 use crate::role::Role;
 
 /// The report of one interval.
@@ -75,13 +75,16 @@ pub struct Network {
 /// What one port sent to another, per second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// The network.
+    /// The channel.
+    #[serde(default)]
+    pub channel: Channel,
+    /// The network; the trust group of the direct channel; empty for messages.
     pub network: String,
     /// The VM that sent the frames.
     pub from: String,
     /// The VM to which the frames were sent, or the uplink's tap.
     pub to: String,
-    /// Frames.
+    /// Frames, packets or messages.
     pub frames: f64,
     /// Bytes.
     pub bytes: f64,

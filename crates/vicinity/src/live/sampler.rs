@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use observe::rates;
 use observe::reader::{Daemon, Reader};
-use observe::reading::{Port, Reading, Sent};
+use observe::reading::{Channel, Port, Reading, Sent};
 
 use super::detector::Observed;
 use super::names::printable;
 use super::{ApiState, Detector, Live, LiveNetwork, LivePort, VERSION};
-use crate::status::{Kind, PortStatus};
+use crate::status::{Kind, PortStatus, SentTo};
 
 /// Takes readings one after another.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ fn daemon(api: &ApiState) -> Option<Daemon> {
     Some(Daemon {
         pid: api.pid?,
         ports: vms.map(reading).collect(),
-        sent: api.ports.iter().flat_map(sent).collect(),
+        sent: sent(api),
     })
 }
 
@@ -109,12 +109,34 @@ fn reading(status: &PortStatus) -> Port {
     }
 }
 
-fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
-    status.sent_to.iter().map(|to| Sent {
-        network: status.network.clone(),
-        from: status.vm.clone(),
+/// Returns what each VM sent to each other one, by every channel.
+fn sent(api: &ApiState) -> Vec<Sent> {
+    let ports = api.ports.iter().flat_map(|port| {
+        let all = port.sent_to.iter();
+        all.map(|to| of_channel(Channel::Switch, &port.network, &port.vm, to))
+    });
+    let groups = api.direct.iter().flat_map(|group| {
+        let members = group.members.iter();
+        members.flat_map(|member| {
+            let all = member.sent_to.iter();
+            all.map(|to| of_channel(Channel::Direct, &group.name, &member.vm, to))
+        })
+    });
+    let members = api.messages.iter().flat_map(|plane| &plane.members);
+    let messages = members.flat_map(|member| {
+        let all = member.sent_to.iter();
+        all.map(|to| of_channel(Channel::Message, "", &member.name, to))
+    });
+    ports.chain(groups).chain(messages).collect()
+}
+
+fn of_channel(channel: Channel, network: &str, from: &str, to: &SentTo) -> Sent {
+    Sent {
+        channel,
+        network: network.to_owned(),
+        from: from.to_owned(),
         to: to.vm.clone(),
         frames: to.frames,
         bytes: to.bytes,
-    })
+    }
 }

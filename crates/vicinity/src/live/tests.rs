@@ -1,6 +1,7 @@
 //! Tests of the definitions of problems, of recordings, and what other tests make figures with.
 
 use observe::energy::Provenance;
+use observe::reading::Channel;
 use observe::report::{Activity, Group, Host, Report, Vm};
 use serde_json::json;
 
@@ -402,6 +403,50 @@ fn a_name_that_no_command_line_can_have_gets_no_remedy() {
     let problem = bed.only(ProblemKind::Quarantined);
     assert_eq!(problem.remedy, None);
     assert!(!problem.text.contains('\n'), "{problem:?}");
+}
+
+#[test]
+fn pairs_of_every_channel_are_told() {
+    let sent = json!([{ "vm": "db", "frames": 3, "bytes": 4500 }]);
+    let mut port = port("web", State::Running);
+    port.sent_to = serde_json::from_value(sent.clone()).unwrap();
+    let group = json!({
+        "name": "shop", "up": true, "restarts": 0, "reason": null,
+        "members": [{ "vm": "web", "state": "joined", "reason": null, "sent_to": sent }],
+    });
+    let plane = json!({
+        "up": true, "restarts": 0, "reason": null, "gateway_restarts": null, "gateway_reason": null,
+        "uplink_restarts": null, "uplink_reason": null, "uplink": null,
+        "members": [{
+            "name": "web", "group": null, "nic": "", "connected": true, "joined": true, "links": 1, "joins": 1,
+            "linked": 1, "messages": 3, "bytes": 4500, "faults": 0, "sent_to": sent,
+        }],
+    });
+    let state = ApiState {
+        pid: Some(std::process::id()),
+        ports: vec![port],
+        direct: vec![serde_json::from_value(group).unwrap()],
+        messages: serde_json::from_value(plane).unwrap(),
+        ..ApiState::default()
+    };
+    let empty = ApiState {
+        pid: state.pid,
+        ..ApiState::default()
+    };
+    let mut sampler = Sampler::new(0.0, false);
+    assert!(sampler.next(&empty).is_none());
+    let pairs = sampler.next(&state).unwrap().report.pairs;
+    let mut channels: Vec<_> = pairs
+        .iter()
+        .map(|pair| (pair.channel, pair.network.as_str()))
+        .collect();
+    channels.sort_unstable();
+    let expected = [
+        (Channel::Switch, "lan"),
+        (Channel::Direct, "shop"),
+        (Channel::Message, ""),
+    ];
+    assert_eq!(channels, expected);
 }
 
 fn replay(text: &[u8]) -> Result<Vec<Live>, RecordingError> {

@@ -166,7 +166,7 @@ async fn serve(
 
 /// The heads of all metrics: names, kinds, and help texts.
 pub(crate) fn metrics() -> String {
-    api::metrics::text(&[], &[], &[])
+    api::metric_heads()
 }
 
 fn raise_descriptor_limit() {

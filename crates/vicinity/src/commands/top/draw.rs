@@ -337,6 +337,7 @@ mod tests {
         let mut state = State::default();
         let mut report = report(&[("web", 0.5), ("db", 0.1)]);
         let pair = |from: &str, to: &str, bytes| observe::report::Pair {
+            channel: observe::reading::Channel::Switch,
             network: "lan".into(),
             from: from.into(),
             to: to.into(),

@@ -5,8 +5,9 @@
 
 mod capture;
 pub(super) mod daemon;
-pub(super) mod metrics;
+mod metrics;
 mod mutations;
+mod pair_metrics;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header;
@@ -16,6 +17,7 @@ use axum::{Json, Router};
 use tokio::net::UnixListener;
 
 use self::daemon::Daemon;
+use crate::serve::network::message::Answer;
 use crate::serve::web::{self, Gate, hub::Hub};
 use crate::status::{
     ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
@@ -92,19 +94,33 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
     Json(answers.map(|answer| answer.network).collect())
 }
 
+/// Returns all metrics but those of the observer.
+async fn metrics_text(daemon: &Daemon, networks: &[Answer]) -> String {
+    let (spaces, control, direct, messages) = tokio::join!(
+        daemon.spaces(),
+        daemon.control(),
+        daemon.direct(),
+        daemon.messages()
+    );
+    metrics::text(networks, &spaces, control.as_slice())
+        + &pair_metrics::text(&direct, messages.as_ref())
+}
+
+/// Returns the heads of all metrics: names, kinds, and what they say.
+pub(super) fn metric_heads() -> String {
+    metrics::text(&[], &[], &[]) + &pair_metrics::text(&[], None)
+}
+
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let (networks, spaces, control) =
-        tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
-    let text = metrics::text(&networks, &spaces, control.as_slice());
+    let networks = daemon.network_answers().await;
+    let text = metrics_text(&daemon, &networks).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
 /// Returns the metrics with those of the observer.
 async fn scrape_with_host(State(daemon): State<Daemon>) -> Response {
-    let (networks, spaces, control) =
-        tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
-    let mut text = metrics::text(&networks, &spaces, control.as_slice());
-    text += &daemon.host_metrics(&networks).await;
+    let networks = daemon.network_answers().await;
+    let text = metrics_text(&daemon, &networks).await + &daemon.host_metrics(&networks).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
