@@ -57,21 +57,26 @@ impl Control {
 
     /// Returns how much two members report to have sent to each other.
     pub(crate) fn traffic(&self, one: u32, other: u32) -> Result<Traffic, DirectError> {
-        let mut sum = Traffic::default();
-        for at in [layout::sent(one, other), layout::sent(other, one)] {
-            let mut words = [[[0; 8]; 2]; 2];
-            let bytes = words.as_flattened_mut().as_flattened_mut();
-            let read = pread(&self.0, bytes, at);
-            io(read, || "read the control window".to_owned())?;
-            for (sum, sent) in sum.iter_mut().zip(words) {
-                let [packets, bytes] = sent.map(u64::from_le_bytes);
-                *sum = Sent {
-                    packets: sum.packets.saturating_add(packets),
-                    bytes: sum.bytes.saturating_add(bytes),
-                };
-            }
+        let mut sum = self.sent(one, other)?;
+        for (sum, sent) in sum.iter_mut().zip(self.sent(other, one)?) {
+            *sum = Sent {
+                packets: sum.packets.saturating_add(sent.packets),
+                bytes: sum.bytes.saturating_add(sent.bytes),
+            };
         }
         Ok(sum)
+    }
+
+    /// Returns how much a member reports to have sent to another.
+    pub(crate) fn sent(&self, from: u32, to: u32) -> Result<Traffic, DirectError> {
+        let mut words = [[[0; 8]; 2]; 2];
+        let bytes = words.as_flattened_mut().as_flattened_mut();
+        let read = pread(&self.0, bytes, layout::sent(from, to));
+        io(read, || "read the control window".to_owned())?;
+        Ok(words.map(|sent| {
+            let [packets, bytes] = sent.map(u64::from_le_bytes);
+            Sent { packets, bytes }
+        }))
     }
 
     /// Writes the part of a VM that joins, after ending the sessions of the VM that had this id before.
@@ -135,6 +140,7 @@ mod tests {
         say(layout::sent(1, 3), [7; 4]);
         let sent = |packets, bytes| Sent { packets, bytes };
         let all = [sent(11, 1100), sent(u64::MAX, 3300)];
+        assert_eq!(control.sent(1, 2).unwrap(), [sent(1, 100), sent(2, 300)]);
         assert_eq!(control.traffic(1, 2).unwrap(), all);
         assert_eq!(control.traffic(2, 1).unwrap(), all);
     }

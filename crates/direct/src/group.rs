@@ -41,6 +41,19 @@ pub struct MemberStatus {
     pub state: &'static str,
     /// The reason why the VM is not in the state it should be in.
     pub reason: Option<String>,
+    /// What its guest says to have sent to each other member, if anything, since the two use shared memory.
+    pub sent_to: Vec<DirectSent>,
+}
+
+/// What a member sent to another, as its guest counts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectSent {
+    /// The other VM.
+    pub vm: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// The longest wait for a doorbell whose event descriptor blocks.
@@ -112,7 +125,29 @@ impl Group {
                 (_, MemberState::Detached) => "out",
             },
             reason: member.reason(),
+            sent_to: self.sent_by(member),
         })
+    }
+
+    /// Returns what a member's guest says to have sent to each other member. A window that cannot be read has no
+    /// figures.
+    fn sent_by(&self, member: &Member) -> Vec<DirectSent> {
+        let others = self.members.iter().filter(|other| other.id != member.id);
+        let sent = others.filter_map(|other| {
+            let traffic = self.control.sent(member.id.into(), other.id.into()).ok()?;
+            let [packets, bytes] = traffic.iter().fold([0_u64; 2], |[packets, bytes], sent| {
+                [
+                    packets.saturating_add(sent.packets),
+                    bytes.saturating_add(sent.bytes),
+                ]
+            });
+            (packets > 0).then(|| DirectSent {
+                vm: other.name.clone(),
+                packets,
+                bytes,
+            })
+        });
+        sent.collect()
     }
 
     /// Handles events of monitors, and takes the next step of each member.

@@ -75,7 +75,7 @@ mod resources;
 mod vm;
 
 pub use error::DirectError;
-pub use group::{Group, MemberStatus};
+pub use group::{DirectSent, Group, MemberStatus};
 pub use paths::monitor;
 pub use policy::{Policies, Policy};
 pub use ports::root_ports;

@@ -51,6 +51,17 @@ pub fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Returns an acceptor as [`acceptor`] does, which offers HTTP/1.1 only.
+///
+/// # Errors
+/// Returns an error if the files cannot be read or do not belong together.
+pub fn http1_acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let both = acceptor(certificates, key)?;
+    let mut config = ServerConfig::clone(both.config());
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
 /// Returns a connector that trusts the certificate authorities in this PEM file.
 ///
 /// # Errors

@@ -14,11 +14,15 @@ pub(crate) fn rates(earlier: &Reading, later: &Reading, interval: Duration) -> V
     if seconds <= 0.0 || earlier.daemon != later.daemon {
         return Vec::new();
     }
-    let key = |sent: &Sent| (sent.network.clone(), sent.from.clone(), sent.to.clone());
+    let key = |sent: &Sent| {
+        let names = (sent.network.clone(), sent.from.clone(), sent.to.clone());
+        (sent.channel, names)
+    };
     let before: HashMap<_, _> = earlier.sent.iter().map(|sent| (key(sent), sent)).collect();
     let rate = |now: &Sent| {
         let (frames, bytes) = grown(before.get(&key(now)).copied(), now);
         (frames > 0).then(|| Pair {
+            channel: now.channel,
             network: now.network.clone(),
             from: now.from.clone(),
             to: now.to.clone(),
@@ -52,6 +56,7 @@ mod tests {
     /// bytes that the first has sent to the second.
     fn sent(daemon: Option<u32>, all: &[(&str, &str, u64, u64)]) -> Reading {
         let sent = all.iter().map(|(from, to, frames, bytes)| Sent {
+            channel: crate::reading::Channel::Switch,
             network: "lan".into(),
             from: (*from).to_owned(),
             to: (*to).to_owned(),

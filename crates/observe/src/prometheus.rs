@@ -7,13 +7,36 @@
 use std::fmt::Write;
 
 use crate::counters::Totals;
-use crate::reading::{Id, Reading, ThreadSet, Vm};
+use crate::reading::{Channel, Id, Reading, ThreadSet, Vm};
 use crate::traffic::Traffic;
 
 /// Returns the text. From `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` a query
 /// can compute each VM's share of a worker's time, as `vicinity top` does.
 #[must_use]
 pub fn render(reading: &Reading) -> String {
+    let mut text = vms(reading);
+    let of_ports = reading.ports.iter();
+    let of_ports = of_ports.map(|port| (Labels::port(&port.network, &port.vm), port.traffic));
+    ports(&mut text, &of_ports.collect::<Vec<_>>());
+    let sent = reading.sent.iter();
+    let sent = sent
+        .filter(|sent| sent.channel == Channel::Switch)
+        .map(|sent| {
+            let labels = Labels::pair(&sent.network, &sent.from, &sent.to);
+            (labels, [sent.frames, sent.bytes])
+        });
+    pairs(&mut text, &sent.collect::<Vec<_>>());
+    switches(&mut text, reading);
+    text.0
+}
+
+/// Returns the text of the VMs and of Vicinity's workers alone, for a text that has the ports already.
+#[must_use]
+pub fn of_vms(reading: &Reading) -> String {
+    vms(reading).0
+}
+
+fn vms(reading: &Reading) -> Text {
     let mut text = Text::default();
     for (name, help, figure) in THREADS {
         text.head(name, "counter", help);
@@ -26,16 +49,7 @@ pub fn render(reading: &Reading) -> String {
     }
     memory(&mut text, reading);
     workers(&mut text, reading);
-    let of_ports = reading.ports.iter();
-    let of_ports = of_ports.map(|port| (Labels::port(&port.network, &port.vm), port.traffic));
-    ports(&mut text, &of_ports.collect::<Vec<_>>());
-    let sent = reading.sent.iter().map(|sent| {
-        let labels = Labels::pair(&sent.network, &sent.from, &sent.to);
-        (labels, [sent.frames, sent.bytes])
-    });
-    pairs(&mut text, &sent.collect::<Vec<_>>());
-    switches(&mut text, reading);
-    text.0
+    text
 }
 
 type Figure = fn(&Totals) -> f64;

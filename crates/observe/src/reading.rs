@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cgroup::State;
 use crate::counters::Totals;
@@ -119,23 +119,40 @@ pub struct Port {
     pub traffic: Traffic,
 }
 
+/// The channel of Vicinity between two VMs.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Channel {
+    /// Ethernet frames through the switch.
+    #[default]
+    Switch,
+    /// Packets of the direct channel, through shared memory.
+    Direct,
+    /// Messages of the message plane that the host relays.
+    Message,
+}
+
 /// The frames and bytes that one port sent to another. No pair includes frames for all ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The network.
+    /// The channel.
+    pub channel: Channel,
+    /// The network; the trust group of the direct channel; empty for messages.
     pub network: String,
     /// The VM that sent the frames, or the uplink's tap.
     pub from: String,
     /// The VM to which the frames were sent, or the uplink's tap.
     pub to: String,
-    /// Frames.
+    /// Frames, packets or messages.
     pub frames: u64,
     /// Bytes.
     pub bytes: u64,
 }
 
 /// How the kernel counted a VM's host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
     /// Pages that the process shares with others (for example with a back-end) are divided among them.
@@ -145,7 +162,7 @@ pub enum MemoryKind {
 }
 
 /// The host memory that a VM's process occupies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// Bytes.
     pub bytes: u64,

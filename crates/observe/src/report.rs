@@ -1,13 +1,13 @@
-//! The report: rates between two readings. `--json` prints these types.
+//! The report: rates between two readings. `--json` prints these types, and a recording has them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::energy::Provenance;
-use crate::reading::Memory;
+use crate::reading::{Channel, Memory};
 use crate::role::Role;
 
 /// The report of one interval.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Length of the interval in seconds.
     pub seconds: f64,
@@ -26,7 +26,7 @@ pub struct Report {
 }
 
 /// The host.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// CPUs.
     pub cpus: usize,
@@ -51,7 +51,7 @@ pub struct Host {
 }
 
 /// The daemon and its workers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Vicinity {
     /// Its process id.
     pub pid: u32,
@@ -62,7 +62,7 @@ pub struct Vicinity {
 }
 
 /// The workers of a network.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Network {
     /// The network's name.
     pub name: String,
@@ -73,22 +73,25 @@ pub struct Network {
 }
 
 /// What one port sent to another, per second.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// The network.
+    /// The channel.
+    #[serde(default)]
+    pub channel: Channel,
+    /// The network; the trust group of the direct channel; empty for messages.
     pub network: String,
     /// The VM that sent the frames.
     pub from: String,
     /// The VM to which the frames were sent, or the uplink's tap.
     pub to: String,
-    /// Frames.
+    /// Frames, packets or messages.
     pub frames: f64,
     /// Bytes.
     pub bytes: f64,
 }
 
 /// Switches between VMs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Switches {
     /// The part of the interval that the records cover: the first part, as long as the kernel had room
     /// for records. Rates are of that part.
@@ -98,7 +101,7 @@ pub struct Switches {
 }
 
 /// How often one set of threads ran directly after another.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchPair {
     /// The set that left the CPU.
     pub from: ThreadSetName,
@@ -109,7 +112,7 @@ pub struct SwitchPair {
 }
 
 /// A set of threads by its name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "set", content = "name", rename_all = "kebab-case")]
 pub enum ThreadSetName {
     /// The guest of this VM.
@@ -121,7 +124,7 @@ pub enum ThreadSetName {
 }
 
 /// Switches per second from other sets of threads to each set of a VM.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VmSwitches {
     /// Switches to its guest, from another VM, from its own backend, or from a network's workers.
     pub guest: f64,
@@ -130,7 +133,7 @@ pub struct VmSwitches {
 }
 
 /// A VM.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Vm {
     /// Its name.
     pub name: String,
@@ -166,7 +169,7 @@ pub struct Vm {
 
 /// The activity of a set of threads. Use, wait and block are sums over the threads: each thread adds 1
 /// to the three together. A thread that the VM shares with other VMs adds only the VM's share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
     /// Threads.
     pub threads: f64,
@@ -187,7 +190,7 @@ pub struct Activity {
 }
 
 /// The traffic of a VM's NICs per second, from the guest's side.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Frames sent.
     pub tx_frames: f64,
@@ -207,7 +210,7 @@ pub struct Traffic {
 }
 
 /// A VM's control group.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// Its path.
     pub path: String,
@@ -220,7 +223,7 @@ pub struct Group {
 }
 
 /// A thread of a VM.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Thread {
     /// Its id.
     pub id: u32,

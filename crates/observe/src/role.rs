@@ -3,10 +3,10 @@
 //! QEMU names its threads if its command line contains `-name …,debug-threads=on`, as that of libvirt
 //! does. Otherwise all threads have the name of the program.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The role of a VM's thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// A virtual CPU, which runs the guest.

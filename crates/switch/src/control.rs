@@ -223,6 +223,9 @@ pub struct PortReport {
     pub fdb_entries: u32,
     /// The port is in a storm: it keeps exceeding a flood limit.
     pub storm: bool,
+    /// Milliseconds for which the guest has posted no buffer for a frame that waits for it; 0 if none waits.
+    #[serde(default)]
+    pub stuck_ms: u64,
     /// Running totals since the port was attached.
     #[serde(with = "row")]
     pub counters: Counters,

@@ -222,7 +222,8 @@ impl Manager {
     }
 
     fn report(&mut self, switch: &mut Switch) {
-        let seconds = self.shared.seconds(Instant::now());
+        let now = Instant::now();
+        let seconds = self.shared.seconds(now);
         let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         let (mut ready, mut bytes) = (Vec::new(), 0);
         for number in numbers {
@@ -233,6 +234,7 @@ impl Manager {
             };
             let storm = port.limits.floods.is_storm(seconds);
             let (counters, peers) = (port.counters(), port.peers());
+            let stuck = port.stuck_for(now);
             let (running, logging, features, mtu) = match &mut port.kind {
                 Kind::Guest(guest) => (
                     guest.is_running(),
@@ -250,6 +252,7 @@ impl Manager {
                 mtu,
                 fdb_entries,
                 storm,
+                stuck_ms: u64::try_from(stuck.as_millis()).unwrap_or(u64::MAX),
                 counters,
                 duplicates,
                 peers,

@@ -1,6 +1,6 @@
 //! A port of a network: a VM's NIC or an uplink.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use vhost::fault::RingFault;
@@ -81,6 +81,15 @@ impl Port {
                 peers::sum(guest.ring_states_mut().map(|ring_state| &ring_state.peers))
             }
             Kind::Uplink(uplink) => uplink.peers(),
+        }
+    }
+
+    /// Returns for how long the guest has posted no buffer for a frame that waits for it; zero if none waits.
+    #[must_use]
+    pub fn stuck_for(&self, now: Instant) -> Duration {
+        match &self.kind {
+            Kind::Guest(guest) => guest.stuck_for(now),
+            Kind::Uplink(_) => Duration::ZERO,
         }
     }
 
@@ -231,6 +240,19 @@ impl Guest {
     #[must_use]
     pub fn receiving_pair(&self, sender_pair: usize) -> usize {
         self.steering.get(sender_pair).copied().unwrap_or(0)
+    }
+
+    /// Returns for how long one of the receive rings has had the same buffers, which were too few for a frame.
+    fn stuck_for(&self, now: Instant) -> Duration {
+        let of_pair = |pair| {
+            let vring = self.backend.vring(receive_ring(pair))?;
+            let shortage = vring.state.shortage?;
+            let count = vring.active()?.available().ok()?;
+            let since = now.saturating_duration_since(shortage.since);
+            (count == shortage.seen).then_some(since)
+        };
+        let all = (0..MAX_QUEUE_PAIRS).filter_map(of_pair);
+        all.max().unwrap_or_default()
     }
 
     /// Returns whether a delivery that failed for lack of buffers should be retried: the ring has other

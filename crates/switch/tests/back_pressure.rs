@@ -64,12 +64,18 @@ fn a_stuck_receiver_that_posts_buffers_is_served_again() {
     let mut plane = Plane::new();
     let [mut a, mut b, _c] = three(&mut plane, &[2], Options::default());
     assert!(a.send(&to(2, 0, 100), Layout::One));
+    assert_eq!(plane.port(1).stuck_ms, 0, "the sender is no receiver");
     a.wait_until_sent();
     assert_eq!(plane.counters(1).drops.receiver_stuck, 1);
+    // The frame is lost after STUCK_TIMEOUT, and the receiver still has no buffer.
+    let stuck_ms = plane.port(2).stuck_ms;
+    assert!(stuck_ms >= 250, "{stuck_ms}");
     b.options.post = true;
     b.post(u16::MAX);
     b.rx.publish_and_kick();
+    assert_eq!(plane.port(2).stuck_ms, 0);
     exchange((&mut a, 1), (&mut b, 2), 500, 100);
+    assert_eq!(plane.port(2).stuck_ms, 0);
     assert_eq!(plane.counters(1).drops.receiver_stuck, 1);
 }
 

@@ -17,7 +17,7 @@ use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
     byte_size, capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version,
-    reference, selftest, top,
+    reference, selftest, top, web,
 };
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{broker, gateway, uplink};
@@ -155,6 +155,8 @@ enum Command {
     },
     /// Show the CPU time of each VM, in the guest and in its back-end
     Top(top::Options),
+    /// Serve a page with the problems, the VMs and their traffic, to one person on this host
+    Web(web::Options),
     /// Boot two VMs, compare Vicinity with tap and Linux bridge, and write a report; needs root and takes some
     /// minutes
     Demo {
@@ -276,6 +278,7 @@ impl Cli {
             }
             Command::Doctor { json } => doctor::run(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),
+            Command::Web(options) => web::run(runtime_dir, &options),
             Command::Demo {
                 shell,
                 messages,

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Keys;
-use crate::runtime_paths::CONTROL_SOCKET;
+use crate::runtime_paths::{CONTROL_SOCKET, VIEW_SOCKET};
 
 /// Longest time that the client waits for an answer of the daemon. After this time, the request
 /// fails.
@@ -229,7 +229,7 @@ async fn begin(
     runtime_dir: &Path,
     ask: ApiRequest,
 ) -> Result<(u32, Response<Incoming>), ClientError> {
-    let stream = connect(runtime_dir).await?;
+    let stream = connect(runtime_dir, &ask.method).await?;
     let pid = stream.peer_cred().map_err(protocol_error)?.pid();
     let pid = pid
         .and_then(|pid| u32::try_from(pid).ok())
@@ -275,20 +275,26 @@ fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {
     }
 }
 
-async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {
+/// Connects to the control socket; for a request that changes nothing, else to the read-only one.
+async fn connect(runtime_dir: &Path, method: &Method) -> Result<UnixStream, ClientError> {
     let socket = runtime_dir.join(CONTROL_SOCKET);
-    UnixStream::connect(&socket)
-        .await
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoDaemon {
-                path: runtime_dir.to_owned(),
-            },
-            io::ErrorKind::PermissionDenied => ClientError::Forbidden { path: socket },
-            _ => ClientError::Socket {
-                path: socket,
-                source,
-            },
-        })
+    let connected = match UnixStream::connect(&socket).await {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && *method == Method::GET => {
+            let view = UnixStream::connect(runtime_dir.join(VIEW_SOCKET)).await;
+            view.map_err(|_| error)
+        }
+        connected => connected,
+    };
+    connected.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoDaemon {
+            path: runtime_dir.to_owned(),
+        },
+        io::ErrorKind::PermissionDenied => ClientError::Forbidden { path: socket },
+        _ => ClientError::Socket {
+            path: socket,
+            source,
+        },
+    })
 }
 
 fn protocol_error(error: impl Into<Cause>) -> ClientError {

@@ -62,6 +62,7 @@ mod client;
 mod commands;
 mod config;
 mod heap;
+mod live;
 mod logging;
 mod message_uplink;
 mod name;

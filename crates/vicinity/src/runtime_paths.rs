@@ -9,6 +9,9 @@ pub(crate) const RUNTIME_DIR: &str = "/run/vicinity";
 /// Name of the control socket in the runtime folder.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 
+/// Name of the read-only socket in the runtime folder: for the page, by users that may change nothing.
+pub(crate) const VIEW_SOCKET: &str = "view.sock";
+
 /// The folder of the sockets of the message plane's members.
 pub(crate) const MESSAGE_FOLDER: &str = "message-plane";
 

@@ -3,7 +3,7 @@
 mod renamed;
 mod space;
 
-use message::remote::{MemberReport, uplink};
+use message::remote::{MemberReport, MessagesSent, uplink};
 use observe::traffic::Traffic;
 use serde::{Deserialize, Serialize};
 use switch::control::{Counters, WorkerReport};
@@ -49,6 +49,9 @@ pub(crate) struct PortStatus {
     pub(crate) quarantine_left_ms: Option<u64>,
     /// The reason why the port is not served, or why it was not served the last time.
     pub(crate) reason: Option<String>,
+    /// Milliseconds for which the guest has posted no buffer for a frame that waits for it; 0 if none waits.
+    #[serde(default)]
+    pub(crate) stuck_ms: u64,
     /// Totals since the daemon started.
     #[serde(serialize_with = "renamed::counters")]
     pub(crate) counters: Counters,
@@ -77,15 +80,35 @@ pub(crate) struct Duplicate {
     pub(crate) moves: u64,
 }
 
-/// What a port sent to another.
+/// What a port, or a member of the direct channel or of the message plane, sent to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SentTo {
     /// The other port's VM; the tap of an uplink.
     pub(crate) vm: String,
-    /// Frames.
+    /// Frames, packets or messages.
     pub(crate) frames: u64,
     /// Bytes.
     pub(crate) bytes: u64,
+}
+
+impl From<direct::DirectSent> for SentTo {
+    fn from(sent: direct::DirectSent) -> Self {
+        Self {
+            vm: sent.vm,
+            frames: sent.packets,
+            bytes: sent.bytes,
+        }
+    }
+}
+
+impl From<MessagesSent> for SentTo {
+    fn from(sent: MessagesSent) -> Self {
+        Self {
+            vm: sent.name,
+            frames: sent.messages,
+            bytes: sent.bytes,
+        }
+    }
 }
 
 impl PortStatus {
@@ -286,6 +309,9 @@ pub(crate) struct MemberStatus {
     /// Times the host disconnected the member or closed a link of it, because the member broke the protocol.
     #[serde(default)]
     pub(crate) protocol_errors: u64,
+    /// What the relay copied from it to each other member, for those with the most bytes.
+    #[serde(default)]
+    pub(crate) sent_to: Vec<SentTo>,
 }
 
 impl From<MemberReport> for MemberStatus {
@@ -306,6 +332,7 @@ impl From<MemberReport> for MemberStatus {
             bytes: member.counters.bytes,
             faults: member.counters.faults,
             protocol_errors: member.counters.faults,
+            sent_to: member.sent_to.into_iter().map(SentTo::from).collect(),
         }
     }
 }
@@ -334,6 +361,9 @@ pub(crate) struct GroupMemberStatus {
     pub(crate) state: String,
     /// The reason why the member is not in the state that it should be in.
     pub(crate) reason: Option<String>,
+    /// What its guest says to have sent to each other member through shared memory.
+    #[serde(default)]
+    pub(crate) sent_to: Vec<SentTo>,
 }
 
 impl From<direct::MemberStatus> for GroupMemberStatus {
@@ -342,6 +372,7 @@ impl From<direct::MemberStatus> for GroupMemberStatus {
             vm: status.name,
             state: status.state.to_owned(),
             reason: status.reason,
+            sent_to: status.sent_to.into_iter().map(SentTo::from).collect(),
         }
     }
 }

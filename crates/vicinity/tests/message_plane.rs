@@ -23,7 +23,7 @@ use common::{Daemon, until, vicinity};
 use message::remote::{Gateway, Transport};
 use message::{Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const CONFIG: &str = "
 [[message.member]]
@@ -124,6 +124,9 @@ fn members_exchange_messages_and_go_on_after_the_data_plane_is_killed() {
     // The host counts the messages that it passes on, and no others.
     assert_eq!(member(&before, "a")["messages"], 3);
     assert_eq!(member(&before, "a")["bytes"], 305_008);
+    let sent_to = json!([{ "vm": "c", "frames": 3, "bytes": 305_008 }]);
+    assert_eq!(member(&before, "a")["sent_to"], sent_to);
+    assert_eq!(member(&before, "b")["sent_to"], json!([]));
     assert_eq!(member(&before, "b")["messages"], 0);
     assert_eq!(member(&before, "host")["messages"], 3);
     assert_eq!(member(&before, "c")["links_total"], 2);

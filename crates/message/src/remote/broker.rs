@@ -18,7 +18,7 @@ use super::link::Link;
 use super::link_pool::LinkPool;
 use super::member::MemberState;
 use super::names::Names;
-use super::report::MemberReport;
+use super::report::{MemberReport, MessagesSent};
 use super::resources::{Connection, Member, MemberResources, Resources, region_of_each};
 use crate::error::Error;
 
@@ -348,8 +348,21 @@ impl Broker {
             silent: member.is_silent(),
             links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
             counters: member.counters,
+            sent_to: self.named(member.sent_to()),
         });
         report.collect()
+    }
+
+    /// Returns sums with the names of the members that they are for.
+    fn named(&self, sums: Vec<(usize, [u64; 2])>) -> Vec<MessagesSent> {
+        let named = sums.into_iter().filter_map(|(to, [messages, bytes])| {
+            Some(MessagesSent {
+                name: self.members.get(to)?.config.name.clone(),
+                messages,
+                bytes,
+            })
+        });
+        named.collect()
     }
 
     /// Forwards a part of a name, which an uplink reported, to all other members.

@@ -83,11 +83,11 @@ impl Broker {
             match relay.forward_records(&self.yielder) {
                 Ok(turn) => {
                     peer_needs_cpu |= turn.needs_cpu;
-                    for (end, taken) in link.ends.iter().zip(turn.taken) {
+                    let others = link.ends.iter().rev();
+                    for ((end, other), taken) in link.ends.iter().zip(others).zip(turn.taken) {
                         moved |= taken.records > 0;
                         if let Some(member) = self.members.get_mut(end.member) {
-                            member.counters.messages += taken.messages;
-                            member.counters.bytes += taken.bytes;
+                            member.count(other.member, taken.messages, taken.bytes);
                         }
                     }
                     let to_wake = link.ends.iter().zip(turn.rings).filter(|(_, ring)| *ring);

@@ -10,7 +10,7 @@ use window::region;
 use super::control_channel::ControlChannel;
 use super::control_message::{FROM_MEMBER, LinkId};
 use super::heartbeat::Heartbeat;
-use super::report::Counters;
+use super::report::{Counters, MAX_PEERS};
 use super::resources::Member;
 use crate::address::Board;
 
@@ -45,6 +45,9 @@ pub(super) struct MemberState {
     /// Windows that programs of this member may still use.
     pub(super) parked: Vec<u32>,
     pub(super) counters: Counters,
+    /// Messages and bytes that were taken from it, by the number of the member that they were for. Empty before the
+    /// first message.
+    sent_to: Vec<[u64; 2]>,
 }
 
 impl MemberState {
@@ -73,7 +76,40 @@ impl MemberState {
             next: 0,
             parked: Vec::new(),
             counters: Counters::default(),
+            sent_to: Vec::new(),
         }
+    }
+
+    /// Counts messages that were taken from this member for another one.
+    #[inline]
+    pub(super) fn count(&mut self, to: usize, messages: u64, bytes: u64) {
+        self.counters.messages += messages;
+        self.counters.bytes += bytes;
+        match self.sent_to.get_mut(to) {
+            Some([sum, sum_bytes]) => {
+                *sum += messages;
+                *sum_bytes += bytes;
+            }
+            None if messages > 0 => self.count_first(to, messages, bytes),
+            None => {}
+        }
+    }
+
+    #[cold]
+    fn count_first(&mut self, to: usize, messages: u64, bytes: u64) {
+        self.sent_to.resize(to + 1, [0; 2]);
+        if let Some(sums) = self.sent_to.get_mut(to) {
+            *sums = [messages, bytes];
+        }
+    }
+
+    /// Returns what was taken from this member for each other one, by its number; the most bytes first.
+    pub(super) fn sent_to(&self) -> Vec<(usize, [u64; 2])> {
+        let sums = self.sent_to.iter().copied().enumerate();
+        let mut sums: Vec<_> = sums.filter(|(_, [messages, _])| *messages > 0).collect();
+        sums.sort_by_key(|(_, [_, bytes])| std::cmp::Reverse(*bytes));
+        sums.truncate(MAX_PEERS);
+        sums
     }
 
     /// Returns whether a NIC id routes to this member.

@@ -78,6 +78,6 @@ pub mod uplink;
 
 pub use broker::Broker;
 pub use gateway::Gateway;
-pub use report::{Counters, MemberReport};
+pub use report::{Counters, MAX_PEERS, MemberReport, MessagesSent};
 pub use resources::{Connection, Member, MemberResources, Resources};
 pub use transport::Transport;

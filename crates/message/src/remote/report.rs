@@ -21,6 +21,23 @@ pub struct MemberReport {
     pub links: u32,
     /// Its counters.
     pub counters: Counters,
+    /// What the switchboard took from it for each other member, for at most [`MAX_PEERS`] of them: those with the most
+    /// bytes.
+    pub sent_to: Vec<MessagesSent>,
+}
+
+/// The most members in [`MemberReport::sent_to`]: a report must fit into a message to the supervisor.
+pub const MAX_PEERS: usize = 16;
+
+/// What a member sent to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessagesSent {
+    /// The other member.
+    pub name: String,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of these.
+    pub bytes: u64,
 }
 
 /// The counters of a member. The host does not see direct links' messages.

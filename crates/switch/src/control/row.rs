@@ -110,6 +110,7 @@ mod tests {
             features: most,
             mtu: u16::MAX,
             fdb_entries: u32::MAX,
+            stuck_ms: most,
             counters,
             ..PortReport::default()
         };

@@ -9,8 +9,8 @@ const WITHOUT: [(&str, &[&str]); 4] = [
     (
         "prints nothing that is to be read",
         &[
-            "serve", "reload", "capture", "man", "answer", "join", "leave", "add", "create", "set",
-            "remove",
+            "serve", "web", "reload", "capture", "man", "answer", "join", "leave", "add", "create",
+            "set", "remove",
         ],
     ),
     (

@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// A process that the supervisor starts has failed.
     #[error(transparent)]
     DataPlane(#[from] ProcessError),
+    /// A recording cannot be replayed.
+    #[error(transparent)]
+    Recording(#[from] crate::live::RecordingError),
     /// A request to the daemon failed.
     #[error(transparent)]
     Client(#[from] ClientError),

@@ -23,3 +23,4 @@ pub(crate) mod selftest;
 pub(crate) mod signals;
 pub(crate) mod space;
 pub(crate) mod top;
+pub(crate) mod web;

@@ -248,6 +248,7 @@ pub(crate) mod tests {
             groups: Vec::new(),
             space_budget: None,
             spaces: Vec::new(),
+            web: Default::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The configuration file as it is written: its keys and their places in the text.
 
 mod space;
+mod web;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ use super::key_path::tables;
 use super::mode::Mode;
 use crate::name;
 pub(super) use space::{Objective, Space};
+pub(super) use web::Web;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -29,6 +31,7 @@ pub(super) struct File {
     pub(super) space_budget: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) space: Vec<Spanned<Space>>,
+    pub(super) web: Option<Web>,
 }
 
 /// The `[direct]` channel.
@@ -220,6 +223,15 @@ static FILE: Keys = Keys(&[
     ("direct", Some(&DIRECT)),
     ("space-budget", None),
     ("space", Some(&SPACE)),
+    ("web", Some(&WEB)),
+]);
+static WEB: Keys = Keys(&[
+    ("group", None),
+    ("listen", None),
+    ("host-name", None),
+    ("token-file", None),
+    ("certificate", None),
+    ("key", None),
 ]);
 static SPACE: Keys = Keys(&[
     ("vm", None),

@@ -12,7 +12,7 @@ use super::owner::Owner;
 use super::values::{Unique, check_name, interface};
 use super::{file, owner};
 use crate::message_uplink::{HOST, PEER_TIMEOUT, UPLINK, Uplink};
-use crate::runtime_paths::FOLDERS;
+use crate::runtime_paths::{CONTROL_SOCKET, FOLDERS, VIEW_SOCKET};
 
 /// Checks the `[message]` table.
 pub(super) fn check(
@@ -99,7 +99,7 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, ValueError> {
 /// folder, because the networks' folders are in the same parent folder.
 pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), ValueError> {
     let name = network.get_ref().as_str();
-    if !FOLDERS.contains(&name) {
+    if !FOLDERS.contains(&name) && ![CONTROL_SOCKET, VIEW_SOCKET].contains(&name) {
         return Ok(());
     }
     let message = format!("the folder `{name}` is reserved");

@@ -10,6 +10,7 @@ use super::direct::TrustGroup;
 use super::mode::Mode;
 use super::owner::Owner;
 use super::spaces::Space;
+use super::web::Web;
 use crate::message_uplink::Uplink;
 
 /// Most networks of one daemon: each has its own data plane process.
@@ -40,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) space_budget: Option<u32>,
     /// The memory plane's spaces, of different VMs.
     pub(crate) spaces: Vec<Space>,
+    /// Who may see the page, and where.
+    pub(crate) web: Web,
 }
 
 /// One layer-2 domain.

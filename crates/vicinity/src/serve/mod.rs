@@ -31,6 +31,7 @@ mod request;
 mod runtime_dir;
 mod supervisor;
 mod systemd;
+pub(crate) mod web;
 
 use std::future::Future;
 use std::io;
@@ -43,7 +44,7 @@ use tokio::task::JoinSet;
 use self::systemd::fd_store::FdStore;
 use self::systemd::handed::HandedError;
 use crate::config::{Config, Source};
-use crate::runtime_paths::CONTROL_SOCKET;
+use crate::runtime_paths::{CONTROL_SOCKET, VIEW_SOCKET};
 pub(crate) use api::OPENAPI;
 use request::ChangeError;
 use runtime_dir::{RuntimeDir, RuntimeDirError};
@@ -65,6 +66,9 @@ pub(crate) enum ServeError {
     /// A network.
     #[error(transparent)]
     Network(#[from] ChangeError),
+    /// The page's address.
+    #[error(transparent)]
+    Web(#[from] web::ListenError),
     /// The control socket of a service manager.
     #[error(transparent)]
     Handed(#[from] HandedError),
@@ -113,7 +117,7 @@ async fn serve(
     launch: process::launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let runtime_dir = config.runtime_dir.clone();
+    let (runtime_dir, page) = (config.runtime_dir.clone(), config.web.clone());
     let _home = RuntimeDir::claim(&runtime_dir)?;
     let path = runtime_dir.join(CONTROL_SOCKET);
     let (control, _file) = match control {
@@ -123,6 +127,9 @@ async fn serve(
             (control, Some(file))
         }
     };
+    let view_path = runtime_dir.join(VIEW_SOCKET);
+    let (view, _view_file) = runtime_dir::listen_for_group(&view_path, page.group)?;
+    let address = page.listen.as_ref().map(web::Address::open).transpose()?;
     let (mut supervisor, requests) = Supervisor::new(source, config, launch, kept);
     supervisor.start().await?;
     let addresses = supervisor.addresses();
@@ -131,7 +138,17 @@ async fn serve(
         requests,
     };
     let mut api = JoinSet::new();
-    api.spawn(api::serve(control, daemon.clone()));
+    let hub = web::hub::Hub::of_daemon(daemon.clone());
+    api.spawn(api::serve(control, daemon.clone(), hub.clone()));
+    let views = api::read_only(daemon.clone(), hub);
+    api.spawn(web::serve(
+        view,
+        web::guarded(views.clone(), web::Gate::default()),
+    ));
+    if let Some(address) = address {
+        let views = web::guarded(views, address.gate.clone());
+        api.spawn(address.serve(views));
+    }
     let answers = async move || daemon.supervisor_answers().await;
     api.spawn(systemd::watchdog::watch(answers));
     tracing::info!(runtime_dir = %runtime_dir.display(), "serving");
@@ -149,7 +166,7 @@ async fn serve(
 
 /// The heads of all metrics: names, kinds, and help texts.
 pub(crate) fn metrics() -> String {
-    api::metrics::text(&[], &[], &[])
+    api::metric_heads()
 }
 
 fn raise_descriptor_limit() {

@@ -19,6 +19,9 @@ const FOLDER_MODE: u32 = 0o750;
 /// Permissions of a socket that QEMU connects to: the owner, and the owner's group.
 pub(super) const SOCKET_MODE: u32 = 0o660;
 
+/// Permissions of a socket for the owner alone.
+const OWNER_MODE: u32 = 0o600;
+
 /// Connections the kernel keeps until they are accepted.
 const BACKLOG: i32 = 64;
 
@@ -184,6 +187,31 @@ pub(super) fn listen(
     rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
     let listener = UnixListener::from_std(socket.into()).map_err(failed)?;
     Ok((listener, file))
+}
+
+/// Listens on `path` for the owner, and for this group if there is one.
+pub(super) fn listen_for_group(
+    path: &Path,
+    group: Option<u32>,
+) -> Result<(UnixListener, SocketFile), RuntimeDirError> {
+    let listening = listen(path, OWNER_MODE)?;
+    if let Some(group) = group {
+        // In this folder no other user can replace the socket, so the path is still the socket's. The group need not
+        // be the folder's, so others may pass through the folder: everything in it has permissions of its own.
+        let folder = path.parent().unwrap_or(path);
+        let pass = || {
+            let mode = std::fs::metadata(folder)?.mode() | 0o001;
+            std::fs::set_permissions(folder, Permissions::from_mode(mode & 0o7777))
+        };
+        let given = std::os::unix::fs::lchown(path, None, Some(group))
+            .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)))
+            .and_then(|()| pass());
+        given.map_err(|source| RuntimeDirError::Socket {
+            path: path.to_owned(),
+            source,
+        })?;
+    }
+    Ok(listening)
 }
 
 /// Creates a socket at `path` with these permissions from the beginning. Changing the permissions afterwards

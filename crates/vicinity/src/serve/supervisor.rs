@@ -198,6 +198,7 @@ impl Supervisor {
                 "message.uplink",
             ),
             (config.groups == self.config.groups, "direct"),
+            (config.web == self.config.web, "web"),
             (
                 config.space_budget.is_some() == self.config.space_budget.is_some(),
                 "space-budget",

@@ -200,6 +200,7 @@ mod tests {
             bytes: 0,
             faults: 2,
             protocol_errors: 2,
+            sent_to: Vec::new(),
         };
         has_both(
             &member,

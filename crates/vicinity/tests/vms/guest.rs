@@ -59,7 +59,11 @@ pub(crate) fn iperf(from: &Vm, to: &str, more: &str) -> Value {
 /// the server does not count what is still in the send buffer, so the buffers are small.
 pub(crate) fn tcp_both_ways(from: &Vm, to: &str, mib: u32) {
     for direction in ["", "--reverse"] {
-        let end = iperf(from, to, &format!("--bytes {mib}M --window 256K {direction}"));
+        let end = iperf(
+            from,
+            to,
+            &format!("--bytes {mib}M --window 256K {direction}"),
+        );
         let received = end["sum_received"]["bytes"].as_u64().unwrap();
         let wanted = u64::from(mib) << 20;
         assert!(

@@ -12,6 +12,7 @@ mod pages;
 mod reach;
 mod running;
 mod sockets;
+mod stuck;
 mod tools;
 
 use std::path::Path;
@@ -40,6 +41,7 @@ fn examine(runtime_dir: &Path) -> Vec<Check> {
     let mut checks = vec![tools::qemu(), accel::probe()];
     checks.extend(host::checks(runtime_dir));
     checks.extend(running::checks(runtime_dir));
+    checks.extend(stuck::checks(runtime_dir));
     checks.extend(gateways::of_this_vm());
     checks.extend(tools::demo());
     checks.extend(tools::bench());

@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, 
 
 use super::column::{COLUMNS, Column, DISPENSABLE, percent};
 use super::matrix::Matrix;
+use super::overlay::{draw_help, problem_lines};
 use super::plain;
 use super::state::{LowerPane, State};
 
@@ -21,12 +22,15 @@ const HISTORY: u16 = 16;
 /// Lines of the selected VM's threads and notes, including the frame.
 const DETAILS: u16 = 12;
 
-const HELP: [(&str, &str); 6] = [
+const HELP: [(&str, &str); 9] = [
     ("←→", "sort by"),
     ("r", "reverse"),
     ("↑↓", "select"),
     ("Enter", "threads"),
     ("m", "traffic, switches"),
+    ("e", "explain"),
+    ("/", "filter"),
+    ("?", "keys"),
     ("q", "quit"),
 ];
 
@@ -35,19 +39,28 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let room = frame.area().height > 2 * DETAILS;
     let wanted = state.details || state.below != LowerPane::Threads;
     let details = wanted && !state.vms().is_empty() && room;
+    let problems = problem_lines(state);
+    // At least half of the screen is the table's.
+    let most = usize::from(frame.area().height / 2).saturating_sub(2);
+    let problem_height = u16::try_from(problems.len().min(most)).unwrap_or(0);
     let heights = [
         Constraint::Length(2),
+        Constraint::Length(problem_height),
         Constraint::Min(3),
         Constraint::Length(if details { DETAILS } else { 0 }),
         Constraint::Length(1),
     ];
-    let [head, table, below, help] = Layout::vertical(heights).areas(frame.area());
+    let [head, stuck, table, below, help] = Layout::vertical(heights).areas(frame.area());
     draw_head(frame, head, state);
+    frame.render_widget(Paragraph::new(problems), stuck);
     draw_table(frame, table, state);
     if details {
         draw_below(frame, below, state);
     }
     frame.render_widget(help_line(), help);
+    if state.help {
+        draw_help(frame);
+    }
 }
 
 fn draw_below(frame: &mut Frame<'_>, area: Rect, state: &State) {
@@ -94,9 +107,10 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut titles: Vec<_> = columns.iter().map(|column| title(column, state)).collect();
     if left >= HISTORY_MINIMUM {
         widths.push(Constraint::Length(left));
-        titles.push(Cell::from("GUEST + BACKEND"));
+        titles.push(Cell::from("USE, WAIT"));
     }
-    let rows = state.vms().iter().map(|vm| {
+    let vms = state.vms();
+    let rows = vms.iter().map(|vm| {
         let mut cells: Vec<_> = columns
             .iter()
             .map(|(column, _, _)| cell(*column, vm))
@@ -171,16 +185,16 @@ fn wait_style(wait: f64) -> Style {
     }
 }
 
-/// Draws the history as a two-line chart with the latest interval at the right. The top of the
-/// chart is one CPU, or more if the VM used more.
+/// Draws the history as two lines, of use and of wait, with the latest interval at the right. The top of a line is one
+/// CPU, or more if the VM used or waited for more.
 fn history(state: &State, vm: &Vm, width: usize) -> Text<'static> {
     const STEPS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const FULL: f64 = 8.0;
-    let past: Vec<f64> = state.past(vm).rev().take(width).collect();
-    let top = past.iter().copied().fold(1.0, f64::max);
-    let line = |above: f64| -> String {
-        let step = |used: f64| {
-            let height = (used / top * 2.0 * FULL - above).clamp(0.0, FULL).ceil();
+    let (used, waited): (Vec<f64>, Vec<f64>) = state.past(vm).rev().take(width).unzip();
+    let line = |past: &[f64]| -> String {
+        let top = past.iter().copied().fold(1.0, f64::max);
+        let step = |figure: f64| {
+            let height = (figure / top * FULL).clamp(0.0, FULL).ceil();
             #[allow(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -188,10 +202,13 @@ fn history(state: &State, vm: &Vm, width: usize) -> Text<'static> {
             )]
             STEPS.get(height as usize).copied().unwrap_or(' ')
         };
-        let drawn: String = past.iter().rev().map(|used| step(*used)).collect();
+        let drawn: String = past.iter().rev().map(|figure| step(*figure)).collect();
         format!("{drawn:>width$}")
     };
-    Text::from(vec![Line::from(line(FULL)), Line::from(line(0.0))]).fg(Color::Green)
+    Text::from(vec![
+        Line::from(line(&used)).fg(Color::Green),
+        Line::from(line(&waited)).fg(Color::Red),
+    ])
 }
 
 fn draw_details(frame: &mut Frame<'_>, area: Rect, vm: &Vm, state: &State) {
@@ -298,7 +315,7 @@ mod tests {
     #[test]
     fn everything_is_on_a_wide_screen() {
         let mut state = State::default();
-        state.update(report(&[("web", 0.5), ("database", 0.25)]));
+        state.update(report(&[("web", 1.0), ("database", 0.25)]));
         let screen = screen(180, 40, &state);
         for (_, title, _) in COLUMNS {
             assert!(screen.contains(title), "{title}\n{screen}");
@@ -320,6 +337,7 @@ mod tests {
         let mut state = State::default();
         let mut report = report(&[("web", 0.5), ("db", 0.1)]);
         let pair = |from: &str, to: &str, bytes| observe::report::Pair {
+            channel: observe::reading::Channel::Switch,
             network: "lan".into(),
             from: from.into(),
             to: to.into(),
@@ -360,9 +378,31 @@ mod tests {
         let mut state = State::default();
         state.update(report(&[("web", 0.5)]));
         let screen = screen(WIDE, 12, &state);
-        assert!(screen.contains("GUEST + BACKEND"), "{screen}");
+        assert!(screen.contains("USE, WAIT"), "{screen}");
         assert!(screen.contains("BYTES/s"), "{screen}");
         assert!(!screen.contains("PAGES/s"), "{screen}");
+    }
+
+    #[test]
+    fn problems_are_under_the_head_and_help_is_over_everything() {
+        let mut live = crate::live::tests::live(&[("web", 0.5)]);
+        live.problems = crate::live::tests::problems(6, live.at);
+        let mut state = State::default();
+        state.update_live(live);
+        let shown = screen(120, 40, &state);
+        let at = |text: &str| {
+            shown
+                .find(text)
+                .unwrap_or_else(|| panic!("{text}\n{shown}"))
+        };
+        assert!(at("busy") < at("vm0 takes no frame") && at("vm0 takes no frame") < at("USE %"));
+        assert!(at("vicinity port show vm0") < at("and 2 more"));
+        assert!(shown.contains("90 s"), "{shown}");
+        state.press(ratatui::crossterm::event::KeyCode::Char('?').into());
+        assert!(screen(120, 40, &state).contains("show or hide this help"));
+        for (width, height) in [(1, 1), (20, 3), (80, 5)] {
+            screen(width, height, &state);
+        }
     }
 
     #[test]

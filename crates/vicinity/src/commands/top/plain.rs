@@ -4,6 +4,7 @@ use observe::report::{Host, Report, Vicinity};
 
 use super::column::{COLUMNS, percent};
 use super::matrix;
+use crate::live::Live;
 use crate::table::{self, Align};
 
 /// Returns the table, with a line about the host above it, and below it what the command cannot measure.
@@ -49,6 +50,18 @@ pub(super) fn table(report: &Report) -> String {
         text.push_str(&format!("not measured: {reason}\n"));
     }
     text
+}
+
+/// Returns the table of an interval, with its problems.
+pub(super) fn live(live: &Live) -> String {
+    let mut text = String::new();
+    for problem in &live.problems {
+        text.push_str(&format!("problem: {}\n", problem.text));
+        if let Some(remedy) = &problem.remedy {
+            text.push_str(&format!("    {remedy}\n"));
+        }
+    }
+    text + &table(&live.report)
 }
 
 /// Describes the host in one line.

@@ -6,6 +6,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use super::draw::draw;
+use super::record::Recorder;
 use super::source::Source;
 use super::state::State;
 use crate::commands::failure::Failure;
@@ -15,9 +16,13 @@ const SLICE: Duration = Duration::from_millis(250);
 
 /// Shows reports until the user quits, or until SIGTERM. The terminal is restored in every case.
 /// `ratatui::try_init` restores it also after a panic.
-pub(super) fn run(source: &mut Source, interval: Duration) -> Result<(), Failure> {
+pub(super) fn run(
+    source: &mut Source,
+    recorder: &mut Recorder,
+    interval: Duration,
+) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init()?;
-    let ended = watch(&mut terminal, source, interval);
+    let ended = watch(&mut terminal, source, recorder, interval);
     ratatui::try_restore()?;
     ended
 }
@@ -25,10 +30,11 @@ pub(super) fn run(source: &mut Source, interval: Duration) -> Result<(), Failure
 fn watch(
     terminal: &mut DefaultTerminal,
     source: &mut Source,
+    recorder: &mut Recorder,
     interval: Duration,
 ) -> Result<(), Failure> {
     let mut state = State::default();
-    source.next();
+    source.begin();
     // Show the first figures early.
     let mut next = Instant::now() + interval.min(SLICE);
     terminal.draw(|frame| draw(frame, &state))?;
@@ -47,8 +53,9 @@ fn watch(
             }
         } else if Instant::now() >= next {
             next = Instant::now() + interval;
-            if let Some(report) = source.next() {
-                state.update(report);
+            if let Some(live) = source.next()? {
+                recorder.add(&live)?;
+                state.update_live(live);
             }
         } else {
             continue;

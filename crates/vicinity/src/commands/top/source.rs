@@ -1,84 +1,81 @@
-//! The source of readings of the host and of the daemon's counters.
+//! The source of the figures: the host with the daemon's state, or a recording.
 
 use std::path::{Path, PathBuf};
 
-use observe::rates;
-use observe::reader::{Daemon, Reader};
-use observe::reading::{Port, Reading, Sent};
-use observe::report::Report;
+use observe::reading::Reading;
 
 use crate::client;
-use crate::status::{Kind, PortStatus};
+use crate::commands::failure::Failure;
+use crate::live::{ApiState, Live, Recording, Sampler};
 
-/// Takes readings of the host one after another, with the daemon's counters.
+/// Gives one interval after another.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) enum Source {
+    /// This host.
+    Host(Box<HostSource>),
+    /// A file of `--record`.
+    Replay(Recording),
+}
+
+/// Takes readings of the host, with the daemon's state.
+#[derive(Debug)]
+pub(crate) struct HostSource {
     runtime_dir: PathBuf,
-    reader: Reader,
-    watts_per_cpu: f64,
-    last: Option<Reading>,
+    sampler: Sampler,
 }
 
 impl Source {
-    pub(super) fn new(runtime_dir: &Path, watts_per_cpu: f64) -> Self {
-        let mut reader = Reader::default();
-        reader.record_switches();
-        Self {
+    pub(crate) fn of_host(runtime_dir: &Path, watts_per_cpu: f64) -> Self {
+        Self::Host(Box::new(HostSource {
             runtime_dir: runtime_dir.to_owned(),
-            reader,
-            watts_per_cpu,
-            last: None,
+            sampler: Sampler::new(watts_per_cpu, true),
+        }))
+    }
+
+    pub(crate) fn replay(file: &Path) -> Result<Self, Failure> {
+        Ok(Self::Replay(Recording::open(file)?))
+    }
+
+    /// Begins: the figures of a host are those since this call.
+    pub(crate) fn begin(&mut self) {
+        if let Self::Host(host) = self {
+            host.next();
         }
     }
 
-    pub(super) fn read(&mut self) -> Reading {
-        let daemon = daemon(&self.runtime_dir);
-        self.reader.read(daemon)
-    }
-
-    /// Returns what happened since the last call; `None` at the first call.
-    pub(super) fn next(&mut self) -> Option<Report> {
-        let now = self.read();
-        let last = self.last.replace(now);
-        let meter = self.reader.meter();
-        Some(rates::report(
-            &last?,
-            self.last.as_ref()?,
-            meter,
-            self.watts_per_cpu,
-        ))
+    /// Returns the figures since the last call, or the next ones of the recording; `None` at its end.
+    pub(crate) fn next(&mut self) -> Result<Option<Live>, Failure> {
+        match self {
+            Self::Host(host) => Ok(host.next()),
+            Self::Replay(recording) => Ok(recording.next()?),
+        }
     }
 }
 
-/// Returns the daemon and the counters of its VMs; `None` without a daemon. `vicinity top` watches
-/// VMs also without a daemon.
-fn daemon(runtime_dir: &Path) -> Option<Daemon> {
-    let (pid, ports): (u32, Vec<PortStatus>) =
-        client::ask(runtime_dir, client::ApiRequest::get("/v1/ports")).ok()?;
-    let sent = ports.iter().flat_map(sent).collect();
-    let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
-    Some(Daemon {
-        pid,
-        ports: vms.map(reading).collect(),
-        sent,
-    })
-}
+impl HostSource {
+    pub(crate) fn read(&mut self) -> Reading {
+        let state = api_state(&self.runtime_dir);
+        self.sampler.read(&state)
+    }
 
-fn reading(status: PortStatus) -> Port {
-    Port {
-        traffic: status.traffic(),
-        network: status.network,
-        vm: status.vm,
-        socket: status.socket,
+    fn next(&mut self) -> Option<Live> {
+        let state = api_state(&self.runtime_dir);
+        self.sampler.next(&state)
     }
 }
 
-fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
-    status.sent_to.iter().map(|to| Sent {
-        network: status.network.clone(),
-        from: status.vm.clone(),
-        to: to.vm.clone(),
-        frames: to.frames,
-        bytes: to.bytes,
-    })
+/// Returns the daemon's state; empty without a daemon, because `vicinity top` watches VMs also without one.
+pub(crate) fn api_state(runtime_dir: &Path) -> ApiState {
+    let request = client::ApiRequest::get("/v1/ports");
+    let Ok((pid, ports)) = client::ask(runtime_dir, request) else {
+        return ApiState::default();
+    };
+    ApiState {
+        pid: Some(pid),
+        ports,
+        networks: client::get(runtime_dir, "/v1/networks").unwrap_or_default(),
+        direct: client::get(runtime_dir, "/v1/direct").unwrap_or_default(),
+        spaces: client::get(runtime_dir, "/v1/spaces").unwrap_or_default(),
+        messages: client::get(runtime_dir, "/v1/messages").unwrap_or_default(),
+    }
 }

@@ -6,6 +6,7 @@ use observe::report::{Report, Vm};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::column::{COLUMNS, Column};
+use crate::live::{Live, Problem, explain};
 
 /// Number of intervals in the history.
 const HISTORY_LENGTH: usize = 240;
@@ -42,8 +43,23 @@ pub(super) struct State {
     pub(super) reverse: bool,
     pub(super) details: bool,
     pub(super) below: LowerPane,
+    /// The problems, the worst first.
+    pub(super) problems: Vec<Problem>,
+    /// The end of the last interval, in seconds since 1970.
+    pub(super) at: f64,
+    /// Whether the remedies of the problems are shown.
+    pub(super) remedies: bool,
+    /// Whether the list of keys is shown.
+    pub(super) help: bool,
+    /// Only VMs whose name contains this are shown.
+    pub(super) filter: String,
+    /// Whether keys change the filter.
+    pub(super) is_typing: bool,
+    /// Why the selected VM waits, if the user asked.
+    pub(super) explanation: Option<String>,
     selected: Option<Key>,
-    past: HashMap<Key, VecDeque<f64>>,
+    /// CPUs that each VM used, and waited for.
+    past: HashMap<Key, VecDeque<(f64, f64)>>,
 }
 
 impl Default for State {
@@ -54,6 +70,13 @@ impl Default for State {
             reverse: false,
             details: true,
             below: LowerPane::Threads,
+            problems: Vec::new(),
+            at: 0.0,
+            remedies: true,
+            help: false,
+            filter: String::new(),
+            is_typing: false,
+            explanation: None,
             selected: None,
             past: HashMap::new(),
         }
@@ -65,11 +88,20 @@ fn key(vm: &Vm) -> Key {
 }
 
 impl State {
+    /// Takes the figures of an interval.
+    pub(super) fn update_live(&mut self, live: Live) {
+        (self.problems, self.at) = (live.problems, live.at);
+        self.update(live.report);
+    }
+
     /// Takes a new report.
     pub(super) fn update(&mut self, report: Report) {
         for vm in &report.vms {
             let past = self.past.entry(key(vm)).or_default();
-            past.push_back(vm.guest.r#use + vm.backend.r#use);
+            past.push_back((
+                vm.guest.r#use + vm.backend.r#use,
+                vm.guest.wait + vm.backend.wait,
+            ));
             if past.len() > HISTORY_LENGTH {
                 past.pop_front();
             }
@@ -96,9 +128,10 @@ impl State {
         });
     }
 
-    /// Returns the VMs in order.
-    pub(super) fn vms(&self) -> &[Vm] {
-        self.report.as_ref().map_or(&[], |report| &report.vms)
+    /// Returns the VMs that the filter lets through, in order.
+    pub(super) fn vms(&self) -> Vec<&Vm> {
+        let all = self.report.iter().flat_map(|report| &report.vms);
+        all.filter(|vm| vm.name.contains(&self.filter)).collect()
     }
 
     /// Returns the index of the selected VM: the first unless the user selected another.
@@ -108,16 +141,33 @@ impl State {
         place.unwrap_or(0)
     }
 
-    /// Returns the CPUs that a VM and its backend used in each interval, the latest interval last.
-    pub(super) fn past(&self, vm: &Vm) -> impl DoubleEndedIterator<Item = f64> {
+    /// Returns the CPUs that a VM and its backend used, and waited for, in each interval, the latest interval last.
+    pub(super) fn past(&self, vm: &Vm) -> impl DoubleEndedIterator<Item = (f64, f64)> {
         self.past.get(&key(vm)).into_iter().flatten().copied()
     }
 
     /// Handles a key. Returns false if the user quits.
     pub(super) fn press(&mut self, key: KeyEvent) -> bool {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return false;
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return true;
+        }
         match key.code {
+            KeyCode::Esc if self.help || !self.filter.is_empty() => {
+                (self.help, self.filter) = (false, String::new());
+            }
             KeyCode::Char('q') | KeyCode::Esc => return false,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+            KeyCode::Char('?') => self.help = !self.help,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('p') => self.remedies = !self.remedies,
+            KeyCode::Char('e') => {
+                let explanation = self.explain_selected();
+                let same = explanation == self.explanation;
+                self.explanation = explanation.filter(|_| !same);
+            }
             KeyCode::Left => self.sort_by_neighbour(COLUMNS.len() - 1),
             KeyCode::Right => self.sort_by_neighbour(1),
             KeyCode::Char('r') => self.reverse = !self.reverse,
@@ -131,9 +181,34 @@ impl State {
         true
     }
 
+    /// Returns the sentence about the selected VM's wait.
+    fn explain_selected(&self) -> Option<String> {
+        let vm = *self.vms().get(self.selected())?;
+        Some(explain(vm, self.report.as_ref()?))
+    }
+
+    /// Handles a key while the user types the filter.
+    fn type_filter(&mut self, code: KeyCode) {
+        /// Most characters of a filter.
+        const LONGEST: usize = 64;
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) if self.filter.chars().count() < LONGEST => {
+                self.filter.push(letter);
+            }
+            _ => {}
+        }
+    }
+
     fn select(&mut self, place: usize) {
         let place = place.min(self.vms().len().saturating_sub(1));
-        self.selected = self.vms().get(place).map(key);
+        self.selected = self.vms().get(place).map(|vm| key(vm));
+        self.explanation = None;
     }
 
     fn sort_by_neighbour(&mut self, step: usize) {
@@ -240,9 +315,43 @@ pub(super) mod tests {
         for _ in 0..HISTORY_LENGTH + 5 {
             state.update(report(&[("a", 0.5)]));
         }
-        assert_eq!(state.past(&state.vms()[0]).count(), HISTORY_LENGTH);
+        assert_eq!(state.past(state.vms()[0]).count(), HISTORY_LENGTH);
         state.update(report(&[]));
         assert!(state.past.is_empty());
+    }
+
+    #[test]
+    fn a_filter_is_typed_kept_and_ended() {
+        let mut state = State::default();
+        state.update(report(&[("web-1", 0.9), ("web-2", 0.5), ("db", 0.1)]));
+        for letter in ['/', 'w', 'q', '?'] {
+            press(&mut state, KeyCode::Char(letter));
+        }
+        assert!(names(&state).is_empty() && !state.help);
+        press(&mut state, KeyCode::Backspace);
+        press(&mut state, KeyCode::Backspace);
+        press(&mut state, KeyCode::Enter);
+        assert_eq!(names(&state), ["web-1", "web-2"]);
+        press(&mut state, KeyCode::Down);
+        assert_eq!(state.selected(), 1);
+        assert!(press(&mut state, KeyCode::Esc), "ends the filter only");
+        assert_eq!(names(&state).len(), 3);
+        assert!(!press(&mut state, KeyCode::Esc));
+    }
+
+    #[test]
+    fn e_explains_the_selected_vm_until_another_is_selected() {
+        let mut state = State::default();
+        press(&mut state, KeyCode::Char('e'));
+        assert_eq!(state.explanation, None, "there is no VM");
+        state.update(report(&[("web", 0.9), ("db", 0.1)]));
+        press(&mut state, KeyCode::Char('e'));
+        assert!(state.explanation.as_ref().unwrap().contains("web"));
+        press(&mut state, KeyCode::Down);
+        assert_eq!(state.explanation, None);
+        press(&mut state, KeyCode::Char('e'));
+        press(&mut state, KeyCode::Char('e'));
+        assert_eq!(state.explanation, None, "again hides it");
     }
 
     #[test]

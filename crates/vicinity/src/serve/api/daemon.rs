@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::live::{ApiState, Sampler};
 use crate::serve::memory_plane::{orchestrator, space_task};
 use crate::serve::network::message::{Answer, Message};
 use crate::serve::request::{Addresses, ChangeRequest, Request};
@@ -60,6 +61,46 @@ impl Daemon {
     /// Returns the state of every trust group.
     pub(super) async fn direct(&self) -> Vec<GroupStatus> {
         ask_all(self.groups(), direct_groups::Message::Ask).await
+    }
+
+    /// Returns the state of everything.
+    pub(in crate::serve) async fn api_state(&self) -> ApiState {
+        let (networks, direct, spaces, messages) = tokio::join!(
+            self.network_answers(),
+            self.direct(),
+            self.spaces(),
+            self.messages()
+        );
+        ApiState {
+            direct,
+            spaces,
+            messages,
+            ..Self::state_of(networks)
+        }
+    }
+
+    fn state_of(answers: Vec<Answer>) -> ApiState {
+        let (networks, ports): (Vec<_>, Vec<_>) = answers
+            .into_iter()
+            .map(|answer| (answer.network, answer.ports))
+            .unzip();
+        ApiState {
+            pid: Some(std::process::id()),
+            networks,
+            ports: ports.into_iter().flatten().collect(),
+            ..ApiState::default()
+        }
+    }
+
+    /// Returns the observer's metrics of the host's VMs.
+    pub(super) async fn host_metrics(&self, networks: &[Answer]) -> String {
+        let state = Self::state_of(networks.to_vec());
+        // The observer reads files of `/proc`, which may take milliseconds.
+        let read = move || {
+            let reading = Sampler::new(0.0, false).read(&state);
+            observe::prometheus::of_vms(&reading)
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 
     /// Returns the state of every network.

@@ -38,6 +38,7 @@ pub(in crate::serve) fn text(
         .map(|port| (Labels::port(&port.network, &port.vm), port))
         .collect();
     series(&mut text, &PORTS, &ports);
+    stuck(&mut text, &ports);
     let traffic = ports
         .iter()
         .map(|(labels, port)| (labels.clone(), port.traffic()));
@@ -171,6 +172,16 @@ fn histograms<const FIRST: u32, const N: usize>(
             let sum = histogram.sum as f64 * unit;
             text.histogram(name, labels, below, (count, sum));
         }
+    }
+}
+
+/// Adds for how long ports have taken no frame, in seconds.
+fn stuck(text: &mut Text, ports: &[(Labels, &PortStatus)]) {
+    let name = "vicinity_port_stuck_seconds";
+    let help = "Time for which the guest has posted no buffer for a frame that waits for it, or 0";
+    text.head(name, "gauge", help);
+    for (labels, port) in ports {
+        text.line(name, labels, port.stuck_ms as f64 / 1e3);
     }
 }
 

@@ -5,8 +5,9 @@
 
 mod capture;
 pub(super) mod daemon;
-pub(super) mod metrics;
+mod metrics;
 mod mutations;
+mod pair_metrics;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header;
@@ -16,6 +17,8 @@ use axum::{Json, Router};
 use tokio::net::UnixListener;
 
 use self::daemon::Daemon;
+use crate::serve::network::message::Answer;
+use crate::serve::web::{self, Gate, hub::Hub};
 use crate::status::{
     ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
 };
@@ -27,7 +30,7 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 const MAX_BODY: usize = 4 << 20;
 
 /// Answers on `socket` permanently.
-pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
+pub(super) async fn serve(socket: UnixListener, daemon: Daemon, hub: Hub) {
     let port = delete(mutations::remove_port).patch(mutations::set_port);
     let router = Router::new()
         .route("/v1/ports", get(ports))
@@ -57,10 +60,28 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(daemon);
+        .with_state(daemon)
+        .merge(web::routes(hub));
+    let router = web::guarded(router, Gate::default());
     if let Err(error) = axum::serve(socket, router).await {
         tracing::error!(%error, "the control API ended; restart the daemon");
     }
+}
+
+/// Returns the routes of clients that may look at everything but the configuration and the VMs' frames, and change
+/// nothing.
+pub(super) fn read_only(daemon: Daemon, hub: Hub) -> Router {
+    Router::new()
+        .route("/v1/ports", get(ports))
+        .route("/v1/networks", get(networks_now))
+        .route("/v1/messages", get(messages_now))
+        .route("/v1/direct", get(direct_now))
+        .route("/v1/spaces", get(spaces_now))
+        .route("/v1/space-control", get(control_now))
+        .route("/v1/openapi.json", get(openapi))
+        .route("/metrics", get(scrape_with_host))
+        .with_state(daemon)
+        .merge(web::routes(hub))
 }
 
 async fn ports(State(daemon): State<Daemon>) -> Json<Vec<PortStatus>> {
@@ -73,10 +94,33 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
     Json(answers.map(|answer| answer.network).collect())
 }
 
+/// Returns all metrics but those of the observer.
+async fn metrics_text(daemon: &Daemon, networks: &[Answer]) -> String {
+    let (spaces, control, direct, messages) = tokio::join!(
+        daemon.spaces(),
+        daemon.control(),
+        daemon.direct(),
+        daemon.messages()
+    );
+    metrics::text(networks, &spaces, control.as_slice())
+        + &pair_metrics::text(&direct, messages.as_ref())
+}
+
+/// Returns the heads of all metrics: names, kinds, and what they say.
+pub(super) fn metric_heads() -> String {
+    metrics::text(&[], &[], &[]) + &pair_metrics::text(&[], None)
+}
+
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let (networks, spaces, control) =
-        tokio::join!(daemon.network_answers(), daemon.spaces(), daemon.control());
-    let text = metrics::text(&networks, &spaces, control.as_slice());
+    let networks = daemon.network_answers().await;
+    let text = metrics_text(&daemon, &networks).await;
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+/// Returns the metrics with those of the observer.
+async fn scrape_with_host(State(daemon): State<Daemon>) -> Response {
+    let networks = daemon.network_answers().await;
+    let text = metrics_text(&daemon, &networks).await + &daemon.host_metrics(&networks).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 

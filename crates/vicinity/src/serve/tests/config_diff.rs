@@ -271,9 +271,16 @@ fn invalid_requests_are_answered_and_do_not_affect_others() {
         String::from_utf8_lossy(&answer[9..]).into_owned()
     };
     assert_eq!(talk(b"nonsense\r\n\r\n"), "400");
-    assert_eq!(talk(b"GET /v1/nothing HTTP/1.1\r\nhost: v\r\n\r\n"), "404");
-    assert_eq!(talk(b"PUT /v1/ports HTTP/1.1\r\nhost: v\r\n\r\n"), "405");
-    let header = b"POST /v1/networks HTTP/1.1\r\nhost: v\r\ncontent-type: application/json\r\n";
+    assert_eq!(
+        talk(b"GET /v1/nothing HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        "404"
+    );
+    assert_eq!(
+        talk(b"PUT /v1/ports HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        "405"
+    );
+    let header =
+        b"POST /v1/networks HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     assert_eq!(
         talk(&[&header[..], b"content-length: 2\r\n\r\n[]"].concat()),
         "422"

@@ -19,6 +19,7 @@ use crate::status::{NetworkStatus, PortStatus, State};
 
 mod config_diff;
 mod openapi;
+mod page;
 
 /// A data plane that obeys its front-ends: `F` is a fault, `P` a panic, any other byte is a
 /// frame of one byte. It starts late, so that orders pile up.

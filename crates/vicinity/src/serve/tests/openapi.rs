@@ -137,6 +137,7 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
         "/v1/direct",
         "/v1/spaces",
         "/v1/space-control",
+        "/v1/history",
     ] {
         fits(
             &document,
@@ -159,7 +160,9 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
         &answer(&document, known, "post", "200"),
         &changed,
     );
-    for (path, item) in document["paths"].as_object().unwrap() {
+    let paths = document["paths"].as_object().unwrap().iter();
+    // An answer of /v1/live has no end; the tests of the page read it.
+    for (path, item) in paths.filter(|(path, _)| *path != "/v1/live") {
         let path = path.replace("{network}", "none").replace("{vm}", "none");
         for method in item
             .as_object()

@@ -47,6 +47,7 @@ impl Port {
                 true => Some(STORM.to_owned()),
                 false => self.reason.clone(),
             },
+            stuck_ms: self.report.stuck_ms,
             counters: self.totals.plus(&self.report.counters),
             sent_to: Vec::new(),
             mirrors: Vec::new(),

@@ -1,0 +1,433 @@
+//! Finds the problems: the one definition of what is wrong, for `top`, `doctor`, the page and the alerts.
+//!
+//! | kind | condition | holds for |
+//! |---|---|---|
+//! | network down, message plane down, space down | the process does not run | 0 s |
+//! | private memory, quarantined, port down | the port's state | 0 s |
+//! | receiver stuck | the guest has posted no buffer for a frame that waits | 1 s |
+//! | duplicate address | the switch saw two ports use an address | 0 s |
+//! | space waits | a write of the VM waits for slots | 1 s |
+//! | direct left | a member left its group, or cannot join | 0 s |
+//! | data plane restarted | within the last 60 s | 0 s |
+//! | guest waits, back-end waits | threads wait for a CPU 20 % of the time or more | 10 s |
+//! | throttled | a cap holds the control group back 5 % of the time or more | 0 s |
+//!
+//! Durations are sums of intervals, so a wall clock that jumps changes no decision. `since` is the wall clock at the
+//! beginning of the condition.
+
+use std::collections::HashMap;
+
+use observe::report::{Report, Vm};
+
+use super::names::{printable, shell_word};
+use super::{LivePort, Problem, ProblemKind};
+use crate::status::{GroupStatus, Kind, MessageStatus, NetworkStatus, SpaceStatus, State};
+
+/// Milliseconds after which a receiver that takes no frames is stuck.
+const STUCK_MS: u64 = 1000;
+/// Seconds for which writes to a space wait.
+const SPACE_WAIT: f64 = 1.0;
+/// Part of a CPU that a set of threads waits for, and for how many seconds.
+const WAIT: f64 = 0.2;
+const WAIT_FOR: f64 = 10.0;
+/// Part of the time in which a cap holds a control group back.
+const THROTTLED: f64 = 0.05;
+/// Seconds for which a restart of a data plane is shown.
+const RESTART_SHOWN: f64 = 60.0;
+/// The most conditions that a detector remembers: hostile recordings have many names.
+const MAX_CONDITIONS: usize = 65_536;
+
+/// The state in which problems are looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed<'a> {
+    /// The end of the interval, in seconds since 1970.
+    pub(crate) at: f64,
+    /// What the host's CPUs did in the interval.
+    pub(crate) report: &'a Report,
+    /// The networks.
+    pub(crate) networks: &'a [NetworkStatus],
+    /// Their ports.
+    pub(crate) ports: &'a [LivePort],
+    /// The trust groups.
+    pub(crate) direct: &'a [GroupStatus],
+    /// The spaces.
+    pub(crate) spaces: &'a [SpaceStatus],
+    /// The message plane.
+    pub(crate) messages: Option<&'a MessageStatus>,
+}
+
+/// A condition: its kind, network and VM.
+type Key = (ProblemKind, String, String);
+
+/// A condition that holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    since: f64,
+    /// The sum of the intervals in which it held.
+    seconds: f64,
+}
+
+/// Remembers since when each condition holds.
+#[derive(Debug, Default)]
+pub(crate) struct Detector {
+    held: HashMap<Key, Held>,
+    /// Restarts of each network's data plane, and for how many more seconds the last one is shown.
+    restarts: HashMap<String, (u64, f64, f64)>,
+}
+
+/// A condition that holds in this interval.
+struct Condition {
+    kind: ProblemKind,
+    network: Option<String>,
+    vm: Option<String>,
+    /// Seconds for which it must hold.
+    least: f64,
+    /// Seconds for which it holds already, if the source says so.
+    already: f64,
+    text: String,
+    remedy: Option<String>,
+}
+
+impl Detector {
+    /// Returns the problems at the end of an interval, the worst first.
+    pub(crate) fn problems(&mut self, observed: &Observed<'_>) -> Vec<Problem> {
+        let mut conditions = of_planes(observed);
+        conditions.extend(observed.ports.iter().filter_map(of_port));
+        conditions.extend(observed.ports.iter().flat_map(duplicates));
+        conditions.extend(observed.spaces.iter().filter_map(of_space));
+        conditions.extend(observed.direct.iter().flat_map(of_group));
+        conditions.extend(observed.report.vms.iter().flat_map(of_vm));
+        conditions.extend(self.restarted(observed));
+        conditions.truncate(MAX_CONDITIONS);
+        self.hold(conditions, observed)
+    }
+
+    /// Updates for how long each condition has held, and returns those that have held for long enough.
+    fn hold(&mut self, conditions: Vec<Condition>, observed: &Observed<'_>) -> Vec<Problem> {
+        let seconds = observed.report.seconds.max(0.0);
+        let mut before = std::mem::take(&mut self.held);
+        let mut problems = Vec::new();
+        for condition in conditions {
+            let name = |name: &Option<String>| name.clone().unwrap_or_default();
+            let key = (
+                condition.kind,
+                name(&condition.network),
+                name(&condition.vm),
+            );
+            let held = match before.remove(&key) {
+                Some(held) => Held {
+                    seconds: held.seconds + seconds,
+                    ..held
+                },
+                None => {
+                    let seconds = seconds.max(condition.already);
+                    Held {
+                        since: observed.at - seconds,
+                        seconds,
+                    }
+                }
+            };
+            self.held.insert(key, held);
+            if held.seconds >= condition.least {
+                problems.push(Problem {
+                    kind: condition.kind,
+                    severity: condition.kind.severity(),
+                    vm: condition.vm,
+                    network: condition.network,
+                    since: held.since,
+                    text: condition.text,
+                    remedy: condition.remedy,
+                });
+            }
+        }
+        problems.sort_by(|a, b| {
+            let order = |problem: &Problem| (problem.severity, problem.kind);
+            let names = |problem: &Problem| (problem.network.clone(), problem.vm.clone());
+            (order(a).cmp(&order(b)))
+                .then(a.since.total_cmp(&b.since))
+                .then_with(|| names(a).cmp(&names(b)))
+        });
+        problems
+    }
+
+    /// Returns the networks whose data plane was started again in the last minute.
+    fn restarted(&mut self, observed: &Observed<'_>) -> Vec<Condition> {
+        let networks = observed.networks;
+        self.restarts
+            .retain(|name, _| networks.iter().any(|network| network.name == *name));
+        let mut conditions = Vec::new();
+        for network in networks {
+            let known = self.restarts.entry(network.name.clone());
+            let (restarts, left, elapsed) = known.or_insert((network.restarts, 0.0, 0.0));
+            *elapsed += observed.report.seconds;
+            *left -= observed.report.seconds;
+            if network.restarts > *restarts {
+                (*left, *elapsed) = (RESTART_SHOWN, 0.0);
+            }
+            *restarts = network.restarts;
+            if *left > 0.0 && network.up {
+                let reason = network
+                    .reason
+                    .as_deref()
+                    .unwrap_or("the log has the reason");
+                conditions.push(Condition {
+                    already: *elapsed,
+                    remedy: Some("journalctl -u vicinity --since -5min".to_owned()),
+                    ..Condition::of_network(
+                        ProblemKind::DataPlaneRestarted,
+                        &network.name,
+                        format!(
+                            "The supervisor restarted the data plane of network {}: {}.",
+                            network.name,
+                            sentence(reason)
+                        ),
+                    )
+                });
+            }
+        }
+        conditions
+    }
+}
+
+impl Condition {
+    fn new(kind: ProblemKind, text: String) -> Self {
+        Self {
+            kind,
+            network: None,
+            vm: None,
+            least: 0.0,
+            already: 0.0,
+            text,
+            remedy: None,
+        }
+    }
+
+    fn of_network(kind: ProblemKind, network: &str, text: String) -> Self {
+        Self {
+            network: Some(network.to_owned()),
+            ..Self::new(kind, text)
+        }
+    }
+
+    fn of_port(kind: ProblemKind, port: &LivePort, text: String) -> Self {
+        Self {
+            vm: Some(port.vm.clone()),
+            ..Self::of_network(kind, &port.network, text)
+        }
+    }
+
+    fn of_vm(kind: ProblemKind, vm: &str, text: String) -> Self {
+        Self {
+            vm: Some(vm.to_owned()),
+            ..Self::new(kind, text)
+        }
+    }
+}
+
+fn of_planes(observed: &Observed<'_>) -> Vec<Condition> {
+    let log = || Some("journalctl -u vicinity -n 50".to_owned());
+    let down = observed.networks.iter().filter(|network| !network.up);
+    let mut conditions: Vec<_> = down
+        .map(|network| {
+            let reason = network
+                .reason
+                .as_deref()
+                .unwrap_or("the log has the reason");
+            let text = format!(
+                "The data plane of network {} does not run: {}.",
+                network.name,
+                sentence(reason)
+            );
+            Condition {
+                remedy: log(),
+                ..Condition::of_network(ProblemKind::NetworkDown, &network.name, text)
+            }
+        })
+        .collect();
+    if let Some(plane) = observed.messages.filter(|plane| !plane.up) {
+        let reason = plane.reason.as_deref().unwrap_or("the log has the reason");
+        let text = format!("The message plane does not run: {}.", sentence(reason));
+        conditions.push(Condition {
+            remedy: log(),
+            ..Condition::new(ProblemKind::MessagePlaneDown, text)
+        });
+    }
+    conditions
+}
+
+fn of_port(port: &LivePort) -> Option<Condition> {
+    let reason = sentence(port.reason.as_deref().unwrap_or("the log has the reason"));
+    let vm = printable(&port.vm);
+    let (kind, text) = match port.state {
+        State::Quarantined if reason.contains("share=on") => (
+            ProblemKind::PrivateMemory,
+            format!(
+                "The memory of {vm} is private to its QEMU, so the switch cannot forward its frames: {reason}. Start \
+                 the VM with the options that this command prints."
+            ),
+        ),
+        State::Quarantined => (
+            ProblemKind::Quarantined,
+            format!("The supervisor refuses {vm} for a while: {reason}."),
+        ),
+        State::Down if port.kind == Kind::Uplink => (
+            ProblemKind::PortDown,
+            format!("The uplink {vm} does not work: {reason}."),
+        ),
+        State::Running | State::Migrating if port.stuck_ms >= STUCK_MS => (
+            ProblemKind::ReceiverStuck,
+            format!(
+                "{vm} has taken no frame for {}, although frames wait for it: its guest's driver has stopped, or its \
+                 vCPUs do not run. See the port's counters, then the guest's console.",
+                duration(port.stuck_ms)
+            ),
+        ),
+        _ => return None,
+    };
+    let remedy = match kind {
+        ProblemKind::PrivateMemory => words(&["vicinity", "qemu-args", &port.vm]),
+        ProblemKind::PortDown => words(&["ip", "link", "show", &port.vm]),
+        _ => words(&["vicinity", "port", "show", &port.vm]),
+    };
+    #[allow(clippy::cast_precision_loss, reason = "milliseconds of a fault")]
+    let already = match kind {
+        ProblemKind::ReceiverStuck => port.stuck_ms as f64 / 1e3,
+        _ => 0.0,
+    };
+    Some(Condition {
+        remedy,
+        already,
+        ..Condition::of_port(kind, port, text)
+    })
+}
+
+fn duplicates(port: &LivePort) -> Option<Condition> {
+    let first = port.duplicates.first()?;
+    let text = format!(
+        "{} and {} both use the address {}: each loses the other's frames. Give this VM the address that the command \
+         prints.",
+        printable(&port.vm),
+        printable(&first.vm),
+        first.mac
+    );
+    Some(Condition {
+        remedy: words(&["vicinity", "qemu-args", &port.vm]),
+        ..Condition::of_port(ProblemKind::DuplicateAddress, port, text)
+    })
+}
+
+fn of_space(space: &SpaceStatus) -> Option<Condition> {
+    let vm = &space.vm;
+    if !space.up {
+        let reason = space.reason.as_deref().unwrap_or("the log has the reason");
+        let text = format!("The space of {vm} does not run: {}.", sentence(reason));
+        return Some(Condition {
+            remedy: Some("journalctl -u vicinity -n 50".to_owned()),
+            ..Condition::of_vm(ProblemKind::SpaceDown, vm, text)
+        });
+    }
+    let figures = &space.figures;
+    if figures.waiting == 0 {
+        return None;
+    }
+    let text = format!(
+        "Writes of {vm} wait for slots of its space: {} of {} slots are in use.",
+        figures.used, figures.slots
+    );
+    let more = format!("slots={}", u64::from(figures.slots) * 2);
+    Some(Condition {
+        least: SPACE_WAIT,
+        remedy: words(&["vicinity", "space", "set", vm, &more]),
+        ..Condition::of_vm(ProblemKind::SpaceWaits, vm, text)
+    })
+}
+
+fn of_group(group: &GroupStatus) -> Vec<Condition> {
+    let left = group.members.iter().filter(|member| {
+        let refused = member.state == "absent" && member.reason.is_some();
+        matches!(member.state.as_str(), "out" | "leaving") || refused
+    });
+    left.map(|member| {
+        let vm = &member.vm;
+        let mut text = format!(
+            "{vm} does not share memory with group {}: its traffic takes the switch",
+            group.name
+        );
+        match &member.reason {
+            Some(reason) => text += &format!(". {}.", sentence(reason)),
+            None => text.push('.'),
+        }
+        Condition {
+            remedy: words(&["vicinity", "direct", "join", vm]),
+            ..Condition::of_vm(ProblemKind::DirectLeft, vm, text)
+        }
+    })
+    .collect()
+}
+
+fn of_vm(vm: &Vm) -> Vec<Condition> {
+    let name = printable(&vm.name);
+    let unit = vm.cgroup.as_ref().and_then(|group| {
+        let last = group.path.rsplit('/').next()?;
+        let is_unit = last.ends_with(".scope") || last.ends_with(".service");
+        is_unit.then(|| last.to_owned())
+    });
+    let set = |unit: Option<&str>, property: &str| {
+        unit.and_then(|unit| words(&["systemctl", "set-property", "--runtime", unit, property]))
+    };
+    let top = || words(&["vicinity", "top", "--once"]);
+    let mut conditions = Vec::new();
+    if vm.guest.wait >= WAIT {
+        let text = format!(
+            "The vCPUs of {name} wait for a CPU {:.0} % of the time. A greater weight gives them more of the CPUs.",
+            vm.guest.wait * 100.0
+        );
+        conditions.push(Condition {
+            least: WAIT_FOR,
+            remedy: set(unit.as_deref(), "CPUWeight=200").or_else(top),
+            ..Condition::of_vm(ProblemKind::GuestWaits, &vm.name, text)
+        });
+    }
+    if vm.backend.wait >= WAIT {
+        let text = format!(
+            "The back-end of {name} waits for a CPU {:.0} % of the time: its frames are late. A greater weight of the \
+             daemon gives it more of the CPUs.",
+            vm.backend.wait * 100.0
+        );
+        conditions.push(Condition {
+            least: WAIT_FOR,
+            remedy: set(Some("vicinity.service"), "CPUWeight=500"),
+            ..Condition::of_vm(ProblemKind::BackendWaits, &vm.name, text)
+        });
+    }
+    let throttled = vm.cgroup.as_ref().and_then(|group| group.throttled);
+    if let Some(part) = throttled.filter(|part| *part >= THROTTLED) {
+        let text = format!(
+            "A cap on the control group of {name} holds it back {:.0} % of the time.",
+            part * 100.0
+        );
+        conditions.push(Condition {
+            remedy: set(unit.as_deref(), "CPUQuota=").or_else(top),
+            ..Condition::of_vm(ProblemKind::Throttled, &vm.name, text)
+        });
+    }
+    conditions
+}
+
+/// Returns a command line of these words, or `None` if one of them cannot be in one.
+fn words(words: &[&str]) -> Option<String> {
+    let words: Option<Vec<_>> = words.iter().map(|word| shell_word(word)).collect();
+    words.map(|words| words.join(" "))
+}
+
+/// Returns a reason without the full stop at its end.
+fn sentence(reason: &str) -> String {
+    printable(reason).trim_end_matches('.').to_owned()
+}
+
+fn duration(milliseconds: u64) -> String {
+    match milliseconds / 1000 {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
