@@ -95,7 +95,7 @@ impl Switch for Ovs {
     }
 }
 
-/// Returns a command for a program of Open vSwitch, see [`keep`].
+/// Returns a command for a program of Open vSwitch, see [`use_private_folders`].
 fn tool(program: &str, folder: &Path) -> Command {
     let mut command = host::command(program);
     use_private_folders(&mut command, folder);

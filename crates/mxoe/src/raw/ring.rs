@@ -65,7 +65,7 @@ impl Ring {
         set_option(socket, libc::PACKET_RX_RING, &request)
     }
 
-    /// Maps the ring that [`make`](Self::make) set up for a socket, of which no frame was taken.
+    /// Maps the ring that [`create`](Self::create) set up for a socket, of which no frame was taken.
     pub(crate) fn map(socket: &OwnedFd) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let (any, fd) = (ptr::null_mut(), socket.as_fd());
