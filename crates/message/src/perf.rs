@@ -38,6 +38,15 @@ const IN_FLIGHT: u32 = 512 << 10;
 /// Messages in flight, at least.
 const MIN_WINDOW: u8 = 2;
 
+/// How an end of a measurement waits for its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitMode {
+    /// In [`wait`](crate::Endpoint::wait).
+    Block,
+    /// By calls of [`test`](crate::Endpoint::test), as MPI libraries do.
+    Poll,
+}
+
 /// How long a client waits for the server, which may serve other clients first.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -51,7 +60,11 @@ const END: u64 = 3 << 56;
 ///
 /// # Errors
 /// The kernel refuses to wait, or there is no memory left.
-pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), Error> {
+pub fn answer(
+    endpoint: &mut Endpoint,
+    mode: WaitMode,
+    go_on: &impl Fn() -> bool,
+) -> Result<(), Error> {
     loop {
         let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 11])?;
         let got = loop {
@@ -69,7 +82,7 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
         };
         let done = match order.stream {
             true => receive_stream(endpoint, peer, order, go_on),
-            false => echo(endpoint, peer, order, go_on),
+            false => echo(endpoint, peer, order, mode, go_on),
         };
         match done {
             Err(Error::Connection(_)) => return Ok(()),
@@ -89,15 +102,34 @@ fn memory(endpoint: &mut Endpoint, peer: Peer, Order { load, .. }: Order) -> Res
     found.ok_or(Error::Connection(Code::NoResources))
 }
 
+/// Polls between two checks whether the peer is connected and `go_on` returns true.
+const POLLS: u32 = 1 << 20;
+
+/// Polls for a request a limited number of times.
+#[cold]
+fn poll(endpoint: &mut Endpoint, request: Request) -> Result<Option<Completion>, Error> {
+    for _ in 0..POLLS {
+        if let Some(done) = endpoint.test(request)? {
+            return Ok(Some(done));
+        }
+    }
+    Ok(None)
+}
+
 /// Waits for a request, as long as the peer is connected and `go_on` returns true.
 #[inline(always)]
 fn finish(
     endpoint: &mut Endpoint,
     request: Request,
+    mode: WaitMode,
     go_on: &impl Fn() -> bool,
 ) -> Result<Completion, Error> {
     loop {
-        if let Some(done) = endpoint.wait(request, Some(Duration::from_secs(1)))? {
+        let done = match mode {
+            WaitMode::Block => endpoint.wait(request, Some(Duration::from_secs(1)))?,
+            WaitMode::Poll => poll(endpoint, request)?,
+        };
+        if let Some(done) = done {
             return match done.status.code {
                 Code::Success => Ok(done),
                 code => Err(Error::Connection(code)),
@@ -116,14 +148,15 @@ fn echo(
     endpoint: &mut Endpoint,
     peer: Peer,
     order: Order,
+    mode: WaitMode,
     go_on: &impl Fn() -> bool,
 ) -> Result<(), Error> {
     let mut room = memory(endpoint, peer, order)?;
     for _ in 0..order.load.count {
         let request = endpoint.irecv(Pattern::exactly(DATA), room)?;
-        let got = finish(endpoint, request, go_on)?;
+        let got = finish(endpoint, request, mode, go_on)?;
         let request = endpoint.isend(peer, DATA, got.memory)?;
-        room = finish(endpoint, request, go_on)?.memory;
+        room = finish(endpoint, request, mode, go_on)?.memory;
     }
     Ok(())
 }
@@ -143,14 +176,14 @@ fn receive_stream(
         requests.push_back(endpoint.irecv(Pattern::exactly(DATA), room)?);
     }
     while let Some(request) = requests.pop_front() {
-        let got = finish(endpoint, request, go_on)?;
+        let got = finish(endpoint, request, WaitMode::Block, go_on)?;
         if let Some(more) = left.checked_sub(1) {
             left = more;
             requests.push_back(endpoint.irecv(Pattern::exactly(DATA), got.memory)?);
         }
     }
     let request = endpoint.isend(peer, END, Memory::Empty)?;
-    finish(endpoint, request, go_on).map(|_| ())
+    finish(endpoint, request, WaitMode::Block, go_on).map(|_| ())
 }
 
 /// Sends the order to the peer, which has to take it within `timeout`.
@@ -165,7 +198,8 @@ fn begin(
     // detected.
     let request = endpoint.issend(peer, ORDER, order.encode())?;
     let end = Instant::now() + timeout;
-    match finish(endpoint, request, &|| Instant::now() < end && go_on()) {
+    let go_on_until = || Instant::now() < end && go_on();
+    match finish(endpoint, request, WaitMode::Block, &go_on_until) {
         Err(Error::Connection(Code::Cancelled)) if go_on() => Err(Error::Timeout),
         other => other.map(|_| ()),
     }
@@ -180,6 +214,7 @@ pub fn round_trips(
     endpoint: &mut Endpoint,
     peer: Peer,
     load: Load,
+    mode: WaitMode,
     go_on: &impl Fn() -> bool,
 ) -> Result<Vec<Duration>, Error> {
     let order = Order {
@@ -202,9 +237,9 @@ pub fn round_trips(
     for _ in 0..count {
         let sent = endpoint.isend(peer, DATA, there)?;
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
-        back = finish(endpoint, request, go_on)?.memory;
+        back = finish(endpoint, request, mode, go_on)?.memory;
         laps.record();
-        there = finish(endpoint, sent, go_on)?.memory;
+        there = finish(endpoint, sent, mode, go_on)?.memory;
     }
     match is_same(&back, &there) {
         true => Ok(laps.times()),
@@ -246,16 +281,16 @@ pub fn stream(
         let memory = match spare.pop() {
             Some(memory) => memory,
             None => match requests.pop_front() {
-                Some(oldest) => finish(endpoint, oldest, go_on)?.memory,
+                Some(oldest) => finish(endpoint, oldest, WaitMode::Block, go_on)?.memory,
                 None => Memory::Empty,
             },
         };
         requests.push_back(endpoint.isend(peer, DATA, memory)?);
     }
     for request in requests {
-        finish(endpoint, request, go_on)?;
+        finish(endpoint, request, WaitMode::Block, go_on)?;
     }
-    finish(endpoint, end, go_on)?;
+    finish(endpoint, end, WaitMode::Block, go_on)?;
     Ok(start.elapsed())
 }
 
@@ -280,8 +315,8 @@ mod tests {
         let address = there.address();
         std::thread::scope(|scope| {
             let server = scope.spawn(move || {
-                answer(&mut there, &|| true).unwrap();
-                answer(&mut there, &|| true).unwrap();
+                answer(&mut there, WaitMode::Block, &|| true).unwrap();
+                answer(&mut there, WaitMode::Poll, &|| true).unwrap();
             });
             let peer = here.connect(address, 0, None).unwrap();
             for length in [8, 5000, 100_000] {
@@ -292,7 +327,8 @@ mod tests {
                         count,
                         window: window(length),
                     };
-                    let times = round_trips(&mut here, peer, load(10), &|| true).unwrap();
+                    let times =
+                        round_trips(&mut here, peer, load(10), WaitMode::Block, &|| true).unwrap();
                     assert_eq!(times.len(), 10);
                     stream(&mut here, peer, load(100), &|| true).unwrap();
                 }
@@ -303,7 +339,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1500));
             let mut here = open();
             let peer = here.connect(address, 0, None).unwrap();
-            let times = round_trips(&mut here, peer, TEN, &|| true).unwrap();
+            let times = round_trips(&mut here, peer, TEN, WaitMode::Poll, &|| true).unwrap();
             assert_eq!(times.len(), 10);
             drop(here);
             server.join().unwrap();

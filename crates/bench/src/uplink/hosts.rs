@@ -1,12 +1,14 @@
 //! Sets up two hosts with a daemon each, and a link between them.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::tcp;
 use crate::process::Process;
 use report::message_perf::Row;
 use vm_harness::error::{Context, Error, Result};
@@ -43,11 +45,17 @@ const INTERFACE: &str = "mx";
 /// MTU of the interfaces. It makes TCP's frames as long as jumbo frames.
 const MTU: &str = "9000";
 
-/// The endpoint that answers on the second host.
-const ENDPOINT: &str = "7";
+/// The endpoints that answer on the second host: one waits in calls, the other polls.
+const ENDPOINTS: [&str; 2] = ["7", "8"];
+
+/// Bytes of the messages of a round trip, and the number of round trips.
+const SHORT: (usize, u32) = (8, 2000);
 
 /// Longest time until the hosts have discovered each other.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// The options of programs that wait and of those that poll.
+const POLL: [&[&str]; 2] = [&[], &["--poll"]];
 
 /// Seconds of a TCP measurement.
 const SECONDS: &str = "1";
@@ -62,7 +70,7 @@ impl Host {
 }
 
 /// The network namespace of a host.
-struct Namespace {
+pub(super) struct Namespace {
     name: String,
     host: Host,
 }
@@ -72,6 +80,20 @@ impl Namespace {
         let name = scope::unique();
         ip(&["netns", "add", &name])?;
         Ok(Self { name, host })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn cpu(&self) -> u32 {
+        self.host.cpu
+    }
+
+    pub(super) fn address(&self) -> Result<Ipv4Addr> {
+        let address = self.host.address;
+        let parsed = address.parse();
+        parsed.map_err(|_| Error::unreadable("an address of the benchmark", address))
     }
 
     /// Returns a command of the host inside its namespace.
@@ -171,18 +193,23 @@ impl Hosts {
             processes.push(daemon);
         }
         let [_, second] = HOSTS;
-        let mut answer = second.command(&self.vicinity);
-        answer
-            .arg("--runtime-dir")
-            .arg(self.runtime_dir(second.name));
-        answer.args(["message", "answer", "--endpoint", ENDPOINT]);
-        let mut answerer = Process::start("answerer", &self.folder, answer)?;
-        answerer.expect("answering")?;
+        for (endpoint, poll) in ENDPOINTS.into_iter().zip(POLL) {
+            let mut answer = second.command(&self.vicinity);
+            answer
+                .arg("--runtime-dir")
+                .arg(self.runtime_dir(second.name));
+            answer.args(["message", "answer", "--endpoint", endpoint]);
+            answer.args(poll);
+            let mut answerer =
+                Process::start(&format!("answerer-{endpoint}"), &self.folder, answer)?;
+            answerer.expect("answering")?;
+            processes.push(answerer);
+        }
         let [_, namespace] = &self.namespaces;
         let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
         let mut server = Process::start("iperf3", &self.folder, server)?;
         server.expect("listening")?;
-        processes.extend([answerer, server]);
+        processes.push(server);
         Ok(processes)
     }
 
@@ -216,13 +243,8 @@ impl Hosts {
 
     /// Measures how many bytes a second messages carry.
     pub(super) fn messages(&self, length: u32) -> Result<f64> {
-        let [first, second] = HOSTS;
-        let mut command = first.command(&self.vicinity);
-        command
-            .arg("--runtime-dir")
-            .arg(self.runtime_dir(first.name));
-        let peer = format!("{}:{ENDPOINT}", second.name);
-        command.args(["message", "perf", &peer, "--json"]);
+        let [waiting, _] = ENDPOINTS;
+        let mut command = self.message("perf", waiting);
         command.args(["--lengths", &length.to_string()]);
         let text = host::run(command)?;
         match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
@@ -232,6 +254,41 @@ impl Hosts {
                 &text,
             )),
         }
+    }
+
+    /// Returns a command of the first host that measures messages to an endpoint of the second.
+    fn message(&self, measurement: &str, endpoint: &str) -> Command {
+        let [first, second] = HOSTS;
+        let mut command = first.command(&self.vicinity);
+        command
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(first.name));
+        let peer = format!("{}:{endpoint}", second.name);
+        command.args(["message", measurement, &peer, "--json"]);
+        command
+    }
+
+    /// Measures round trips of short messages between programs that wait, between programs that poll, and of
+    /// TCP between programs that poll: medians in microseconds.
+    pub(super) fn round_trips(&self) -> Result<[f64; 3]> {
+        let (length, count) = SHORT;
+        let mut medians = [0.0; 3];
+        for ((endpoint, poll), median) in ENDPOINTS.into_iter().zip(POLL).zip(&mut medians) {
+            let mut command = self.message("ping", endpoint);
+            command.args(["--length", &length.to_string()]);
+            command.args(["--count", &count.to_string()]);
+            command.args(poll);
+            let text = host::run(command)?;
+            let found = serde_json::from_str(&text)
+                .ok()
+                .and_then(|found: Value| found.get("p50_us")?.as_f64());
+            *median = found.ok_or_else(|| {
+                Error::unreadable("the figures of `vicinity message ping`", &text)
+            })?;
+        }
+        let [.., tcp] = &mut medians;
+        *tcp = tcp::round_trip(&self.namespaces, length, count)?;
+        Ok(medians)
     }
 
     /// Measures how many bytes a second a TCP stream carries.

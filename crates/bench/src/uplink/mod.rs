@@ -3,10 +3,13 @@
 //! Theory of operation. The hosts are two network namespaces, each with a daemon and a CPU of its own, and a link
 //! between them (`hosts`) whose rate a token bucket limits. A round sets each rate and measures
 //! messages of 512 KB in one direction, and a TCP stream; the order of the two changes from round to round. Messages
-//! can use the rate except for headers: 32 bytes of each frame of 4128.
+//! can use the rate except for headers: 32 bytes of each frame of 4128. Then the round measures round trips of 8 bytes
+//! at the highest rate: with programs that wait in calls, with programs that poll, as MPI's do, so that each CPU has a
+//! program and an uplink that need it, and those of TCP with programs that poll.
 
 mod hosts;
 mod report;
+mod tcp;
 
 use std::path::PathBuf;
 
@@ -21,7 +24,7 @@ use crate::priority::Priority;
 use crate::requirements;
 use hosts::Hosts;
 
-pub use self::report::{Cell, Report, Sample};
+pub use self::report::{Cell, Report, RoundTrip, Sample};
 
 /// Bytes of a message.
 const LENGTH: u32 = 512 << 10;
@@ -54,9 +57,9 @@ pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
     let folder = RunFolder::new()?;
     let machine = Machine::describe()?;
     let first = Priority::raise();
-    let samples = rounds(options, &folder, progress)?;
+    let (samples, round_trips) = rounds(options, &folder, progress)?;
     drop(first);
-    let report = Report::new(machine, options.rounds, samples);
+    let report = Report::new(machine, options.rounds, samples, round_trips);
     output::write(&report, &options.output)?;
     Ok(report)
 }
@@ -72,9 +75,13 @@ fn check(options: &Options) -> Result<()> {
     Err(Error::Host(complaint.to_owned()))
 }
 
-fn rounds(options: &Options, folder: &RunFolder, progress: &Progress) -> Result<Vec<Sample>> {
+fn rounds(
+    options: &Options,
+    folder: &RunFolder,
+    progress: &Progress,
+) -> Result<(Vec<Sample>, Vec<RoundTrip>)> {
     let hosts = Hosts::start(&options.vicinity, folder.path())?;
-    let mut samples = Vec::new();
+    let (mut samples, mut round_trips) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         for &rate in &options.rates {
             interrupt::check()?;
@@ -95,6 +102,15 @@ fn rounds(options: &Options, folder: &RunFolder, progress: &Progress) -> Result<
             progress.step(&format!("round {round} of {}: {sample}", options.rounds));
             samples.push(sample);
         }
+        let [waiting_us, polling_us, tcp_us] = hosts.round_trips()?;
+        let trip = RoundTrip {
+            round,
+            waiting_us,
+            polling_us,
+            tcp_us,
+        };
+        progress.step(&format!("round {round} of {}: {trip}", options.rounds));
+        round_trips.push(trip);
     }
-    Ok(samples)
+    Ok((samples, round_trips))
 }

@@ -12,6 +12,23 @@ use vm_harness::machine::Machine;
 /// The rate with a target, in Mbit/s, and the target as a share of this rate.
 const TARGET: (u32, f64) = (10_000, 0.95);
 
+/// The most that a round trip between programs that poll may take, in round trips between programs that wait,
+/// and in round trips of TCP.
+const POLLING_TARGETS: (f64, f64) = (3.0, 1.0);
+
+/// The round trips of one round: medians in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// The round, from 1.
+    pub round: u32,
+    /// Messages between programs that wait in calls.
+    pub waiting_us: f64,
+    /// Messages between programs that poll.
+    pub polling_us: f64,
+    /// TCP between programs that poll.
+    pub tcp_us: f64,
+}
+
 /// One measurement of messages and of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -49,6 +66,9 @@ pub struct Report {
     pub rounds: u32,
     /// Every measurement.
     pub samples: Vec<Sample>,
+    /// Every measurement of round trips. Reports of earlier versions have none.
+    #[serde(default)]
+    pub round_trips: Vec<RoundTrip>,
     /// One entry for each rate.
     pub cells: Vec<Cell>,
     /// The targets, and the measured values.
@@ -78,8 +98,35 @@ fn cells(samples: &[Sample]) -> Vec<Cell> {
     rates.into_iter().map(cell).collect()
 }
 
+fn values(trips: &[RoundTrip], value: fn(&RoundTrip) -> f64) -> Vec<f64> {
+    trips.iter().map(value).collect()
+}
+
+fn polling_targets(trips: &[RoundTrip]) -> [Target; 2] {
+    let polling = values(trips, |trip| trip.polling_us);
+    let ratio = |to: fn(&RoundTrip) -> f64| paired_ratio(&values(trips, to), &polling);
+    let (waiting, tcp) = POLLING_TARGETS;
+    [
+        Target::at_most(
+            "8 B between programs that poll: part of programs that wait",
+            ratio(|trip| trip.waiting_us),
+            waiting,
+        ),
+        Target::at_most(
+            "8 B between programs that poll: part of TCP",
+            ratio(|trip| trip.tcp_us),
+            tcp,
+        ),
+    ]
+}
+
 impl Report {
-    pub(super) fn new(machine: Machine, rounds: u32, samples: Vec<Sample>) -> Self {
+    pub(super) fn new(
+        machine: Machine,
+        rounds: u32,
+        samples: Vec<Sample>,
+        round_trips: Vec<RoundTrip>,
+    ) -> Self {
         let cells = cells(&samples);
         let (rate, bound) = TARGET;
         let promised = cells.iter().filter(|cell| cell.rate == rate);
@@ -89,7 +136,8 @@ impl Report {
             machine,
             vicinity: env!("CARGO_PKG_VERSION").to_owned(),
             rounds,
-            targets: targets.collect(),
+            targets: targets.chain(polling_targets(&round_trips)).collect(),
+            round_trips,
             cells,
             samples,
         }
@@ -103,6 +151,21 @@ impl fmt::Display for Sample {
         write!(
             f,
             "{rate} Mbit/s, messages {messages:.3} GB/s, TCP {tcp:.3} GB/s"
+        )
+    }
+}
+
+impl fmt::Display for RoundTrip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            waiting_us,
+            polling_us,
+            tcp_us,
+            ..
+        } = self;
+        write!(
+            f,
+            "round trips of 8 B: messages {waiting_us:.1} us, between programs that poll {polling_us:.1} us, TCP {tcp_us:.1} us"
         )
     }
 }
@@ -128,6 +191,16 @@ impl fmt::Display for Report {
         } in &self.cells
         {
             writeln!(f, "{rate:>9}  {messages:>8.3}  {tcp:>6.3}  {ratio:>12.2}")?;
+        }
+        if !self.round_trips.is_empty() {
+            let median = |value| median(&values(&self.round_trips, value));
+            let trip = RoundTrip {
+                round: 0,
+                waiting_us: median(|trip| trip.waiting_us),
+                polling_us: median(|trip| trip.polling_us),
+                tcp_us: median(|trip| trip.tcp_us),
+            };
+            writeln!(f, "\nMedians, {trip}")?;
         }
         writeln!(f)?;
         Target::write_all(f, &self.targets)

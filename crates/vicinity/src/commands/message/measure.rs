@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use message::{
     Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
-    perf::{self, Kind, Load},
+    perf::{self, Kind, Load, WaitMode},
 };
 use report::message_perf::{Figures, Row};
 use report::stats::quantile;
@@ -40,7 +40,7 @@ const REMOTE_SENDS: u8 = 4;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Answers `ping` and `perf` at `endpoint` until SIGINT or SIGTERM.
-pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure> {
+pub(crate) fn answer(board: &Path, endpoint: Option<u32>, poll: bool) -> Result<(), Failure> {
     interrupt::install()?;
     let options = Options {
         endpoint,
@@ -50,9 +50,16 @@ pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure>
     let Address { nic, endpoint: id } = endpoint.address();
     eprintln!("answering at endpoint {id} on NIC {nic:012x}");
     while interrupt::check().is_ok() {
-        perf::answer(&mut endpoint, &keep_running)?;
+        perf::answer(&mut endpoint, wait_mode(poll), &keep_running)?;
     }
     Ok(())
+}
+
+fn wait_mode(poll: bool) -> WaitMode {
+    match poll {
+        true => WaitMode::Poll,
+        false => WaitMode::Block,
+    }
 }
 
 /// What round trips took, in microseconds.
@@ -74,6 +81,7 @@ pub(crate) fn ping(
     board: &Path,
     to: &EndpointName,
     (length, count): (u32, u32),
+    poll: bool,
     json: bool,
 ) -> Result<String, Failure> {
     let (mut endpoint, peer) = connect(board, to)?;
@@ -87,7 +95,7 @@ pub(crate) fn ping(
         count,
         window: 1,
     };
-    let times = perf::round_trips(&mut endpoint, peer, load, &keep_running);
+    let times = perf::round_trips(&mut endpoint, peer, load, wait_mode(poll), &keep_running);
     let times = times.map_err(|error| unreached(to, error))?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
@@ -164,7 +172,8 @@ pub(crate) fn measure(
 
 fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, MessageError> {
     let load = |count| Load { count, ..load };
-    let mut trips = |count| perf::round_trips(endpoint, peer, load(count), &keep_running);
+    let mut trips =
+        |count| perf::round_trips(endpoint, peer, load(count), WaitMode::Block, &keep_running);
     let count = enough(trips(PROBE)?.iter().sum());
     let times = trips(count)?;
     let halves = times.iter().map(|time| time.as_secs_f64() * 1e6 / 2.0);

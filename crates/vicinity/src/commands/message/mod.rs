@@ -21,6 +21,9 @@ pub(crate) enum Message {
         /// Number of the endpoint; without it, the first free one
         #[arg(long, value_name = "NUMBER")]
         endpoint: Option<u32>,
+        /// Poll for the messages of `ping`, as MPI libraries do, instead of waiting
+        #[arg(long)]
+        poll: bool,
     },
     /// Show this host's or VM's board, and the daemon's members
     Info {
@@ -67,6 +70,9 @@ pub(crate) enum Message {
         /// Number of round trips
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=measure::MAX_ROUND_TRIPS))]
         count: u32,
+        /// Poll for the messages, as MPI libraries do, instead of waiting
+        #[arg(long)]
+        poll: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -89,7 +95,7 @@ impl Message {
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<(), Failure> {
         let board = &runtime_dir.join(BOARD);
         match self {
-            Self::Answer { endpoint } => measure::answer(board, *endpoint),
+            Self::Answer { endpoint, poll } => measure::answer(board, *endpoint, *poll),
             Self::Info { json } => print(&info::info(runtime_dir, *json)?),
             Self::Counters { json } => print(&info::counters(runtime_dir, *json)?),
             Self::Serve { members, way } => join::serve(runtime_dir, members, way),
@@ -102,8 +108,15 @@ impl Message {
                 peer,
                 length,
                 count,
+                poll,
                 json,
-            } => print(&measure::ping(board, peer, (*length, *count), *json)?),
+            } => print(&measure::ping(
+                board,
+                peer,
+                (*length, *count),
+                *poll,
+                *json,
+            )?),
             Self::Perf {
                 peer,
                 lengths,
