@@ -160,7 +160,11 @@ fn systemd_understands_the_units() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]);
-    for unit in ["vicinity.service", "vicinity.socket"] {
+    for unit in [
+        "vicinity.service",
+        "vicinity.socket",
+        "vicinity-gateway.service",
+    ] {
         let text = fs::read_to_string(source.join(unit)).unwrap();
         let text = text.replace("/usr/bin/vicinity", env!("CARGO_BIN_EXE_vicinity"));
         let file = folder.path().join(unit);
