@@ -102,7 +102,7 @@ impl Device {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && bind(&folder)? => {
                 map()?
             }
-            mapping => mapping?,
+            mapping => mapping.map_err(|error| refused(&folder, error))?,
         };
         let mapping = Arc::new(mapping);
         let register = |at| Word::new(&mapping, at).ok_or(io::ErrorKind::InvalidData);
@@ -158,6 +158,19 @@ impl Device {
     pub fn memory(&self) -> io::Result<OwnedFd> {
         read_write(&file_of(&self.folder, "memory", "resource2"))
     }
+}
+
+/// Says what to do when the kernel refuses to map a device's registers.
+fn refused(folder: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let text = format!(
+        "the kernel refuses to map the device {}: run this program as root, and in a VM whose kernel is locked down \
+            (Secure Boot) load the module vicinity_wake, which such a kernel loads if it is signed",
+        folder.display()
+    );
+    io::Error::new(error.kind(), text)
 }
 
 /// Returns whether the driver `vicinity_wake` has taken this VM's region, an `ivshmem-doorbell` device; `None` if the

@@ -78,4 +78,23 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
         join(vm, LIMIT).kill().unwrap();
         is_well(vm);
     }
+    a_kernel_that_is_locked_down_says_what_is_missing(&vms[0]);
+}
+
+/// Locks the kernel of the VM down as Secure Boot does (kernel_lockdown(7)). Without a signed module, nothing works there.
+fn a_kernel_that_is_locked_down_says_what_is_missing(vm: &Vm) {
+    step(
+        "a locked-down kernel refuses the unsigned module and the device, and `join` says what helps",
+    );
+    let lock = "mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security; \
+        echo integrity >/sys/kernel/security/lockdown";
+    sh(vm, lock);
+    let loaded = vm.run(&format!("insmod {MODULE}"), LIMIT).unwrap();
+    assert!(loaded.status != 0, "the unsigned module was loaded");
+    let joined = vm.run("vicinity message join", LIMIT).unwrap();
+    let said = joined.stderr;
+    assert!(
+        joined.status != 0 && said.contains("vicinity_wake"),
+        "{said}"
+    );
 }
