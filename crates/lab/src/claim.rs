@@ -28,7 +28,7 @@ pub struct Evidence {
     /// Its bootstrapped 95 % interval.
     pub interval: Interval,
     /// p-values for and against the claim.
-    pub sureness: PValues,
+    pub p_values: PValues,
     /// Number of blocks that yielded a figure.
     pub blocks: usize,
     /// Number of blocks in which all cells were measured but whose figure is no number.
@@ -108,7 +108,7 @@ impl Claim {
         Evidence {
             estimate: of(&all),
             interval: inference::bootstrap(blocks, of),
-            sureness: PValues {
+            p_values: PValues {
                 inside: if judged { share(false) } else { 0.5 },
                 outside: if judged { share(true) } else { 0.5 },
             },
@@ -158,7 +158,7 @@ impl Claim {
                 low: back(interval.low),
                 high: back(interval.high),
             },
-            sureness: region.test(&figures),
+            p_values: region.test(&figures),
             blocks: figures.len(),
             undefined: undefined.len(),
         }

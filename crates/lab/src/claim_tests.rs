@@ -59,10 +59,10 @@ fn pairs_are_compared_within_their_block() {
     };
     let found = claim(ratio, Region::Above(1.0)).evaluate(&pairs(1.1), &levels);
     assert!((found.estimate - 1.1027).abs() < 0.001, "{found:?}");
-    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
+    assert!(found.p_values.supports_region() && found.p_values.p() < 0.01);
     assert!(found.interval.low > 1.1 && found.interval.high < 1.11);
     let against = claim(ratio, Region::Below(1.0)).evaluate(&pairs(1.1), &levels);
-    assert!(!against.sureness.supports_region() && against.sureness.p() < 0.01);
+    assert!(!against.p_values.supports_region() && against.p_values.p() < 0.01);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn nothing_measured_says_nothing() {
         of: &[],
     };
     let found = claim(value, Region::Above(0.0)).evaluate(&pairs(1.0), &levels);
-    assert!(found.blocks == 0 && found.estimate.is_nan() && found.sureness.p() >= 1.0);
+    assert!(found.blocks == 0 && found.estimate.is_nan() && found.p_values.p() >= 1.0);
 }
 
 fn curves(blocks: u32) -> Vec<Sample> {
@@ -102,9 +102,9 @@ fn a_crossover_is_found_with_its_interval() {
     let found = claim(statistic, expects).evaluate(&curves(6), &levels);
     assert!((found.estimate - 8192.0).abs() < 300.0, "{found:?}");
     assert!(found.interval.low <= found.estimate && found.estimate <= found.interval.high);
-    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
+    assert!(found.p_values.supports_region() && found.p_values.p() < 0.01);
     let few = claim(statistic, expects).evaluate(&curves(3), &levels);
-    assert!(few.sureness.p() >= 1.0, "three blocks are no bootstrap");
+    assert!(few.p_values.p() >= 1.0, "three blocks are no bootstrap");
 }
 
 #[test]
@@ -178,13 +178,13 @@ fn a_shift_compares_two_crossovers() {
     let down = claim(shift(&[("c", "z")], &[("c", "b")]), Region::Below(1.0));
     let found = down.evaluate(&two_curves(), &levels);
     assert!(found.estimate < 0.4, "{found:?}");
-    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
+    assert!(found.p_values.supports_region() && found.p_values.p() < 0.01);
     // A crossover that did not move must not count as moved down, also if one curve is better at every size, so that
     // the crossover is zero or infinite.
     for same in [&[("c", "b")] as Selector, &[("c", "a")]] {
         let found = claim(shift(same, same), Region::Below(1.0)).evaluate(&two_curves(), &levels);
         assert!((found.estimate - 1.0).abs() < 1e-9, "{found:?}");
-        assert!(!found.sureness.supports_region());
+        assert!(!found.p_values.supports_region());
     }
 }
 
@@ -199,7 +199,7 @@ fn one_metric_may_lose_more_than_another() {
     // `n` is 1 / `m`, so `n` falls where `m` rises by a tenth.
     let found = claim(relative, Region::Below(1.0)).evaluate(&pairs(1.1), &levels);
     assert!((found.estimate - 1.0 / 1.1027_f64.powi(2)).abs() < 0.001);
-    assert!(found.sureness.supports_region() && found.sureness.p() < 0.01);
+    assert!(found.p_values.supports_region() && found.p_values.p() < 0.01);
 }
 
 #[test]
@@ -217,5 +217,5 @@ fn every_step_counts_where_every_step_is_claimed() {
         along: "size",
     };
     let found = claim(falling, Region::Above(1.0)).evaluate(&curves(6), &levels);
-    assert!(found.estimate < 0.6 && !found.sureness.supports_region());
+    assert!(found.estimate < 0.6 && !found.p_values.supports_region());
 }

@@ -112,7 +112,7 @@ pub fn judge(
     let raw: Vec<f64> = claims
         .iter()
         .filter(|(.., evidence)| evidence.blocks > 0)
-        .map(|(.., evidence)| evidence.sureness.p())
+        .map(|(.., evidence)| evidence.p_values.p())
         .collect();
     let mut corrected = inference::holm(&raw).into_iter();
     let noise = noise_threshold(&noise(samples, scale));
@@ -187,7 +187,7 @@ fn decide(
             "no larger than what the A/A run shows for no reason".to_owned(),
         );
     }
-    let verdict = if evidence.sureness.supports_region() {
+    let verdict = if evidence.p_values.supports_region() {
         Verdict::Reproduced
     } else {
         Verdict::Reversed

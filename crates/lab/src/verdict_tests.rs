@@ -110,7 +110,7 @@ fn what_is_not_sure_says_where_its_interval_is() {
         let evidence = Evidence {
             estimate: 1.0,
             interval: Interval { low, high },
-            sureness: Region::Above(0.0).test(&[]),
+            p_values: Region::Above(0.0).test(&[]),
             blocks,
             undefined: 0,
         };

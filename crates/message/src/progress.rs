@@ -80,7 +80,7 @@ impl Endpoint {
                     accepted: false, ..
                 })) if link.remote => return self.fail_unreachable(peer),
                 Ok(Some(_)) => return self.fail_peer(peer, Code::Unreachable),
-                Err(window::attach::AttachError::Gone) => {
+                Err(window::attach::AttachError::Disconnected) => {
                     return self.fail_peer(peer, Code::Closed);
                 }
                 Err(_) => return self.fail_peer(peer, Code::Unreachable),

@@ -175,7 +175,7 @@ pub enum Reason {
     /// The supervisor requested it.
     Ordered,
     /// The front-end closed its socket: the VM stopped or is restarting.
-    Gone,
+    Disconnected,
     /// The guest or its front-end broke the protocol; the text names the rule. The port must be
     /// quarantined before another connection is accepted for it.
     Fault(String),

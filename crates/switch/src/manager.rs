@@ -112,7 +112,7 @@ impl Manager {
 
     pub(crate) fn fail(&mut self, switch: &mut Switch, number: u16, fault: &Fault) {
         let reason = match fault {
-            Fault::Gone => Reason::Gone,
+            Fault::Disconnected => Reason::Disconnected,
             Fault::Host(_) => Reason::Host(fault.to_string()),
             _ => Reason::Fault(fault.to_string()),
         };

@@ -172,7 +172,7 @@ fn every_layout_of_a_frame_arrives_as_it_was_sent() {
         }
         drop(nics);
         for port in [1, place] {
-            assert_eq!(plane.detached(port).0, Reason::Gone);
+            assert_eq!(plane.detached(port).0, Reason::Disconnected);
         }
     }
 }

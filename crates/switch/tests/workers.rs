@@ -147,7 +147,7 @@ fn attach_and_detach(plane: &mut Plane, round: usize) {
     // One front-end closes its socket; the supervisor detaches the other port.
     drop(c);
     plane.order(&Order::Detach { port: PortId(4) }, None);
-    for (port, why) in [(3, Reason::Gone), (4, Reason::Ordered)] {
+    for (port, why) in [(3, Reason::Disconnected), (4, Reason::Ordered)] {
         assert_eq!(plane.detached(port).0, why);
         plane.forget_running(port);
     }

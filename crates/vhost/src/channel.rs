@@ -122,7 +122,7 @@ impl Channel {
         ) {
             Ok(got) => got,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(Errno::CONNRESET) => return Err(Fault::Gone),
+            Err(Errno::CONNRESET) => return Err(Fault::Disconnected),
             Err(error) => return Err(Fault::Host(error)),
         };
         let mut count = 0;
@@ -140,7 +140,7 @@ impl Channel {
             return Err(self.too_many().into());
         }
         if got.bytes == 0 {
-            return Err(Fault::Gone);
+            return Err(Fault::Disconnected);
         }
         self.filled += got.bytes;
         Ok(true)
@@ -175,7 +175,7 @@ impl Channel {
         match sent {
             Ok(count) if count == header.len() + payload.len() => Ok(()),
             Ok(_) | Err(Errno::AGAIN) => Err(ProtocolFault::NotReading.into()),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(Fault::Gone),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(Fault::Disconnected),
             Err(error) => Err(Fault::Host(error)),
         }
     }

@@ -5,12 +5,12 @@ use rustix::io::Errno;
 use crate::raw::{MapError, RingError};
 
 /// An error that ends a port. The guest's driver or its front-end causes every fault except
-/// [`Fault::Host`], and every such fault except [`Fault::Gone`] is a reason to quarantine the port.
+/// [`Fault::Host`], and every such fault except [`Fault::Disconnected`] is a reason to quarantine the port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The front-end closed its socket.
     #[error("the front-end closed its socket")]
-    Gone,
+    Disconnected,
     /// The front-end broke the vhost-user protocol.
     #[error("the front-end broke the vhost-user protocol: {0}")]
     Protocol(ProtocolFault),

@@ -345,7 +345,7 @@ fn a_front_end_that_hangs_up_is_gone_whatever_it_sent_before() {
         let (wire, mut channel) = channel();
         assert!(wire.send_raw(&message(2, VERSION, &number(0))[..said], &[]) || said == 0);
         drop(wire);
-        assert_eq!(channel.receive().unwrap_err(), Fault::Gone);
+        assert_eq!(channel.receive().unwrap_err(), Fault::Disconnected);
     }
 }
 

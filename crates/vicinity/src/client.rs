@@ -113,32 +113,32 @@ impl ApiRequest {
 
 /// Gets a path of the control API of the daemon that serves `runtime_dir`.
 pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
-    ask(runtime_dir, ApiRequest::get(path)).map(|(_, answer)| answer)
+    request(runtime_dir, ApiRequest::get(path)).map(|(_, answer)| answer)
 }
 
 /// Sends a request. The answer comes with the daemon's process id, which is 0 if it is not visible from this
 /// process's PID namespace.
-pub(crate) fn ask<T: DeserializeOwned>(
+pub(crate) fn request<T: DeserializeOwned>(
     runtime_dir: &Path,
-    ask: ApiRequest,
+    request: ApiRequest,
 ) -> Result<(u32, T), ClientError> {
-    let (pid, body) = text(runtime_dir, ask)?;
+    let (pid, body) = text(runtime_dir, request)?;
     let answer = serde_json::from_slice(&body).map_err(protocol_error)?;
     Ok((pid, answer))
 }
 
-/// Like [`ask`], for an answer that is not JSON.
-pub(crate) fn text(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
+/// Like [`request`], for an answer that is not JSON.
+pub(crate) fn text(runtime_dir: &Path, request: ApiRequest) -> Result<(u32, Bytes), ClientError> {
     runtime()?.block_on(async {
-        tokio::time::timeout(ANSWER_TIMEOUT, fetch(runtime_dir, ask))
+        tokio::time::timeout(ANSWER_TIMEOUT, fetch(runtime_dir, request))
             .await
             .unwrap_or(Err(ClientError::Timeout))
     })
 }
 
-async fn fetch(runtime_dir: &Path, ask: ApiRequest) -> Result<(u32, Bytes), ClientError> {
-    let path = ask.path.clone();
-    let (pid, response) = begin(runtime_dir, ask).await?;
+async fn fetch(runtime_dir: &Path, request: ApiRequest) -> Result<(u32, Bytes), ClientError> {
+    let path = request.path.clone();
+    let (pid, response) = begin(runtime_dir, request).await?;
     let status = response.status();
     let body = response
         .into_body()
@@ -174,8 +174,8 @@ pub(crate) fn stream(
     runtime.block_on(async {
         let interrupted = interrupted().map_err(protocol_error)?;
         let mut interrupted = std::pin::pin!(interrupted);
-        let ask = ApiRequest::get(path);
-        let begun = tokio::time::timeout(ANSWER_TIMEOUT, begin(runtime_dir, ask)).await;
+        let request = ApiRequest::get(path);
+        let begun = tokio::time::timeout(ANSWER_TIMEOUT, begin(runtime_dir, request)).await;
         let (_, response) = begun.unwrap_or(Err(ClientError::Timeout))?;
         let status = response.status();
         let mut body = response.into_body();
@@ -227,9 +227,9 @@ fn runtime() -> Result<tokio::runtime::Runtime, ClientError> {
 /// Sends a request, and waits for the head of the answer.
 async fn begin(
     runtime_dir: &Path,
-    ask: ApiRequest,
+    request: ApiRequest,
 ) -> Result<(u32, Response<Incoming>), ClientError> {
-    let stream = connect(runtime_dir, &ask.method).await?;
+    let stream = connect(runtime_dir, &request.method).await?;
     let pid = stream.peer_cred().map_err(protocol_error)?.pid();
     let pid = pid
         .and_then(|pid| u32::try_from(pid).ok())
@@ -240,11 +240,11 @@ async fn begin(
     // The task ends with the runtime, or with the answer.
     tokio::spawn(connection);
     let request = Request::builder()
-        .method(ask.method)
-        .uri(&ask.path)
+        .method(request.method)
+        .uri(&request.path)
         .header(hyper::header::HOST, "vicinity")
-        .header(hyper::header::CONTENT_TYPE, ask.kind)
-        .body(Full::new(ask.body))
+        .header(hyper::header::CONTENT_TYPE, request.kind)
+        .body(Full::new(request.body))
         .map_err(protocol_error)?;
     let response = sender.send_request(request).await.map_err(protocol_error)?;
     Ok((pid, response))

@@ -56,7 +56,7 @@ const BACKLOG: i32 = 1024;
 pub enum AttachError {
     /// The peer closed its socket, or its process ended.
     #[error("the peer closed its socket, or its process ended")]
-    Gone,
+    Disconnected,
     /// The peer supports no version of the protocol that this side supports.
     #[error(
         "the peer supports only versions {first} to {last} of the attach protocol; use the same release on \
@@ -203,7 +203,7 @@ impl Channel {
         let got = match net::recvmsg(&self.socket, parts, &mut ancillary, flags) {
             Ok(got) => got,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(Errno::CONNRESET) => return Err(AttachError::Gone),
+            Err(Errno::CONNRESET) => return Err(AttachError::Disconnected),
             Err(error) => return Err(AttachError::Kernel(error)),
         };
         let mut fds = ArrayVec::<OwnedFd, FDS>::new();
@@ -214,7 +214,7 @@ impl Channel {
             }
         }
         if got.bytes == 0 {
-            return Err(AttachError::Gone);
+            return Err(AttachError::Disconnected);
         }
         let cut = ReturnFlags::CTRUNC | ReturnFlags::TRUNC;
         if got.flags.intersects(cut) {
@@ -244,7 +244,7 @@ impl Channel {
         match net::sendmsg(&self.socket, &parts, &mut ancillary, flags) {
             Ok(_) => Ok(()),
             Err(Errno::AGAIN) => Err(AttachError::Full),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(AttachError::Gone),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(AttachError::Disconnected),
             Err(error) => Err(AttachError::Kernel(error)),
         }
     }

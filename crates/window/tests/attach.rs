@@ -74,7 +74,7 @@ fn wake_ups_never_block_and_the_end_is_detected() {
     assert!(matches!(other.receive().unwrap(), Some(Message::Wake)));
     drop(one);
     let end = std::iter::from_fn(|| Some(other.receive())).find(Result::is_err);
-    assert_eq!(end.unwrap().unwrap_err(), AttachError::Gone);
+    assert_eq!(end.unwrap().unwrap_err(), AttachError::Disconnected);
     other.ring();
 }
 

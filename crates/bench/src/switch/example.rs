@@ -26,8 +26,8 @@ fn load(cell: Cell, switch: SwitchKind, p99_ns: f64, cycles_per_frame: f64) -> L
     }
 }
 
-fn residents(known: u64, spoken_to: u64) -> Cell {
-    Cell::Residents { known, spoken_to }
+fn fdb_size(known: u64, spoken_to: u64) -> Cell {
+    Cell::Fdb { known, spoken_to }
 }
 
 /// Returns a report with at least one entry of each kind.
@@ -55,9 +55,9 @@ pub(super) fn report() -> Report {
         load(Cell::Latency(50), SwitchKind::Vicinity, 9000.0, 0.0),
         load(Cell::Latency(50), SwitchKind::OvsDpdk, 8000.0, 0.0),
         load(Cell::Light, SwitchKind::Vicinity, 9000.0, 0.0),
-        load(residents(99, 98), SwitchKind::Vicinity, 0.0, 100.0),
-        load(residents(99_961, 98), SwitchKind::Vicinity, 0.0, 101.0),
-        load(residents(99_961, 99_960), SwitchKind::Vicinity, 0.0, 105.0),
+        load(fdb_size(99, 98), SwitchKind::Vicinity, 0.0, 100.0),
+        load(fdb_size(99_961, 98), SwitchKind::Vicinity, 0.0, 101.0),
+        load(fdb_size(99_961, 99_960), SwitchKind::Vicinity, 0.0, 105.0),
     ];
     let idle = Idle {
         seconds: 10.0,

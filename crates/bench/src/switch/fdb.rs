@@ -41,7 +41,7 @@ pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<Loa
         ports: u16::try_from(RECEIVERS + 1).unwrap_or(u16::MAX),
         gso: false,
     };
-    let name = format!("residents-{each}");
+    let name = format!("fdb-{each}");
     let (program, peer) = (&options.vicinity, SwitchKind::Vicinity);
     let mut setup = LoadSetup::start(peer, shape, SHORT, program, folder, &name)?;
     learn(&mut setup.drivers, each)?;

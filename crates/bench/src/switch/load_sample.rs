@@ -19,7 +19,8 @@ pub enum Cell {
     /// 64 KB frames that need segmentation, as many as the switch forwards.
     Gso,
     /// 64 B frames, as many as the switch forwards, to some of the FDB's addresses in turn.
-    Residents {
+    #[serde(alias = "residents")]
+    Fdb {
         /// Addresses in the FDB.
         known: u64,
         /// Addresses that frames are sent to.
@@ -33,7 +34,7 @@ impl fmt::Display for Cell {
             Self::Latency(share) => format!("{share} % of the maximum"),
             Self::Light => "100,000 frames/s".to_owned(),
             Self::Gso => "64 KB GSO".to_owned(),
-            Self::Residents { known, spoken_to } => format!("{spoken_to} of {known} known"),
+            Self::Fdb { known, spoken_to } => format!("{spoken_to} of {known} known"),
         };
         f.pad(&text)
     }

@@ -139,7 +139,7 @@ pub(super) fn gso(
 }
 
 /// Measures few FDB entries and many, with everything else equal.
-pub(super) fn residents(
+pub(super) fn fdb_sizes(
     options: &Options,
     folder: &Path,
     progress: &Progress,
@@ -155,14 +155,14 @@ pub(super) fn residents(
         let mut run = |setup: &mut LoadSetup, known, flow: &Flow, spoken_to| {
             let run = setup.run(std::slice::from_ref(flow), OfferedLoad::Saturate)?;
             let (known, spoken_to) = (fdb::count(known), fdb::count(spoken_to) - 1);
-            let cell = Cell::Residents { known, spoken_to };
+            let cell = Cell::Fdb { known, spoken_to };
             samples.push(sample(round, cell, setup.switch, None, &run));
             Ok(())
         };
         run(&mut small, fdb::FEW_ADDRESSES, &few, fdb::FEW_ADDRESSES)?;
         run(&mut large, fdb::MANY_ADDRESSES, &few, fdb::FEW_ADDRESSES)?;
         run(&mut large, fdb::MANY_ADDRESSES, &many, fdb::MANY_ADDRESSES)?;
-        print_progress(progress, &samples, round, options.rounds, "residents");
+        print_progress(progress, &samples, round, options.rounds, "fdb");
     }
     Ok(samples)
 }

@@ -19,7 +19,7 @@
 //! allow. All switches (`device_under_test`) run all the time, each with a generator of its own (`testpmd_setup`), but
 //! only one of them works; the others and their generators are stopped.
 //!
-//! Loads that testpmd cannot generate (`latency`, `gso`, `residents`): the benchmark's own `generator`
+//! Loads that testpmd cannot generate (`latency`, `gso`, `fdb`): the benchmark's own `generator`
 //! drives its own NICs (`driver`) at a given rate, with a stamp in each frame (`load_setup`).
 //!
 //! A round measures each load with each switch, one right after the other, and the order is reversed in
@@ -173,7 +173,7 @@ fn add(
         }
         Part::Latency => load_samples.extend(loads::latency(options, folder, progress)?),
         Part::Gso => load_samples.extend(loads::gso(options, folder, progress)?),
-        Part::Residents => load_samples.extend(loads::residents(options, folder, progress)?),
+        Part::Fdb => load_samples.extend(loads::fdb_sizes(options, folder, progress)?),
         Part::Idle => {
             report.idle_ports = Some(idle::ports(program, folder, progress)?);
             let vms = idle::measure(program, &options.cache, folder, progress)?;

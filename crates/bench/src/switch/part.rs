@@ -15,7 +15,7 @@ pub enum Part {
     /// Frames of 64 KB that need segmentation.
     Gso,
     /// The rate with few and with many FDB entries.
-    Residents,
+    Fdb,
     /// The cost of an idle switch.
     Idle,
 }
@@ -27,11 +27,11 @@ impl Part {
         Self::Pairs,
         Self::Latency,
         Self::Gso,
-        Self::Residents,
+        Self::Fdb,
         Self::Idle,
     ];
 
-    /// The deprecated name of [`Self::Residents`], which `from_str` accepts for one release.
+    /// The deprecated name of [`Self::Fdb`], which `from_str` accepts for one release.
     pub const OLD_FDB: &'static str = "residents";
 
     fn name(self) -> &'static str {
@@ -40,7 +40,7 @@ impl Part {
             Self::Pairs => "pairs",
             Self::Latency => "latency",
             Self::Gso => "gso",
-            Self::Residents => "fdb",
+            Self::Fdb => "fdb",
             Self::Idle => "idle",
         }
     }
@@ -74,7 +74,7 @@ mod tests {
         for part in Part::ALL {
             assert_eq!(part.to_string().parse(), Ok(part));
         }
-        assert_eq!(Part::OLD_FDB.parse(), Ok(Part::Residents));
+        assert_eq!(Part::OLD_FDB.parse(), Ok(Part::Fdb));
         let error = "frame".parse::<Part>().unwrap_err();
         assert!(error.contains("frames, pairs"), "{error}");
     }

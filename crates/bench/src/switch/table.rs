@@ -124,7 +124,7 @@ fn loads(f: &mut fmt::Formatter<'_>, loads: &[LoadSummary]) -> fmt::Result {
         // At the maximum rate frames wait in full rings, so their latency is not shown.
         let latency = |ns: f64| match load.cell {
             Cell::Latency(_) | Cell::Light => format!("{:.1} µs", ns / 1e3),
-            Cell::Gso | Cell::Residents { .. } => String::new(),
+            Cell::Gso | Cell::Fdb { .. } => String::new(),
         };
         writeln!(
             f,

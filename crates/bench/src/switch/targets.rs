@@ -17,7 +17,7 @@ pub(super) fn targets(report: &Report) -> Vec<Target> {
     let mut targets: Vec<Target> = one_pair.flat_map(frames).collect();
     targets.extend(latency(&report.load_samples));
     targets.extend(light(report));
-    targets.extend(residents(&report.load_samples));
+    targets.extend(fdb_size(&report.load_samples));
     targets.extend(report.idle.iter().flat_map(idle));
     targets.extend(report.idle_ports.iter().flat_map(idle_ports));
     targets
@@ -73,11 +73,11 @@ fn light(report: &Report) -> Option<Target> {
     ))
 }
 
-fn residents(samples: &[LoadSample]) -> Option<Target> {
+fn fdb_size(samples: &[LoadSample]) -> Option<Target> {
     let cells = samples.iter().map(|sample| sample.cell);
-    let cells = cells.filter(|cell| matches!(cell, Cell::Residents { .. }));
+    let cells = cells.filter(|cell| matches!(cell, Cell::Fdb { .. }));
     let spoken_to = |cell: &Cell| match cell {
-        Cell::Residents { spoken_to, known } => (*known, *spoken_to),
+        Cell::Fdb { spoken_to, known } => (*known, *spoken_to),
         _ => (0, 0),
     };
     let few = cells.clone().min_by_key(spoken_to)?;

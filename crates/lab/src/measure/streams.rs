@@ -95,8 +95,8 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
     if level == "native" {
         return Ok(None);
     }
-    let (times, residents) = level.split_once('@').unwrap_or((level, "1"));
-    let numbers = times.parse().ok().zip(residents.parse().ok());
+    let (times, fdb_entries) = level.split_once('@').unwrap_or((level, "1"));
+    let numbers = times.parse().ok().zip(fdb_entries.parse().ok());
     let missing = || Error::Host(format!("{level} is not a number of look-ups"));
     numbers.map(Some).ok_or_else(missing)
 }
@@ -108,8 +108,8 @@ pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     let chain = chain(cell.level("look-ups"))?;
     let (network, _notification) = match chain {
         None => (testbed.network("bridge")?, None),
-        Some((times, residents)) => {
-            let (network, folder) = testbed.with_fdb_entries(residents)?;
+        Some((times, fdb_entries)) => {
+            let (network, folder) = testbed.with_fdb_entries(fdb_entries)?;
             let told = Lookups::set(&testbed.place.vicinity, folder, times)?;
             (network, Some(told))
         }
@@ -124,8 +124,8 @@ pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     };
     let mut metrics = watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)?;
     metrics.extend(exchanges(&flow, testbed.vm(1)?)?);
-    if let Some((times, residents)) = chain {
-        let nanoseconds = time_lookups(testbed, residents)? * f64::from(times);
+    if let Some((times, fdb_entries)) = chain {
+        let nanoseconds = time_lookups(testbed, fdb_entries)? * f64::from(times);
         let rate = metrics.get("mbit_s").copied().unwrap_or(f64::NAN) * 1e6 / 8.0;
         let messages = rate / f64::from(flow.size);
         metrics.extend(values(&[
@@ -138,9 +138,9 @@ pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
 
 /// Returns the nanoseconds of a look-up among this number of FDB entries. It is measured on the table alone, apart
 /// from the stream, because a look-up's share of the stream is too small to be measured.
-fn time_lookups(testbed: &Testbed, residents: u32) -> Result<f64> {
+fn time_lookups(testbed: &Testbed, fdb_entries: u32) -> Result<f64> {
     let mut command = host::command(&testbed.place.vicinity);
-    command.args(["lab", "lookups", &format!("--residents={residents}")]);
+    command.args(["lab", "lookups", &format!("--fdb-entries={fdb_entries}")]);
     let text = host::run(command)?;
     let time = text.trim().parse();
     time.map_err(|_| Error::unreadable("the time of a look-up", &text))

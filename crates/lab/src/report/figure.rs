@@ -207,12 +207,12 @@ fn label(factor: &str, level: &str) -> String {
 }
 
 fn lookups(level: &str) -> String {
-    let (times, residents) = level.split_once('@').unwrap_or((level, ""));
-    match (times, residents) {
+    let (times, fdb_entries) = level.split_once('@').unwrap_or((level, ""));
+    match (times, fdb_entries) {
         ("native", _) => times.to_owned(),
         ("1", "") => "1 look-up".to_owned(),
         (_, "") => format!("{times} look-ups"),
-        _ => format!("{times} among {residents}"),
+        _ => format!("{times} among {fdb_entries}"),
     }
 }
 

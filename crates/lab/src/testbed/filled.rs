@@ -24,7 +24,7 @@ const RESIDENTS: [u32; 2] = [10_000, 100_000];
 /// A switch whose FDB is filled. Only VM 1 has a port on it.
 #[derive(Debug)]
 pub(super) struct Filled {
-    pub(super) residents: u32,
+    pub(super) fdb_entries: u32,
     pub(super) network: u8,
     pub(super) switch: Switch,
     site: Bridge,
@@ -33,14 +33,14 @@ pub(super) struct Filled {
 /// Starts a switch for each number of FDB entries, as the networks from `first` on: entries age only after
 /// minutes, so each number needs a switch of its own.
 pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Result<Vec<Filled>> {
-    let make = |(residents, network)| {
+    let make = |(fdb_entries, network)| {
         let setting = Setting {
             vms: setting.vms.get(..1).unwrap_or_default(),
             ..setting.clone()
         };
         let (switch, site) = reachable(&setting, remote, network)?;
         Ok(Filled {
-            residents,
+            fdb_entries,
             network,
             switch,
             site,
@@ -111,16 +111,16 @@ impl Filled {
         };
         // 100 addresses fewer are enough, because the VMs' own addresses are in the FDB too, and a full FDB learns no
         // more.
-        let wanted = u64::from(self.residents).saturating_sub(100);
+        let wanted = u64::from(self.fdb_entries).saturating_sub(100);
         for _ in 0..FILLS {
             if known()? >= wanted {
                 return Ok(());
             }
-            ask(&["lab", "residents", &format!("--count={wanted}")])?;
+            ask(&["lab", "fill-fdb", &format!("--count={wanted}")])?;
             // The data plane reports the figure once a second.
             interrupt::sleep(Duration::from_millis(1200))?;
         }
-        let (wanted, known) = (self.residents, known()?);
+        let (wanted, known) = (self.fdb_entries, known()?);
         Err(Error::Host(format!(
             "the switch has {known} FDB entries, not {wanted}"
         )))

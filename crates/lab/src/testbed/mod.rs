@@ -236,14 +236,17 @@ impl Testbed {
     ///
     /// # Errors
     /// There is no such switch, or it does not learn the addresses.
-    pub fn with_fdb_entries(&self, residents: u32) -> Result<(u8, &Path)> {
-        if residents == 1 {
+    pub fn with_fdb_entries(&self, fdb_entries: u32) -> Result<(u8, &Path)> {
+        if fdb_entries == 1 {
             return Ok((self.network("switch")?, &self.switch));
         }
-        let found = self.filled.iter().find(|one| one.residents == residents);
+        let found = self
+            .filled
+            .iter()
+            .find(|one| one.fdb_entries == fdb_entries);
         let none = || {
             Error::Host(format!(
-                "the testbed has no switch with {residents} FDB entries"
+                "the testbed has no switch with {fdb_entries} FDB entries"
             ))
         };
         let one = found.ok_or_else(none)?;

@@ -78,9 +78,9 @@ pub(super) fn migrate(bed: &mut Testbed) -> Result<Outcome> {
 
 /// Waits until the switch has the VM's address at this port and not at the first one.
 fn until_address_is_at(daemon: &Daemon, port: &str) -> Result<()> {
-    let residents = |vm: &str| Ok(number(&daemon.port(vm)?, "/residents"));
+    let fdb_entries = |vm: &str| Ok(number(&daemon.port(vm)?, "/fdb_entries"));
     interrupt::poll("the move of the VM's address", RECOVERY_TIMEOUT, || {
-        Ok((residents(port)? > 0 && residents(Guest::Mover.name())? == 0).then_some(()))
+        Ok((fdb_entries(port)? > 0 && fdb_entries(Guest::Mover.name())? == 0).then_some(()))
     })
 }
 

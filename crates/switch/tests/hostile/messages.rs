@@ -118,7 +118,7 @@ fn a_message_cut_short_is_no_fault_but_the_end() {
         &[]
     ));
     drop(wire);
-    assert_eq!(plane.detached(BAD).0, Reason::Gone);
+    assert_eq!(plane.detached(BAD).0, Reason::Disconnected);
 }
 
 #[test]

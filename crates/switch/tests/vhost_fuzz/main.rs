@@ -132,7 +132,7 @@ fn attack(
         let reason = inbox.recv_timeout(front_end::TEST_TIMEOUT);
         match reason.unwrap_or_else(|_| panic!("port {port} is not ended: seed {seed}+{attacks}")) {
             Reason::Fault(_) => faults += 1,
-            Reason::Gone => {}
+            Reason::Disconnected => {}
             other => panic!("port {port} was ended with {other:?}: seed {seed}+{attacks}"),
         }
         attacks += 1;

@@ -171,8 +171,8 @@ pub(crate) fn show(runtime_dir: &Path) -> Result<String, ClientError> {
 
 /// Sends a change. Returns the text to print: empty, unless the daemon cannot keep the change
 /// beyond its own end.
-fn change(runtime_dir: &Path, ask: ApiRequest) -> Result<String, ClientError> {
-    let (_, config): (u32, ConfigStatus) = client::ask(runtime_dir, ask)?;
+fn change(runtime_dir: &Path, request: ApiRequest) -> Result<String, ClientError> {
+    let (_, config): (u32, ConfigStatus) = client::request(runtime_dir, request)?;
     Ok(match config.file {
         Some(_) => String::new(),
         None => "the change is lost when the daemon ends, because it was started without --config and has no \

@@ -101,7 +101,7 @@ pub(crate) fn of_the_data_path() -> Vec<String> {
 }
 
 /// Returns those texts for the results of several pairs of ports, latency, segmentation and
-/// residents.
+/// destinations.
 fn of_the_loads() -> Vec<String> {
     let results = read("loads.json");
     let mut said = Vec::new();

@@ -100,6 +100,6 @@ pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
 
 fn request(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
     let path = format!("/v1/direct/{vm}/{what}");
-    client::ask(runtime_dir, ApiRequest::without_body(Method::POST, &path))
+    client::request(runtime_dir, ApiRequest::without_body(Method::POST, &path))
         .map(|(_, groups)| groups)
 }

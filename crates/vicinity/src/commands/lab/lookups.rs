@@ -13,19 +13,19 @@ const COUNT: u32 = 1 << 20;
 /// Returns the CPU time in nanoseconds of a look-up in an FDB with this many entries. The next address
 /// depends on the last result, so the processor cannot start a look-up ahead. Each next address may be that of
 /// any entry. So this is the worst case for the frames of guests.
-pub(crate) fn time(residents: u32) -> f64 {
+pub(crate) fn time(fdb_entries: u32) -> f64 {
     let table = Fdb::new();
-    let residents = residents.max(1);
-    for number in 0..residents {
+    let fdb_entries = fdb_entries.max(1);
+    for number in 0..fdb_entries {
         let _: switch::fdb::Learnt = table.learn(address(number), 1, 0, u32::MAX);
     }
-    let mut who = 0;
+    let mut destination = 0;
     let began = used();
     for step in 0..COUNT {
-        let port = table.lookup(address(who), 0).map_or(0, u32::from);
-        who = step.wrapping_mul(2_654_435_761).wrapping_add(port) % residents;
+        let port = table.lookup(address(destination), 0).map_or(0, u32::from);
+        destination = step.wrapping_mul(2_654_435_761).wrapping_add(port) % fdb_entries;
     }
-    black_box(who);
+    black_box(destination);
     used().saturating_sub(began).as_secs_f64() * 1e9 / f64::from(COUNT)
 }
 

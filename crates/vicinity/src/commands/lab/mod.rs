@@ -1,7 +1,7 @@
 //! `vicinity lab`.
 
+mod fill_fdb;
 mod lookups;
-mod residents;
 mod study;
 
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ pub(crate) enum Lab {
     },
     /// Fill a switch's FDB; the lab runs it beside the uplink
     #[command(hide = true)]
-    Residents {
+    FillFdb {
         #[arg(long)]
         count: u32,
     },
@@ -97,7 +97,7 @@ pub(crate) enum Lab {
     #[command(hide = true)]
     Lookups {
         #[arg(long)]
-        residents: u32,
+        fdb_entries: u32,
     },
 }
 
@@ -155,8 +155,8 @@ impl Lab {
                 seconds,
                 workers,
             })),
-            Self::Residents { count } => residents::fill(count),
-            Self::Lookups { residents } => print(&lookups::time(residents).to_string()),
+            Self::FillFdb { count } => fill_fdb::fill(count),
+            Self::Lookups { fdb_entries } => print(&lookups::time(fdb_entries).to_string()),
         }
     }
 }

@@ -67,7 +67,7 @@ impl HostSource {
 /// Returns the daemon's state; empty without a daemon, because `vicinity top` watches VMs also without one.
 pub(crate) fn api_state(runtime_dir: &Path) -> ApiState {
     let request = client::ApiRequest::get("/v1/ports");
-    let Ok((pid, ports)) = client::ask(runtime_dir, request) else {
+    let Ok((pid, ports)) = client::request(runtime_dir, request) else {
         return ApiState::default();
     };
     ApiState {

@@ -69,7 +69,7 @@ enum Refused {
     #[error(transparent)]
     Watch(#[from] WatchError),
     #[error("the network was removed, or the daemon ends")]
-    Gone,
+    NetworkEnded,
     #[error("internal error, report it as a bug: {0}")]
     Format(#[from] PcapError),
     #[error("cannot start a thread for the capture: {0}")]
@@ -87,7 +87,7 @@ impl IntoResponse for Refused {
             Self::Watch(WatchError::Socket(_)) | Self::Format(_) | Self::Thread(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
-            Self::Gone => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NetworkEnded => StatusCode::SERVICE_UNAVAILABLE,
         };
         let error = json!({ "error": self.to_string() });
         (code, axum::Json(error)).into_response()
@@ -171,12 +171,15 @@ impl Daemon {
         };
         let (question, answer) = oneshot::channel();
         let message = Message::Watch(vm.to_owned(), bytes, question);
-        address.send(message).await.map_err(|_| Refused::Gone)?;
+        address
+            .send(message)
+            .await
+            .map_err(|_| Refused::NetworkEnded)?;
         let Watched {
             port,
             number,
             socket,
-        } = answer.await.map_err(|_| Refused::Gone)??;
+        } = answer.await.map_err(|_| Refused::NetworkEnded)??;
         let port = Port {
             name: format!("{network}/{vm}"),
             network: address.clone(),

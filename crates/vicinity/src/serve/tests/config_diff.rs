@@ -31,7 +31,7 @@ impl Daemon {
     }
 
     fn ask(&self, ask: ApiRequest) -> Result<ConfigStatus, ClientError> {
-        client::ask(&self.run(), ask).map(|(_, config)| config)
+        client::request(&self.run(), ask).map(|(_, config)| config)
     }
 
     fn change(&self, method: Method, path: &str, keys: &Value) -> Result<ConfigStatus, String> {
@@ -249,7 +249,7 @@ fn clients_that_come_at_once_do_not_interleave() {
                 let keys = json!({"vm": format!("vm{client}")});
                 let keys: Keys = keys.as_object().unwrap().clone();
                 let ask = ApiRequest::json(Method::POST, "/v1/networks/blue/ports", &keys);
-                drop(client::ask::<ConfigStatus>(run, ask).unwrap());
+                drop(client::request::<ConfigStatus>(run, ask).unwrap());
             });
         }
     });

@@ -77,7 +77,7 @@ fn serve_front_ends(
     for (id, (stream, counters)) in ports.iter_mut() {
         let mut byte = [0];
         match stream.read(&mut byte) {
-            Ok(0) => ended.push((*id, Reason::Gone)),
+            Ok(0) => ended.push((*id, Reason::Disconnected)),
             Ok(_) if byte == *b"F" => ended.push((*id, Reason::Fault("bad ring".into()))),
             Ok(_) if byte == *b"P" => panic!("as told"),
             Ok(_) => counters.tx_frames += 1,

@@ -153,7 +153,7 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
     let keys = json!({"vm": "c"}).as_object().unwrap().clone();
     let path = "/v1/networks/blue/ports";
     let (_, changed): (u32, Value) =
-        client::ask(&run, ApiRequest::json(Method::POST, path, &keys)).unwrap();
+        client::request(&run, ApiRequest::json(Method::POST, path, &keys)).unwrap();
     let known = "/v1/networks/{network}/ports";
     fits(
         &document,

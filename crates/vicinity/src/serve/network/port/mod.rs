@@ -280,7 +280,7 @@ impl Port {
         self.service = Service::Idle;
         match reason {
             Reason::Ordered => self.reason = None,
-            Reason::Gone => {
+            Reason::Disconnected => {
                 tracing::info!(port = %self.name, "the front-end disconnected");
                 self.reason = Some("the front-end disconnected".to_owned());
             }

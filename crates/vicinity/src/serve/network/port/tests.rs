@@ -64,7 +64,7 @@ fn state(port: &Port, now: Instant) -> State {
 }
 
 fn gone(port: &mut Port, now: Instant, orders: &mut Orders) {
-    port.detached(Reason::Gone, &Counters::default(), now, orders);
+    port.detached(Reason::Disconnected, &Counters::default(), now, orders);
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn counters_survive_reconnects() {
     };
     for frames in [5, 7] {
         port.connected(connection().0, now, &mut orders);
-        port.detached(Reason::Gone, &counters(frames), now, &mut orders);
+        port.detached(Reason::Disconnected, &counters(frames), now, &mut orders);
     }
     port.connected(connection().0, now, &mut orders);
     port.reported(PortReport {
