@@ -16,8 +16,8 @@ use crate::commands::nic::NicArgs;
 use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
-    byte_size, capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version,
-    reference, selftest, top, web,
+    byte_size, capture, configuration, demo, doctor, libvirt_xml, mpi_hosts, qemu_args,
+    qemu_version, reference, selftest, top, web,
 };
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{broker, gateway, uplink};
@@ -189,6 +189,12 @@ enum Command {
     /// Send messages between processes of this host and of its VMs
     #[command(subcommand)]
     Message(Message),
+    /// Print the members of the message plane as a hostfile of an MPI launcher
+    MpiHosts {
+        /// Launcher that reads the file
+        #[arg(long, value_enum, default_value = "openmpi")]
+        launcher: mpi_hosts::Launcher,
+    },
     /// Manage the direct channel, which lets the VMs of one owner map each other's memory as an Ethernet device
     /// without a switch
     #[command(subcommand)]
@@ -297,6 +303,7 @@ impl Cli {
             Command::Bench(bench) => print(&bench.run()?),
             Command::Lab(lab) => lab.run(),
             Command::Message(message) => message.run(runtime_dir),
+            Command::MpiHosts { launcher } => print(&mpi_hosts::hostfile(runtime_dir, launcher)?),
             Command::Direct(direct) => direct.run(runtime_dir),
             Command::Space(space) => print(&space.run(runtime_dir)?),
             Command::Completions { shell } => {
