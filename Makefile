@@ -61,6 +61,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test mpi -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 
