@@ -166,9 +166,12 @@ enum Command {
         /// Measure round trips between the two VMs with messages, and with TCP for comparison
         #[arg(long, conflicts_with = "shell")]
         messages: bool,
+        /// Run an MPI program in four VMs, on the message plane and over TCP; `make demo-mpi` builds what it needs
+        #[arg(long, conflicts_with_all = ["shell", "messages"])]
+        mpi: bool,
         /// Channel to compare with the bridge: `switch`, or `direct`, with which each VM can read the other's
         /// memory
-        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with = "messages")]
+        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with_all = ["messages", "mpi"])]
         channel: String,
         /// Accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the demo fails if KVM does not work. Without
         /// this option, the demo uses KVM if it works
@@ -288,15 +291,17 @@ impl Cli {
             Command::Demo {
                 shell,
                 messages,
+                mpi,
                 channel,
                 accel,
                 folder,
             } => {
                 accel.into_iter().for_each(accel::choose);
-                match (shell, messages) {
-                    (true, _) => demo::shell(&channel, &folder),
-                    (false, true) => print(&demo::messages(&folder)?),
-                    (false, false) => print(&demo::run(&channel, &folder)?),
+                match (shell, messages, mpi) {
+                    (true, ..) => demo::shell(&channel, &folder),
+                    (false, true, _) => print(&demo::messages(&folder)?),
+                    (false, false, true) => print(&demo::mpi(&folder)?),
+                    (false, false, false) => print(&demo::run(&channel, &folder)?),
                 }
             }
             Command::Selftest(options) => selftest::run(&options),

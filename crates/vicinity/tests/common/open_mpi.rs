@@ -86,6 +86,16 @@ impl OpenMpi {
         run
     }
 
+    /// Returns the files that guests need.
+    pub(crate) fn files(&self) -> vm_harness::mpi::Files {
+        vm_harness::mpi::Files {
+            vicinity: PathBuf::from(env!("CARGO_BIN_EXE_vicinity")),
+            component: self.folder.join("mca_btl_vicinity.so"),
+            library: self.mx.libraries().join("libmyriexpress.so"),
+            program: self.program(),
+        }
+    }
+
     /// Returns the test program.
     pub(crate) fn program(&self) -> PathBuf {
         self.folder.join("conformance")
