@@ -112,14 +112,16 @@ static void received(vicinity_received_t *received, const mx_status_t *status) {
   free(received);
 }
 
-/* Ends completed sends and receives. */
-static int complete(void) {
+/* Ends completed sends and receives. If this process was idle, looks for completions in any case: the
+   library counts the looks that find nothing, and then yields the processor. */
+static int complete(bool idle) {
   vicinity_module_t *module = &vicinity_module;
   int count = 0;
   static unsigned calls;
   bool all = ++calls % WATCH_INTERVAL == 0;
   if (all && module->ended != NULL)
     vicinity_check_ended();
+  all = all || idle;
   while (count < COMPLETIONS_MAX && (module->requests > 0 || all)) {
     mx_request_t request;
     mx_status_t status;
@@ -147,13 +149,17 @@ static int complete(void) {
 
 int vicinity_progress(void) {
   vicinity_module_t *module = &vicinity_module;
+  static bool idle; /* the last call found nothing */
   if (progressing || OPAL_THREAD_TRYLOCK(&module->progress_lock) != 0)
     return 0;
   progressing = true;
   delivered = 0;
   deliver_deferred();
-  vicinity_mx.progress(module->endpoint);
-  int count = complete() + delivered;
+  /* Looking for completions makes progress, too. */
+  if (!idle)
+    vicinity_mx.progress(module->endpoint);
+  int count = complete(idle) + delivered;
+  idle = count == 0;
   progressing = false;
   OPAL_THREAD_UNLOCK(&module->progress_lock);
   return count;

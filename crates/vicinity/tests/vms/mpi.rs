@@ -130,8 +130,5 @@ fn endless(vm: &Vm) -> Job<'_> {
 fn assert_lost(vm: &Vm, job: Job) {
     let ended = job.wait(LIMIT).unwrap();
     let said = vm.check("cat /tmp/job", LIMIT).unwrap();
-    assert!(
-        ended.status != 0 && said.contains("is lost: its process or VM ended"),
-        "{said}"
-    );
+    assert!(ended.status != 0 && said.contains("is lost: "), "{said}");
 }
