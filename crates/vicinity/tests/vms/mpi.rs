@@ -103,6 +103,9 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
         .unwrap();
     let _goes_on = join(&db, LIMIT);
     until_joined(&rig);
+    // `mpirun` waits until the kernel gives up the connection to the killed VM, by default after 15 minutes.
+    web.check("echo 3 >/proc/sys/net/ipv4/tcp_retries2", LIMIT)
+        .unwrap();
     let job = endless(&web);
     let qemu = Pid::from_raw(i32::try_from(db.id()).unwrap()).unwrap();
     kill_process(qemu, Signal::KILL).unwrap();
