@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell demo-message selftest test lab bench soak coverage check build deb lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-message demo-mpi selftest test lab bench soak coverage check build deb lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -24,6 +24,15 @@ demo-message:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --messages
+
+## make demo-mpi      Runs an MPI program in four VMs, on the message plane and over TCP.
+demo-mpi:
+	scripts/setup demo mpi
+	$(CARGO) build --release --locked --package vicinity --package vicinity-myriexpress
+	scripts/myriexpress target/release/libmyriexpress.a target/mpi
+	$(MAKE) --directory mpi/openmpi BUILD=$(CURDIR)/target/mpi $(CURDIR)/target/mpi/mca_btl_vicinity.so
+	mpicc -std=gnu11 -O2 mpi/openmpi/examples/figures.c -o target/mpi/figures
+	$(RUN) demo --mpi
 
 ## make selftest      Shows on VMs what works on this host, in at most ten minutes, and writes a report.
 selftest:
@@ -61,6 +70,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test mpi -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The component: its parameters, the check of Open MPI's version, start and end. */
-#include "vicinity.h"
+#include "rma.h"
 
 #include "opal/mca/base/mca_base_var.h"
 
@@ -10,9 +10,6 @@
 #define TEXT_(number) #number
 #define TEXT(number) TEXT_(number)
 #define MADE_FOR TEXT(OPAL_MAJOR_VERSION) "." TEXT(OPAL_MINOR_VERSION) "."
-
-/* Bytes of the longest fragment that Open MPI reads in the shared memory. */
-#define IN_PLACE_MAX 32768
 
 static bool usable = true;
 
@@ -54,15 +51,27 @@ static int register_parameters(void) {
   module->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
   module->btl_eager_limit = 4096;
   module->btl_rndv_eager_limit = 4096;
-  module->btl_max_send_size = IN_PLACE_MAX;
+  module->btl_max_send_size = VICINITY_IN_PLACE_MAX;
   module->btl_rdma_pipeline_send_length = 0;
   module->btl_rdma_pipeline_frag_size = 0;
-  module->btl_min_rdma_pipeline_size = 0;
+  /* ob1 then sends messages, and does not put them in pieces that the receiver requests. */
+  module->btl_min_rdma_pipeline_size = SIZE_MAX;
+  module->btl_put_limit = 1 << 20;
+  module->btl_get_limit = 1 << 30;
+  /* osc/rdma then does not copy through memory of its own, since no local memory needs a handle. */
+  module->btl_put_local_registration_threshold = SIZE_MAX;
+  module->btl_get_local_registration_threshold = SIZE_MAX;
+  module->btl_registration_handle_size = sizeof(struct mca_btl_base_registration_handle_t);
+  module->btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_AND |
+                             MCA_BTL_ATOMIC_SUPPORTS_OR | MCA_BTL_ATOMIC_SUPPORTS_XOR |
+                             MCA_BTL_ATOMIC_SUPPORTS_SWAP | MCA_BTL_ATOMIC_SUPPORTS_CSWAP |
+                             MCA_BTL_ATOMIC_SUPPORTS_32BIT;
   module->btl_latency = 1;
   module->btl_bandwidth = 40000;
   /* All processes connect in MPI_Init, when each of them is in the library and answers. */
   module->btl_flags =
-      MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_SINGLE_ADD_PROCS;
+      MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_SINGLE_ADD_PROCS |
+      MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | MCA_BTL_FLAGS_ATOMIC_FOPS;
   return mca_btl_base_param_register(&component->super.btl_version, module);
 }
 
@@ -91,7 +100,7 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 static bool open_endpoint(uint32_t key, char *reason, size_t size) {
   vicinity_module_t *module = &vicinity_module;
   mx_endpoint_addr_t own;
-  mx_param_t in_place = {.key = MX_PARAM_HANDLER_DATA, .val.unexp_queue_max = IN_PLACE_MAX};
+  mx_param_t in_place = {.key = MX_PARAM_HANDLER_DATA, .val.unexp_queue_max = VICINITY_IN_PLACE_MAX};
   uint32_t id;
   mx_return_t code;
   if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
@@ -145,6 +154,9 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
   OBJ_CONSTRUCT(&module->progress_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->deferred_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->deferred, opal_list_t);
+  OBJ_CONSTRUCT(&module->region_lock, opal_mutex_t);
+  OBJ_CONSTRUCT(&module->regions, opal_pointer_array_t);
+  OBJ_CONSTRUCT(&module->operations, opal_pointer_array_t);
   if (make_list(&module->small_fragments, module->super.btl_eager_limit, 32) != OPAL_SUCCESS ||
       make_list(&module->large_fragments, module->super.btl_max_send_size, 0) != OPAL_SUCCESS ||
       vicinity_publish(key) != OPAL_SUCCESS)
@@ -169,6 +181,9 @@ static int finalize(mca_btl_base_module_t *btl) {
     vicinity_answer_watches();
   vicinity_mx.close_endpoint(module->endpoint);
   vicinity_mx.finalize();
+  OBJ_DESTRUCT(&module->operations);
+  OBJ_DESTRUCT(&module->regions);
+  OBJ_DESTRUCT(&module->region_lock);
   OPAL_LIST_DESTRUCT(&module->deferred);
   OBJ_DESTRUCT(&module->deferred_lock);
   OBJ_DESTRUCT(&module->progress_lock);
@@ -195,6 +210,12 @@ vicinity_module_t vicinity_module = {
             .btl_prepare_src = vicinity_prepare,
             .btl_send = vicinity_send,
             .btl_sendi = vicinity_send_immediate,
+            .btl_put = vicinity_put,
+            .btl_get = vicinity_get,
+            .btl_atomic_fop = vicinity_fetch,
+            .btl_atomic_cswap = vicinity_swap,
+            .btl_register_mem = vicinity_register,
+            .btl_deregister_mem = vicinity_deregister,
             .btl_register_error = register_error,
         },
 };

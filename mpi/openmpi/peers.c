@@ -34,8 +34,7 @@ int vicinity_publish(uint32_t key) {
   return result;
 }
 
-/* Whether Open MPI's own shared memory is in use, which has precedence inside a VM. A connect to
-   its peers would take memory of the plane for nothing. */
+/* Whether Open MPI's own shared memory is in use, which has precedence inside a VM. */
 static bool shared_memory_in_use(void) {
   mca_btl_base_selected_module_t *selected;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
@@ -111,19 +110,40 @@ static struct mca_btl_base_endpoint_t *finish_connect(struct opal_proc_t *proc,
   return peer;
 }
 
+/* Whether a connect to this VM's ranks would take memory of the plane for nothing. They send through
+   Open MPI's shared memory, but a window of MPI needs one component that reaches all its ranks. */
+static bool local_peers_are_served(size_t count, struct opal_proc_t **procs) {
+  for (size_t i = 0; i < count; i++)
+    if (!OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags))
+      return false;
+  return shared_memory_in_use();
+}
+
+/* Returns this process as its own peer, or NULL. */
+static struct mca_btl_base_endpoint_t *own_peer(void) {
+  struct mca_btl_base_endpoint_t *peer = calloc(1, sizeof *peer);
+  if (peer == NULL)
+    return NULL;
+  peer->proc = opal_proc_local_get();
+  vicinity_mx.get_endpoint_addr(vicinity_module.endpoint, &peer->address);
+  return peer;
+}
+
 int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable) {
   (void)btl;
   connect_t *connects = calloc(count, sizeof *connects);
   if (connects == NULL)
     return OPAL_ERR_OUT_OF_RESOURCE;
-  bool skip_local = shared_memory_in_use();
+  bool skip_local = local_peers_are_served(count, procs);
   size_t started = 0;
   for (size_t i = 0; i < count; i++) {
-    bool skip = procs[i] == opal_proc_local_get() ||
-                (skip_local && OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags));
+    peers[i] = NULL;
     connects[started].proc = i;
-    if (!skip && start_connect(procs[i], &connects[started].request))
+    if (procs[i] == opal_proc_local_get())
+      peers[i] = own_peer();
+    else if (!(skip_local && OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags)) &&
+             start_connect(procs[i], &connects[started].request))
       started++;
   }
   /* All connects run at the same time, as the peers' do. */
@@ -131,9 +151,10 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
   for (size_t i = 0; i < started; i++) {
     size_t proc = connects[i].proc;
     peers[proc] = finish_connect(procs[proc], &connects[i].request, end);
-    if (peers[proc] != NULL)
-      opal_bitmap_set_bit(reachable, (int)proc);
   }
+  for (size_t i = 0; i < count; i++)
+    if (peers[i] != NULL && reachable != NULL)
+      opal_bitmap_set_bit(reachable, (int)i);
   free(connects);
   return OPAL_SUCCESS;
 }

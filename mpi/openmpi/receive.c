@@ -14,21 +14,28 @@ static __thread int delivered;
 /* Without sends and receives that wait, only each of this number of calls looks at the watches. */
 #define WATCH_INTERVAL 512
 
-static void deliver(mca_btl_base_tag_t tag, void *data, size_t length) {
+static void deliver(mx_endpoint_addr_t source, uint64_t match, void *data, size_t length) {
+  mca_btl_base_tag_t tag = (mca_btl_base_tag_t)match;
   mca_btl_base_segment_t segment = {.seg_addr.pval = data, .seg_len = length};
   mca_btl_base_descriptor_t descriptor = {.des_segments = &segment, .des_segment_count = 1};
   const mca_btl_active_message_callback_t *call = &mca_btl_base_active_message_trigger[tag];
   delivered++;
+  if (match == VICINITY_RMA_ANSWER) {
+    vicinity_answered(source, data, length);
+    return;
+  }
   if (call->cbfunc != NULL)
     call->cbfunc(&vicinity_module.super, tag, &descriptor, call->cbdata);
 }
 
-static vicinity_received_t *make_received(mca_btl_base_tag_t tag, uint32_t length) {
+static vicinity_received_t *make_received(mx_endpoint_addr_t source, uint64_t match,
+                                          uint32_t length) {
   vicinity_received_t *received = malloc(sizeof *received + length);
   if (received == NULL)
     return NULL;
   OBJ_CONSTRUCT(&received->super, opal_list_item_t);
-  received->tag = tag;
+  received->source = source;
+  received->match = match;
   received->length = length;
   return received;
 }
@@ -51,7 +58,7 @@ static void deliver_deferred(void) {
     if (received == NULL)
       return;
     module->queued--;
-    deliver(received->tag, received->data, received->length);
+    deliver(received->source, received->match, received->data, received->length);
     free(received);
   }
 }
@@ -60,17 +67,20 @@ static void deliver_deferred(void) {
 mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t source,
                                            uint64_t match, uint32_t length, void *data) {
   vicinity_module_t *module = &vicinity_module;
-  mca_btl_base_tag_t tag = (mca_btl_base_tag_t)match;
-  (void)context, (void)source;
+  (void)context;
   if (match == VICINITY_WATCH) {
     module->watches++;
     return MX_RECV_CONTINUE;
   }
-  if ((data != NULL || length == 0) && progressing) {
-    deliver(tag, data, length);
+  if (match == VICINITY_RMA_REQUEST) {
+    vicinity_requested(source, data, data == NULL ? 0 : length);
     return MX_RECV_FINISHED;
   }
-  vicinity_received_t *received = make_received(tag, length);
+  if ((data != NULL || length == 0) && progressing) {
+    deliver(source, match, data, length);
+    return MX_RECV_FINISHED;
+  }
+  vicinity_received_t *received = make_received(source, match, length);
   if (received == NULL) {
     vicinity_fail(NULL, "no memory for a received fragment");
     return MX_RECV_FINISHED;
@@ -96,20 +106,22 @@ mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t sou
 
 static void received(vicinity_received_t *received, const mx_status_t *status) {
   if (status->code == MX_STATUS_SUCCESS)
-    deliver(received->tag, received->data, received->length);
+    deliver(received->source, received->match, received->data, received->length);
   else
     vicinity_fail(NULL, vicinity_mx.strstatus(status->code));
   free(received);
 }
 
-/* Ends completed sends and receives. */
-static int complete(void) {
+/* Ends completed sends and receives. If this process was idle, looks for completions in any case: the
+   library counts the looks that find nothing, and then yields the processor. */
+static int complete(bool idle) {
   vicinity_module_t *module = &vicinity_module;
   int count = 0;
   static unsigned calls;
   bool all = ++calls % WATCH_INTERVAL == 0;
   if (all && module->ended != NULL)
     vicinity_check_ended();
+  all = all || idle;
   while (count < COMPLETIONS_MAX && (module->requests > 0 || all)) {
     mx_request_t request;
     mx_status_t status;
@@ -127,6 +139,8 @@ static int complete(void) {
     module->requests--;
     if ((context & VICINITY_KINDS) == VICINITY_RECEIVE)
       received(owner, &status);
+    else if ((context & VICINITY_KINDS) == VICINITY_RMA)
+      vicinity_rma_completed(owner, &status);
     else
       vicinity_sent(owner, &status);
   }
@@ -135,13 +149,17 @@ static int complete(void) {
 
 int vicinity_progress(void) {
   vicinity_module_t *module = &vicinity_module;
+  static bool idle; /* the last call found nothing */
   if (progressing || OPAL_THREAD_TRYLOCK(&module->progress_lock) != 0)
     return 0;
   progressing = true;
   delivered = 0;
   deliver_deferred();
-  vicinity_mx.progress(module->endpoint);
-  int count = complete() + delivered;
+  /* Looking for completions makes progress, too. */
+  if (!idle)
+    vicinity_mx.progress(module->endpoint);
+  int count = complete(idle) + delivered;
+  idle = count == 0;
   progressing = false;
   OPAL_THREAD_UNLOCK(&module->progress_lock);
   return count;

@@ -28,6 +28,7 @@
 
 #include "opal/class/opal_free_list.h"
 #include "opal/class/opal_list.h"
+#include "opal/class/opal_pointer_array.h"
 #include "opal/mca/btl/base/base.h"
 #include "opal/mca/btl/btl.h"
 #include "opal/threads/mutex.h"
@@ -54,6 +55,14 @@ typedef struct {
    waits for the peer, and sends nothing, finds out as well. Fragments have values below 256. */
 #define VICINITY_WATCH ((uint64_t)1 << 32)
 
+/* The match values of RMA, see rma.h. The low half of VICINITY_RMA_DATA is the origin's operation. */
+#define VICINITY_RMA_REQUEST ((uint64_t)2 << 32)
+#define VICINITY_RMA_ANSWER ((uint64_t)3 << 32)
+#define VICINITY_RMA_DATA ((uint64_t)4 << 32)
+
+/* Bytes of the longest message that the library's handler gets with its data. */
+#define VICINITY_IN_PLACE_MAX 32768
+
 /* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
 struct mca_btl_base_endpoint_t {
   mx_endpoint_addr_t address;
@@ -79,7 +88,8 @@ OBJ_CLASS_DECLARATION(vicinity_fragment_t);
    it arrived while Open MPI was in another call of this component. */
 typedef struct {
   opal_list_item_t super;
-  mca_btl_base_tag_t tag;
+  mx_endpoint_addr_t source;
+  uint64_t match;
   uint32_t length;
   unsigned char data[];
 } vicinity_received_t;
@@ -99,6 +109,9 @@ typedef struct {
   _Atomic int watches;  /* received from peers */
   int peers;            /* number of watches sent */
   struct mca_btl_base_endpoint_t *ended; /* peers whose end has no explanation yet */
+  opal_pointer_array_t regions;    /* registered memory */
+  opal_pointer_array_t operations; /* that RMA's targets have not answered */
+  opal_mutex_t region_lock;
   mca_btl_base_module_error_cb_fn_t error;
   bool failed; /* an error was reported; the job is about to end */
 } vicinity_module_t;
@@ -177,11 +190,22 @@ void vicinity_answer_watches(void);
 long long vicinity_now(void);
 
 /* The kind of a request is in the low bits of its context, which is the address of its owner. */
-enum { VICINITY_SEND = 0, VICINITY_RECEIVE = 1, VICINITY_WATCHING = 2, VICINITY_KINDS = 3 };
+enum {
+  VICINITY_SEND = 0,
+  VICINITY_RECEIVE = 1,
+  VICINITY_WATCHING = 2,
+  VICINITY_RMA = 3,
+  VICINITY_KINDS = 3
+};
 
 static inline void *vicinity_context(void *owner, uintptr_t kind) {
   return (void *)((uintptr_t)owner | kind);
 }
+
+/* rma.c and rma_target.c: what arrived, and what has completed */
+void vicinity_requested(mx_endpoint_addr_t source, const void *data, size_t length);
+void vicinity_answered(mx_endpoint_addr_t source, const void *data, size_t length);
+void vicinity_rma_completed(void *owner, const mx_status_t *status);
 
 /* receive.c */
 mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t source,

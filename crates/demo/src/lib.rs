@@ -16,15 +16,18 @@
 //! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: other
 //! programs of the machine disturb the figures of both. [`run`] measures and writes `result.json` and `report.html`.
 //! [`shell()`] keeps the VMs running and opens a console for each. [`messages()`] does the same comparison with
-//! messages beside TCP, and writes `message.json`.
+//! messages beside TCP, and writes `message.json`; [`mpi()`] with MPI programs on the message plane beside Open MPI's TCP,
+//! in four VMs, and writes `mpi.json`.
 
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod example;
 mod measure;
+mod members;
 mod messages;
 mod metric;
+mod mpi;
 mod options;
 mod page;
 mod pair;
@@ -43,6 +46,7 @@ use pair::Pair;
 
 pub use messages::{MessageResult, MessageSample, TcpSample, messages};
 pub use metric::{METRICS, Metric};
+pub use mpi::{MpiFigure, MpiResult, MpiSample, mpi};
 pub use options::{Durations, Options};
 pub use result::{DemoResult, Ratio, Summary, Verdict};
 pub use sample::{Cpu, Described, Sample};

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::members;
 use super::options::Options;
 use super::pair::{BOOT, VMS};
 use report::message_perf::Row;
@@ -17,13 +16,12 @@ use vm_harness::accel::{self, Accel};
 use vm_harness::channel::{self, Channel, Setting};
 use vm_harness::channels;
 use vm_harness::error::{Context, Error, Result};
-use vm_harness::host::{self, ChildProcess};
+use vm_harness::host::ChildProcess;
 use vm_harness::image::Recipe;
-use vm_harness::interrupt;
 use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
-use vm_harness::vm::{SMP_MAXCPUS_2, Spec, Vm};
+use vm_harness::vm::{Spec, Vm};
 use vm_harness::workload;
 
 /// Lengths in bytes of the messages of a ping-pong, and of those of a stream.
@@ -93,12 +91,12 @@ pub fn messages(options: &Options, progress: &Progress) -> Result<MessageResult>
     let [one, two] = &members.vms;
     let _jobs = [one.start("exec vicinity message join")?, {
         let job = two.start("exec vicinity message join")?;
-        until(two, "gateway.sock")?;
+        members::until(two, "gateway.sock")?;
         let _answers = two.start("exec vicinity message answer --endpoint 7")?;
-        until(two, "7.sock")?;
+        members::until(two, "7.sock")?;
         job
     }];
-    until(one, "gateway.sock")?;
+    members::until(one, "gateway.sock")?;
     workload::serve(two)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
@@ -116,12 +114,6 @@ pub fn messages(options: &Options, progress: &Progress) -> Result<MessageResult>
     let text = serde_json::to_vec_pretty(&result).context(|| "the result".to_owned())?;
     fs::write(&path, text).context(|| format!("write {}", path.display()))?;
     Ok(result)
-}
-
-/// Waits until a socket is on the board of a VM.
-fn until(vm: &Vm, socket: &str) -> Result<()> {
-    let wait = format!("until test -S /run/vicinity/message/{socket}; do sleep 0.1; done");
-    vm.check(&wait, LIMIT).map(drop)
 }
 
 impl Members {
@@ -142,7 +134,7 @@ impl Members {
         let channels = channels.map(|name| channels::open(name, &setting));
         let channels: Vec<_> = channels.collect::<Result<_>>()?;
         let run = RunFolder::new()?;
-        let serve = serve(&options.vicinity, run.path())?;
+        let serve = members::serve(&options.vicinity, run.path(), &VMS)?;
         progress.step(&format!("booting two VMs under {}", accel.title()));
         let boot = |number: u8, name: &str| {
             let mut spec = Spec::new(name, &options.output);
@@ -150,7 +142,7 @@ impl Members {
                 let nic = channel::nic(channel.as_ref(), network, name, number)?;
                 spec.nics.extend(nic);
             }
-            spec.qemu_args = member_args(&options.vicinity, run.path(), name)?;
+            spec.qemu_args = members::qemu_args(&options.vicinity, run.path(), name)?;
             Vm::boot(&image, spec)
         };
         let [first, second] = VMS;
@@ -206,35 +198,6 @@ impl Members {
             tcp,
         })
     }
-}
-
-/// Starts `vicinity message serve` for both VMs, in one trust group.
-fn serve(program: &Path, run: &Path) -> Result<ChildProcess> {
-    let mut command = host::command(program);
-    command.arg("--runtime-dir").arg(run);
-    command.args(["message", "serve"]);
-    command.args(VMS.map(|vm| format!("{vm}=demo")));
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.stderr(Stdio::null());
-    let mut serve = ChildProcess::spawn(command)?;
-    let sockets = VMS.map(|vm| run.join(format!("message-plane/{vm}.sock")));
-    interrupt::poll("the start of `vicinity message serve`", BOOT, || {
-        if let Some(status) = serve.ended()? {
-            let text = format!("`vicinity message serve` ended ({status})");
-            return Err(Error::Host(text));
-        }
-        Ok(sockets.iter().all(|socket| socket.exists()).then_some(()))
-    })?;
-    Ok(serve)
-}
-
-fn member_args(program: &Path, run: &Path, vm: &str) -> Result<Vec<String>> {
-    let mut command = host::command(program);
-    command.arg("--runtime-dir").arg(run);
-    command.args(["message", "qemu-args", vm]);
-    let text = host::run(command)?;
-    let words = text.split_whitespace().chain(SMP_MAXCPUS_2);
-    Ok(words.map(str::to_owned).collect())
 }
 
 fn read(text: &str) -> Result<Vec<Row>> {

@@ -254,10 +254,14 @@ mx_return_t mx_ibuffered(mx_endpoint_t endpoint, mx_request_t *request,
                          uint32_t *result);
 mx_return_t mx_context(mx_request_t *request, void **context);
 
-/* Not implemented: these fail with MX_FAILURE. */
-
+/* Waits until the memory of a send may be reused. If the timeout passes, the call succeeds with a
+   result of 0. */
 mx_return_t mx_buffered(mx_endpoint_t endpoint, mx_request_t *request,
                         uint32_t timeout_ms, uint32_t *result);
+
+/* Not implemented: these fail with MX_FAILURE, because no function of MX registers memory that peers
+   may access. */
+
 mx_return_t mx_iput(mx_endpoint_t endpoint, mx_segment_t *segments,
                     uint32_t count, mx_endpoint_addr_t destination,
                     uint64_t remote_address, void *context,

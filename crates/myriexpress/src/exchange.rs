@@ -145,15 +145,19 @@ pub(crate) fn forget(shared: &Shared, request: Request) -> Result {
     Ok(core.endpoint.forget(request)?)
 }
 
-/// `mx_ibuffered`: returns whether the program may reuse the memory of a send.
-pub(crate) fn buffered(shared: &Shared, request: Request) -> Result<bool> {
-    let mut locked = shared.lock_for_call()?.progress()?;
-    let core = locked.core()?;
-    let (request, kind) = core.find(request)?;
-    match kind {
-        Kind::Send => Ok(core.endpoint.is_ended(request)?),
-        _ => Err(Return::BAD_REQUEST),
+/// `mx_ibuffered`, and `mx_buffered` if `wait` is set: returns whether the program may reuse the memory of a send.
+pub(crate) fn buffered(
+    shared: &Shared,
+    request: Request,
+    wait: Option<Option<Duration>>,
+) -> Result<bool> {
+    let mut locked = shared.lock_for_call()?;
+    let (request, kind) = locked.core()?.find(request)?;
+    if kind != Kind::Send {
+        return Err(Return::BAD_REQUEST);
     }
+    locked = locked.progress_or_wait(Condition::Completed(request), wait)?;
+    Ok(locked.core()?.endpoint.is_ended(request)?)
 }
 
 /// `mx_wakeup`.

@@ -29,6 +29,8 @@ pub struct Machine {
     pub shared: bool,
     /// Whether the VM's memory is encrypted, or private to the guest: SEV or TDX.
     pub encrypted: bool,
+    /// Virtual CPUs at the start.
+    pub cpus: u32,
 }
 
 /// A vhost-user NIC.
@@ -70,7 +72,10 @@ fn vicinity(arguments: &[&str]) -> Option<Kind> {
 }
 
 fn machine(arguments: &[&str]) -> Machine {
-    let mut machine = Machine::default();
+    let mut machine = Machine {
+        cpus: 1,
+        ..Machine::default()
+    };
     let mut wiring = ReferencedOptions::default();
     for (option, value) in arguments.iter().zip(arguments.iter().skip(1)) {
         // QEMU accepts one or two dashes before an option.
@@ -85,6 +90,7 @@ fn machine(arguments: &[&str]) -> Machine {
                 wiring.netdevs.push(value);
             }
             Some("device") => wiring.devices.push(value),
+            Some("smp") => machine.cpus = cpus(value).unwrap_or(1),
             Some("object") => machine.shared |= is_shared(value),
             // The second property is the older name of the first.
             Some("machine" | "M") => {
@@ -133,6 +139,18 @@ impl ReferencedOptions<'_> {
 fn with<'a>(options: &[&'a str], key: &str, value: &str) -> Option<&'a str> {
     let mut options = options.iter().copied();
     options.find(|option| property(option, key).is_some_and(|it| it == value))
+}
+
+/// Returns the number in `-smp 4`, `-smp 4,sockets=2`, `-smp cpus=4` or `-smp sockets=2,cores=2`.
+fn cpus(value: &str) -> Option<u32> {
+    let number = |key| property(value, key).and_then(|text| text.parse::<u32>().ok());
+    let first = properties(value).into_iter().next()?;
+    let given = first.parse().ok().or_else(|| number("cpus"));
+    given.or_else(|| {
+        let parts = ["sockets", "dies", "clusters", "cores", "threads"];
+        let mut parts = parts.map(|key| number(key).unwrap_or(1)).into_iter();
+        parts.try_fold(1, u32::checked_mul)
+    })
 }
 
 /// Returns the name in `-name web`, `-name guest=web,debug-threads=on` or `-name web,process=x`.
@@ -205,6 +223,23 @@ mod tests {
         assert_eq!(machine.sockets, ["/run/vicinity/lan/web.sock"]);
         assert_eq!(machine.taps, ["tap7"]);
         assert!(machine.nics.is_empty() && !machine.shared);
+    }
+
+    #[test]
+    fn every_form_of_the_number_of_cpus_is_read() {
+        for (value, expected) in [
+            ("4", 4),
+            ("1,maxcpus=2", 1),
+            ("2,sockets=2,cores=1,threads=1", 2),
+            ("cpus=8,maxcpus=16", 8),
+            ("sockets=2,cores=3,threads=2", 12),
+            ("sockets=65536,cores=65536", 1),
+            ("many", 1),
+        ] {
+            let machine = machine_of(&["qemu-system-x86_64", "-smp", value]);
+            assert_eq!(machine.cpus, expected, "{value}");
+        }
+        assert_eq!(machine_of(&["qemu-system-x86_64", "-nodefaults"]).cpus, 1);
     }
 
     #[test]

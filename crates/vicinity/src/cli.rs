@@ -16,8 +16,8 @@ use crate::commands::nic::NicArgs;
 use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
-    byte_size, capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version,
-    reference, selftest, top, web,
+    byte_size, capture, configuration, demo, doctor, libvirt_xml, mpi_hosts, qemu_args,
+    qemu_version, reference, selftest, top, web,
 };
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{broker, gateway, uplink};
@@ -166,9 +166,12 @@ enum Command {
         /// Measure round trips between the two VMs with messages, and with TCP for comparison
         #[arg(long, conflicts_with = "shell")]
         messages: bool,
+        /// Run an MPI program in four VMs, on the message plane and over TCP; `make demo-mpi` builds what it needs
+        #[arg(long, conflicts_with_all = ["shell", "messages"])]
+        mpi: bool,
         /// Channel to compare with the bridge: `switch`, or `direct`, with which each VM can read the other's
         /// memory
-        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with = "messages")]
+        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with_all = ["messages", "mpi"])]
         channel: String,
         /// Accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the demo fails if KVM does not work. Without
         /// this option, the demo uses KVM if it works
@@ -189,6 +192,12 @@ enum Command {
     /// Send messages between processes of this host and of its VMs
     #[command(subcommand)]
     Message(Message),
+    /// Print the members of the message plane as a hostfile of an MPI launcher
+    MpiHosts {
+        /// Launcher that reads the file
+        #[arg(long, value_enum, default_value = "openmpi")]
+        launcher: mpi_hosts::Launcher,
+    },
     /// Manage the direct channel, which lets the VMs of one owner map each other's memory as an Ethernet device
     /// without a switch
     #[command(subcommand)]
@@ -282,21 +291,24 @@ impl Cli {
             Command::Demo {
                 shell,
                 messages,
+                mpi,
                 channel,
                 accel,
                 folder,
             } => {
                 accel.into_iter().for_each(accel::choose);
-                match (shell, messages) {
-                    (true, _) => demo::shell(&channel, &folder),
-                    (false, true) => print(&demo::messages(&folder)?),
-                    (false, false) => print(&demo::run(&channel, &folder)?),
+                match (shell, messages, mpi) {
+                    (true, ..) => demo::shell(&channel, &folder),
+                    (false, true, _) => print(&demo::messages(&folder)?),
+                    (false, false, true) => print(&demo::mpi(&folder)?),
+                    (false, false, false) => print(&demo::run(&channel, &folder)?),
                 }
             }
             Command::Selftest(options) => selftest::run(&options),
             Command::Bench(bench) => print(&bench.run()?),
             Command::Lab(lab) => lab.run(),
             Command::Message(message) => message.run(runtime_dir),
+            Command::MpiHosts { launcher } => print(&mpi_hosts::hostfile(runtime_dir, launcher)?),
             Command::Direct(direct) => direct.run(runtime_dir),
             Command::Space(space) => print(&space.run(runtime_dir)?),
             Command::Completions { shell } => {

@@ -18,14 +18,11 @@ use common::Daemon;
 use common::libfabric::{Libfabric, missing};
 use common::member::Member;
 use common::mx::succeed;
-use common::open_mpi;
+use common::open_mpi::{self, PARTS};
 use tempfile::TempDir;
 
 /// Scenarios of the test program.
 const SCENARIOS: usize = 14;
-
-/// Parts of the conformance program.
-const PARTS: usize = 13;
 
 /// Builds the provider, unless this machine has no libfabric for it.
 fn prepare() -> Option<(TempDir, Libfabric)> {
@@ -127,6 +124,9 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// Open MPI uses `vader` for the one-sided operations of ranks of one host, and 4.1.4 crashes in this part.
+const WITHOUT: &str = "-remote_atomics";
+
 const MEMBERS: &str = r#"
 [[message.member]]
 name = "a"
@@ -150,7 +150,7 @@ fn open_mpi_uses_the_provider() {
         return;
     }
     let program = folder.path().join("conformance");
-    conformance(Path::new("mpicc"), &program);
+    open_mpi::compile(Path::new("mpicc"), &program);
     let mpirun = || {
         let mut run = provider.command("mpirun");
         run.args(["--oversubscribe", "--bind-to", "none"]);
@@ -161,8 +161,8 @@ fn open_mpi_uses_the_provider() {
         run.env("TMPDIR", folder.path());
         run
     };
-    let text = passes(mpirun().args(["-n", "4"]).arg(&program));
-    assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
+    let text = passes(mpirun().args(["-n", "4"]).arg(&program).arg(WITHOUT));
+    assert_eq!(text.matches(" passed in ").count(), PARTS - 1, "{text}");
 
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let names = ["a", "b", "c"];
@@ -178,22 +178,11 @@ fn open_mpi_uses_the_provider() {
         let directory = folder.path().join(name);
         run.args(["-n", "1", "-x"]);
         run.arg(format!("VICINITY_RUNTIME_DIR={}", directory.display()));
-        run.arg(&program);
+        run.arg(&program).arg(WITHOUT);
     }
     let text = passes(&mut run);
-    assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
+    assert_eq!(text.matches(" passed in ").count(), PARTS - 1, "{text}");
     drop(members);
-}
-
-/// Compiles the conformance program.
-fn conformance(compiler: &Path, program: &Path) {
-    let sources = common::root().join("mpi/openmpi/tests");
-    let mut compile = Command::new(compiler);
-    compile.args(["-std=gnu11", "-O1", "-include", "stddef.h"]);
-    for file in ["conformance.c", "point_to_point.c", "collective.c"] {
-        compile.arg(sources.join(file));
-    }
-    succeed(compile.args(["-pthread", "-o"]).arg(program));
 }
 
 /// Installs a package of Python's registry, and returns its folder.
@@ -215,7 +204,7 @@ fn mpich_and_intel_mpi_use_the_provider() {
     let mpich = wheel(folder.path(), "mpich");
     let intel = wheel(folder.path(), "impi-rt");
     let program = folder.path().join("conformance");
-    conformance(&mpich.join("bin/mpicc"), &program);
+    open_mpi::compile(&mpich.join("bin/mpicc"), &program);
     let mut run = provider.command(mpich.join("bin/mpiexec"));
     run.args(["-n", "4"]).env("MPIR_CVAR_CH4_NETMOD", "ofi");
     run.env("MPIR_CVAR_NOLOCAL", "1");
@@ -225,9 +214,6 @@ fn mpich_and_intel_mpi_use_the_provider() {
     assert!(text.contains("MPIDI_OFI_ENABLE_RMA: 1"), "{text}");
     assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
     let mut run = provider.command(intel.join("bin/mpiexec"));
-    // The program's tags are lengths.
-    run.env("MPIR_CVAR_CH4_OFI_TAG_BITS", "26");
-    run.env("MPIR_CVAR_CH4_OFI_RANK_BITS", "13");
     let libraries = [intel.join("lib"), provider.libraries()];
     run.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).unwrap());
     run.args(["-n", "4"]).env("I_MPI_FABRICS", "ofi");

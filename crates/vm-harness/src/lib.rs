@@ -21,7 +21,7 @@
 //! 3. [`channels::open`] opens a channel between VMs by its name ([`bridge`], [`switch`], [`direct`]). A
 //!    [`channel::Channel`] provides a NIC for each VM, or joins VMs that already run.
 //! 4. [`vm`] boots VMs with those NICs, runs commands in them and reads their CPU time.
-//! 5. [`workload`] runs traffic between two VMs and reads its figures.
+//! 5. [`workload`] runs traffic between two VMs and reads its figures; [`mpi`] runs MPI jobs in several.
 //!
 //! A value that starts something owns it and ends it when it is dropped: QEMU, the switch, namespaces, folders. The
 //! kernel kills the children when this process dies ([`host`]), so even SIGKILL leaves none running. Ctrl-C is an
@@ -66,6 +66,7 @@ pub mod instructions;
 pub mod interrupt;
 pub mod machine;
 pub mod message_region;
+pub mod mpi;
 pub mod progress;
 pub mod scope;
 pub mod switch;

@@ -11,6 +11,7 @@
 #define WORLD MPI_COMM_WORLD
 
 extern int rank, size;
+extern char *program; /* the path of this program */
 
 #define CHECK(what)                                                                                \
   do {                                                                                             \
@@ -43,14 +44,34 @@ void probes(void);
 void cancels(void);
 void modes(void);
 void persistent(void);
-void derived_types(void);
 void many_unexpected(void);
+void completion(void);
+void truncation(void);
+void special_peers(void);
+
+/* datatypes.c */
+void derived_types(void);
+void indexed_types(void);
+void packing(void);
 
 /* collective.c */
 void collectives(void);
 void large_collectives(void);
+void uneven_collectives(void);
+void nonblocking_collectives(void);
+
+/* communicators.c */
 void communicators(void);
-void one_sided(void);
+void topologies(void);
+void groups(void);
+void spawned_processes(void);
+void child(void);
 void threads(void);
+
+/* one_sided.c */
+void one_sided(void);
+void long_one_sided(void);
+void exposure(void);
+void remote_atomics(void);
 
 #endif

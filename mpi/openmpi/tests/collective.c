@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Collective operations, communicators, one-sided operations and threads. */
+/* MPI's chapter on collective communication. */
 #include "check.h"
-
-#include <pthread.h>
 
 void collectives(void) {
   int *all = malloc((size_t)size * sizeof(int)), *out = malloc((size_t)size * sizeof(int));
@@ -34,11 +32,6 @@ void collectives(void) {
     MPI_Reduce_scatter_block(out, &part, 1, MPI_INT, MPI_SUM, WORLD);
     CHECK(part == size * (size - 1) / 2 * 100 + size * rank);
   }
-  MPI_Request request;
-  int sum;
-  MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD, &request);
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
-  CHECK(sum == size * (size - 1) / 2);
   free(all), free(out);
 }
 
@@ -62,85 +55,56 @@ void large_collectives(void) {
   free(out), free(in), free(numbers), free(sums);
 }
 
-/* A message of one communicator is not received on another one. */
-void communicators(void) {
-  MPI_Comm copy, half, between;
-  int value = -1, color = rank % 2, part, parts, next = (rank + 1) % size;
-  MPI_Request requests[2];
-  int in[2] = {-1, -1}, previous = (rank + size - 1) % size, first = 1, second = 2;
-  MPI_Comm_dup(WORLD, &copy);
-  MPI_Irecv(&in[0], 1, MPI_INT, previous, 5, copy, &requests[0]);
-  MPI_Irecv(&in[1], 1, MPI_INT, previous, 5, WORLD, &requests[1]);
-  MPI_Send(&second, 1, MPI_INT, next, 5, WORLD);
-  MPI_Send(&first, 1, MPI_INT, next, 5, copy);
-  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-  CHECK(in[0] == 1 && in[1] == 2);
-  MPI_Comm_split(WORLD, color, -rank, &half);
-  MPI_Comm_rank(half, &part);
-  MPI_Comm_size(half, &parts);
-  MPI_Allreduce(&rank, &value, 1, MPI_INT, MPI_MIN, half);
-  CHECK(value == color && (part > 0 || rank + 2 >= size) && parts >= 1);
-  /* The halves are in reverse order, so the other one's first rank is its highest. */
-  int leader = (size - 1) % 2 == color ? size - 2 : size - 1;
-  MPI_Intercomm_create(half, 0, WORLD, leader, 6, &between);
-  MPI_Barrier(between);
-  int other;
-  MPI_Comm_remote_size(between, &other);
-  CHECK(other + parts == size);
-  MPI_Comm_free(&between);
-  MPI_Comm_free(&half);
-  MPI_Comm_free(&copy);
+/* Different lengths for each rank, and none for some. */
+void uneven_collectives(void) {
+  int *counts = malloc((size_t)size * sizeof(int)), *places = malloc((size_t)size * sizeof(int));
+  int total = 0, sum;
+  for (int i = 0; i < size; i++) {
+    counts[i] = i * 3000;
+    places[i] = total;
+    total += counts[i];
+  }
+  int *all = malloc((size_t)(total + 1) * sizeof(int)), *out = malloc((size_t)total * sizeof(int));
+  for (int i = 0; i < counts[rank]; i++)
+    out[i] = rank * 100000 + i;
+  MPI_Allgatherv(out, counts[rank], MPI_INT, all, counts, places, MPI_INT, WORLD);
+  for (int i = 0; i < size; i++)
+    for (int j = 0; j < counts[i]; j++)
+      CHECK(all[places[i] + j] == i * 100000 + j);
+  int *back = malloc((size_t)(counts[rank] + 1) * sizeof(int));
+  MPI_Scatterv(all, counts, places, MPI_INT, back, counts[rank], MPI_INT, size - 1, WORLD);
+  CHECK(memcmp(back, out, (size_t)counts[rank] * sizeof(int)) == 0);
+  sum = rank;
+  MPI_Exscan(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, WORLD);
+  CHECK(rank == 0 || sum == rank * (rank - 1) / 2);
+  free(counts), free(places), free(all), free(out), free(back);
 }
 
-/* Fences, locks and an atomic operation on memory of other ranks. */
-void one_sided(void) {
-  MPI_Win window;
-  int *memory, next = (rank + 1) % size, previous = (rank + size - 1) % size, got = -1, one = 1;
-  MPI_Win_allocate(100 * sizeof(int), sizeof(int), MPI_INFO_NULL, WORLD, &memory, &window);
-  memset(memory, 0, 100 * sizeof(int));
-  MPI_Win_fence(0, window);
-  MPI_Put(&rank, 1, MPI_INT, next, 3, 1, MPI_INT, window);
-  MPI_Win_fence(0, window);
-  CHECK(memory[3] == previous);
-  MPI_Get(&got, 1, MPI_INT, next, 3, 1, MPI_INT, window);
-  MPI_Win_fence(0, window);
-  CHECK(got == rank);
-  for (int i = 0; i < 10; i++) {
-    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
-    MPI_Accumulate(&one, 1, MPI_INT, 0, 7, 1, MPI_INT, MPI_SUM, window);
-    MPI_Win_unlock(0, window);
-  }
-  MPI_Barrier(WORLD);
-  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
-  MPI_Get(&got, 1, MPI_INT, 0, 7, 1, MPI_INT, window);
-  MPI_Win_unlock(0, window);
-  CHECK(got == 10 * size);
-  MPI_Win_free(&window);
+static void add(void *in, void *result, int *count, MPI_Datatype *type) {
+  (void)type;
+  for (int i = 0; i < *count; i++)
+    ((int *)result)[i] += ((int *)in)[i];
 }
 
-#define THREADS 3
-
-static void *thread(void *number) {
-  int tag = 50 + *(int *)number, out[2000], in[2000];
-  int next = (rank + 1) % size, previous = (rank + size - 1) % size;
-  for (int i = 0; i < 100; i++) {
-    int count = i % 2 ? 2000 : 1;
-    out[0] = out[count - 1] = i * 100 + rank + tag;
-    MPI_Sendrecv(out, count, MPI_INT, next, tag, in, count, MPI_INT, previous, tag, WORLD,
-                 MPI_STATUS_IGNORE);
-    CHECK(in[0] == i * 100 + previous + tag && in[count - 1] == in[0]);
+/* Several operations at a time, and an operation of the program. */
+void nonblocking_collectives(void) {
+  enum { LENGTH = 20000 };
+  static int sums[LENGTH], numbers[LENGTH], copies[LENGTH];
+  MPI_Request requests[4];
+  MPI_Op op;
+  int own = rank, all;
+  for (int i = 0; i < LENGTH; i++) {
+    numbers[i] = rank + i;
+    copies[i] = rank == 1 ? i : 0;
   }
-  return NULL;
-}
-
-/* Several threads of each rank send and receive at the same time. */
-void threads(void) {
-  pthread_t ids[THREADS];
-  int numbers[THREADS];
-  for (int i = 0; i < THREADS; i++) {
-    numbers[i] = i;
-    CHECK(pthread_create(&ids[i], NULL, thread, &numbers[i]) == 0);
-  }
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(ids[i], NULL);
+  MPI_Op_create(add, 1, &op);
+  MPI_Iallreduce(numbers, sums, LENGTH, MPI_INT, op, WORLD, &requests[0]);
+  MPI_Ibcast(copies, LENGTH, MPI_INT, 1, WORLD, &requests[1]);
+  MPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_SUM, WORLD, &requests[2]);
+  MPI_Ibarrier(WORLD, &requests[3]);
+  MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+  CHECK(all == size * (size - 1) / 2);
+  for (int i = 0; i < LENGTH; i++)
+    CHECK(sums[i] == all + size * i && copies[i] == i);
+  MPI_Op_free(&op);
 }

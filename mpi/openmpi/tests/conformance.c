@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 int rank, size;
+char *program;
 
 /* Exchanges messages until a rank is killed. */
 static void endless(void) {
@@ -14,6 +15,18 @@ static void endless(void) {
   fflush(stdout);
   for (;;)
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD);
+}
+
+/* The words are the names of the parts to run, or with a minus sign before each name, of those not to
+   run. */
+static int chosen(int count, char **words, const char *name) {
+  int found = count < 2 || words[1][0] == '-';
+  for (int i = 1; i < count; i++) {
+    if (words[i][0] == '-' && !strcmp(words[i] + 1, name))
+      return 0;
+    found |= !strcmp(words[i], name);
+  }
+  return found;
 }
 
 int main(int count, char **words) {
@@ -27,23 +40,42 @@ int main(int count, char **words) {
       {"cancels", cancels},
       {"modes", modes},
       {"persistent", persistent},
-      {"derived_types", derived_types},
       {"many_unexpected", many_unexpected},
+      {"completion", completion},
+      {"truncation", truncation},
+      {"special_peers", special_peers},
+      {"derived_types", derived_types},
+      {"indexed_types", indexed_types},
+      {"packing", packing},
       {"collectives", collectives},
       {"large_collectives", large_collectives},
+      {"uneven_collectives", uneven_collectives},
+      {"nonblocking_collectives", nonblocking_collectives},
       {"communicators", communicators},
+      {"topologies", topologies},
+      {"groups", groups},
+      {"spawned_processes", spawned_processes},
       {"one_sided", one_sided},
+      {"long_one_sided", long_one_sided},
+      {"exposure", exposure},
+      {"remote_atomics", remote_atomics},
       {"threads", threads},
   };
   int provided;
   MPI_Init_thread(&count, &words, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(WORLD, &rank);
   MPI_Comm_size(WORLD, &size);
+  program = words[0];
+  if (count > 1 && !strcmp(words[1], "child")) {
+    child();
+    MPI_Finalize();
+    return 0;
+  }
   CHECK(size >= 2 && provided == MPI_THREAD_MULTIPLE);
   if (count > 1 && !strcmp(words[1], "endless"))
     endless();
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-    if (count > 1 && strcmp(words[1], tests[i].name))
+    if (!chosen(count, words, tests[i].name))
       continue;
     double start = MPI_Wtime();
     tests[i].run();

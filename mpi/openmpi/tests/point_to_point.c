@@ -2,6 +2,7 @@
 /* MPI's chapter on point-to-point communication, and derived types. */
 #include "check.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -13,14 +14,14 @@ void lengths(void) {
   unsigned char *out = malloc(8 << 20), *in = malloc(8 << 20);
   int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    int length = sizes[i], got;
+    int length = sizes[i], tag = (int)i, got;
     MPI_Status status;
     fill(out, (size_t)length, (unsigned)rank);
     memset(in, 0, (size_t)length);
-    MPI_Sendrecv(out, length, MPI_BYTE, next, length, in, length, MPI_BYTE, previous, length,
-                 WORLD, &status);
+    MPI_Sendrecv(out, length, MPI_BYTE, next, tag, in, length, MPI_BYTE, previous, tag, WORLD,
+                 &status);
     MPI_Get_count(&status, MPI_BYTE, &got);
-    CHECK(got == length && status.MPI_SOURCE == previous && status.MPI_TAG == length);
+    CHECK(got == length && status.MPI_SOURCE == previous && status.MPI_TAG == tag);
     CHECK(is_filled(in, (size_t)length, (unsigned)previous));
   }
   free(out), free(in);
@@ -141,56 +142,6 @@ void persistent(void) {
   MPI_Request_free(&requests[1]);
 }
 
-/* Columns of a matrix, and a structure with gaps; short and long. */
-void derived_types(void) {
-  typedef struct {
-    char letter;
-    double number;
-    int16_t rest;
-  } record_t;
-  MPI_Datatype column, packed, record;
-  int next = (rank + 1) % size, previous = (rank + size - 1) % size;
-  for (int rows = 4; rows <= 40000; rows *= 100) {
-    int *matrix = malloc((size_t)rows * 3 * sizeof(int));
-    int *line = malloc((size_t)rows * sizeof(int));
-    for (int i = 0; i < rows * 3; i++)
-      matrix[i] = rank * 1000000 + i;
-    MPI_Type_vector(rows, 1, 3, MPI_INT, &column);
-    MPI_Type_commit(&column);
-    MPI_Sendrecv(matrix + 1, 1, column, next, 31, line, rows, MPI_INT, previous, 31, WORLD,
-                 MPI_STATUS_IGNORE);
-    for (int i = 0; i < rows; i++)
-      CHECK(line[i] == previous * 1000000 + i * 3 + 1);
-    /* From contiguous memory into a column; the other columns stay. */
-    MPI_Sendrecv(line, rows, MPI_INT, next, 32, matrix + 2, 1, column, previous, 32, WORLD,
-                 MPI_STATUS_IGNORE);
-    int second = (previous + size - 1) % size;
-    for (int i = 0; i < rows; i++)
-      CHECK(matrix[i * 3 + 2] == second * 1000000 + i * 3 + 1 &&
-            matrix[i * 3] == rank * 1000000 + i * 3);
-    MPI_Type_free(&column);
-    free(matrix), free(line);
-  }
-  int blocks[] = {1, 1, 1};
-  MPI_Aint places[] = {offsetof(record_t, letter), offsetof(record_t, number),
-                       offsetof(record_t, rest)};
-  MPI_Datatype parts[] = {MPI_CHAR, MPI_DOUBLE, MPI_INT16_T};
-  MPI_Type_create_struct(3, blocks, places, parts, &packed);
-  MPI_Type_create_resized(packed, 0, sizeof(record_t), &record);
-  MPI_Type_commit(&record);
-  enum { RECORDS = 3000 };
-  static record_t out[RECORDS], in[RECORDS];
-  for (int i = 0; i < RECORDS; i++)
-    out[i] = (record_t){(char)i, i * 0.5 + rank, (int16_t)-i};
-  MPI_Sendrecv(out, RECORDS, record, next, 33, in, RECORDS, record, previous, 33, WORLD,
-               MPI_STATUS_IGNORE);
-  for (int i = 0; i < RECORDS; i++)
-    CHECK(in[i].letter == (char)i && in[i].number == i * 0.5 + previous &&
-          in[i].rest == (int16_t)-i);
-  MPI_Type_free(&packed);
-  MPI_Type_free(&record);
-}
-
 /* More messages than the shared memory has room for arrive before a receive is posted. */
 void many_unexpected(void) {
   enum { MESSAGES = 4000, LENGTH = 1000 };
@@ -206,4 +157,57 @@ void many_unexpected(void) {
       CHECK(is_filled(bytes, LENGTH, (unsigned)i));
     }
   }
+}
+
+/* Of several requests, those that have completed are found, each once. */
+void completion(void) {
+  enum { REQUESTS = 20 };
+  MPI_Request requests[REQUESTS];
+  int in[REQUESTS], places[REQUESTS], count = 1, done = 0;
+  int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  for (int i = 0; i < REQUESTS; i++)
+    MPI_Irecv(&in[i], 1, MPI_INT, previous, i, WORLD, &requests[i]);
+  for (int i = REQUESTS - 1; i >= 0; i--)
+    MPI_Send(&i, 1, MPI_INT, next, i, WORLD);
+  MPI_Waitany(REQUESTS, requests, &places[0], MPI_STATUS_IGNORE);
+  while (count != MPI_UNDEFINED) {
+    for (int i = 0; i < count; i++)
+      CHECK(in[places[i]] == places[i]);
+    done += count;
+    MPI_Waitsome(REQUESTS, requests, &count, places, MPI_STATUSES_IGNORE);
+  }
+  CHECK(done == REQUESTS);
+}
+
+/* A message that is longer than its receive is an error of the receive, and later messages arrive. */
+void truncation(void) {
+  static unsigned char out[100000], in[100000];
+  MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
+  for (int length = 100; length <= 100000; length *= 10) {
+    if (rank == 1) {
+      MPI_Send(out, length, MPI_BYTE, 0, 51, WORLD);
+      MPI_Send(&length, 1, MPI_INT, 0, 52, WORLD);
+    } else if (rank == 0) {
+      int class, got;
+      MPI_Error_class(MPI_Recv(in, length / 2, MPI_BYTE, 1, 51, WORLD, MPI_STATUS_IGNORE), &class);
+      CHECK(class == MPI_ERR_TRUNCATE);
+      MPI_Recv(&got, 1, MPI_INT, 1, 52, WORLD, MPI_STATUS_IGNORE);
+      CHECK(got == length);
+    }
+  }
+  MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/* No process, a message to oneself, and one buffer for both directions. */
+void special_peers(void) {
+  int value = rank, in = -1;
+  MPI_Status status;
+  MPI_Sendrecv(&value, 1, MPI_INT, MPI_PROC_NULL, 1, &in, 1, MPI_INT, MPI_PROC_NULL, 1, WORLD,
+               &status);
+  CHECK(in == -1 && status.MPI_SOURCE == MPI_PROC_NULL);
+  MPI_Sendrecv(&value, 1, MPI_INT, rank, 1, &in, 1, MPI_INT, rank, 1, WORLD, &status);
+  CHECK(in == rank && status.MPI_SOURCE == rank);
+  MPI_Sendrecv_replace(&value, 1, MPI_INT, (rank + 1) % size, 2, (rank + size - 1) % size, 2, WORLD,
+                       &status);
+  CHECK(value == (rank + size - 1) % size);
 }

@@ -257,7 +257,22 @@ extern "C" fn mx_forget(endpoint: Endpoint, request: Out<Request>) -> Return {
 #[unsafe(no_mangle)]
 extern "C" fn mx_ibuffered(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
     endpoint_call(endpoint, |shared| {
-        let buffered = exchange::buffered(shared, request_of(&request)?)?;
+        let buffered = exchange::buffered(shared, request_of(&request)?, None)?;
+        result.put(u32::from(buffered));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_buffered(
+    endpoint: Endpoint,
+    request: Out<Request>,
+    milliseconds: u32,
+    result: Out<u32>,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        let limit = Some(timeout(milliseconds));
+        let buffered = exchange::buffered(shared, request_of(&request)?, limit)?;
         result.put(u32::from(buffered));
         Ok(())
     })

@@ -1,7 +1,12 @@
 //! Functions that this library does not implement. They exist for the linker, and fail when called.
 //!
-//! Their arguments are ignored, so they are not declared. `mx_raw_*` is for programs that discover
-//! the routes of a Myrinet, which do not exist here.
+//! Their arguments are ignored, so they are not declared. The reasons:
+//!
+//! - `mx_iput`, `mx_iget`: they name memory of the peer by an address, and no function of MX registers such memory or
+//!   tells its address. Without registration, any peer could write all memory of the process. Open-MX and Xen2MX abort
+//!   the program here.
+//! - `mx_register_unexp_callback`: MX replaced it by `mx_register_unexp_handler`, and no header declares it.
+//! - `mx_raw_*`: for programs that discover the routes of a Myrinet, which do not exist here.
 
 use super::process_call;
 use crate::codes::Return;
@@ -20,7 +25,6 @@ macro_rules! unsupported {
 unsupported! {
     mx_iput
     mx_iget
-    mx_buffered
     mx_register_unexp_callback
     mx_raw_open_endpoint
     mx_raw_close_endpoint

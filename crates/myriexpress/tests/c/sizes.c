@@ -49,7 +49,11 @@ static void sender(void) {
   uint32_t result;
   OK(mx_ibuffered(s.endpoint, &large, &result));
   CHECK(result == 0);
+  OK(mx_buffered(s.endpoint, &large, 10, &result));
+  CHECK(result == 0);
   send_to(s.endpoint, s.peer, out, 0, 203);
+  OK(mx_buffered(s.endpoint, &large, MX_INFINITE, &result));
+  CHECK(result == 1);
   finish(s.endpoint, &large);
   finish(s.endpoint, &synchronous);
   close_side(s);

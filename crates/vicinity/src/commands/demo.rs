@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use demo::Options;
+use vm_harness::mpi::Files;
 use vm_harness::progress::Progress;
 
 use super::failure::Failure;
@@ -33,6 +34,28 @@ pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
     let result = demo::messages(&options, &Progress::start())?;
     let output = options.output.display();
     Ok(format!("{result}\nResults: {output}/message.json\n"))
+}
+
+/// Runs an MPI program in four VMs, on the message plane and over TCP; returns the table. `folder/mpi` has what
+/// `make demo-mpi` builds.
+pub(crate) fn mpi(folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?;
+    let built = folder.join("mpi");
+    let files = Files {
+        vicinity: options.vicinity.clone(),
+        component: built.join("mca_btl_vicinity.so"),
+        library: built.join("lib64/libmyriexpress.so"),
+        program: built.join("figures"),
+    };
+    for file in [&files.component, &files.library, &files.program] {
+        if !file.exists() {
+            let text = format!("{} is missing; run `make demo-mpi`", file.display());
+            return Err(Failure::Usage(text));
+        }
+    }
+    let result = demo::mpi(&options, &files, &Progress::start())?;
+    let output = options.output.display();
+    Ok(format!("{result}\nResults: {output}/mpi.json\n"))
 }
 
 /// Boots the demo's VMs and opens a shell in each, until the session ends.

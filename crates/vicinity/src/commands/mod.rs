@@ -13,6 +13,7 @@ pub(crate) mod guest_memory;
 pub(crate) mod lab;
 pub(crate) mod libvirt_xml;
 pub(crate) mod message;
+pub(crate) mod mpi_hosts;
 pub(crate) mod network;
 pub(crate) mod nic;
 pub(crate) mod output;

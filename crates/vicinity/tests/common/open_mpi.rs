@@ -31,6 +31,21 @@ pub(crate) fn missing() -> Option<String> {
     (!has(header)).then(|| format!("{header} is not installed (scripts/setup mpi)"))
 }
 
+/// Compiles the conformance program with the compiler of an MPI.
+pub(crate) fn compile(compiler: &Path, program: &Path) {
+    let folder = root().join("mpi/openmpi/tests");
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let sources = files.filter(|path| path.extension().is_some_and(|it| it == "c"));
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]);
+    succeed(compile.args(sources).args(["-pthread", "-o"]).arg(program));
+}
+
+/// Parts of the conformance program.
+pub(crate) const PARTS: usize = 26;
+
 /// The component, the library that it loads, and the test program.
 pub(crate) struct OpenMpi {
     folder: PathBuf,
@@ -46,13 +61,7 @@ impl OpenMpi {
         make.arg("--directory").arg(&sources);
         make.arg(format!("BUILD={}", folder.display()));
         succeed(&mut make);
-        let mut compile = Command::new("mpicc");
-        compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]);
-        for file in ["conformance.c", "point_to_point.c", "collective.c"] {
-            compile.arg(sources.join("tests").join(file));
-        }
-        let program = folder.join("conformance");
-        succeed(compile.args(["-pthread", "-o"]).arg(program));
+        compile(Path::new("mpicc"), &folder.join("conformance"));
         let path = ["--parsable", "--path", "pkglibdir"];
         let system = succeed(Command::new("ompi_info").args(path));
         let (_, system) = system.trim().rsplit_once(':').unwrap();
@@ -75,6 +84,16 @@ impl OpenMpi {
         run.env("VICINITY_RUNTIME_DIR", self.folder.join("run"));
         run.env("TMPDIR", &self.folder);
         run
+    }
+
+    /// Returns the files that guests need.
+    pub(crate) fn files(&self) -> vm_harness::mpi::Files {
+        vm_harness::mpi::Files {
+            vicinity: PathBuf::from(env!("CARGO_BIN_EXE_vicinity")),
+            component: self.folder.join("mca_btl_vicinity.so"),
+            library: self.mx.libraries().join("libmyriexpress.so"),
+            program: self.program(),
+        }
     }
 
     /// Returns the test program.

@@ -34,6 +34,7 @@ mod message;
 mod message_many;
 mod migration;
 mod migration_blockers;
+mod mpi;
 mod queues;
 mod restart;
 mod rig;

@@ -67,6 +67,15 @@ impl Rig {
         self
     }
 
+    /// Puts the program under test, Open MPI and these files into the guests that are booted from now on.
+    pub(crate) fn with_mpi(mut self, files: &vm_harness::mpi::Files) -> Self {
+        let image = vm_harness::mpi::recipe()
+            .build(&home().join("images"))
+            .unwrap();
+        self.image = files.put_into(&image, &home().join("with-mpi")).unwrap();
+        self
+    }
+
     /// Puts a file of this host into the guests that are booted from now on.
     pub(crate) fn with_file(mut self, file: &Path, inside: &str, folder: &str) -> Self {
         let folder = home().join(folder);
@@ -159,7 +168,9 @@ impl Rig {
     pub(crate) fn qemu_args_with(&self, vm: &str, more: &[&str]) -> Vec<String> {
         let mut command = vicinity();
         command.args(["qemu-args", vm, "--one-line"]).args(more);
-        command.args(["--memory", &format!("{MEMORY_MIB}M")]);
+        if !more.contains(&"--memory") {
+            command.args(["--memory", &format!("{MEMORY_MIB}M")]);
+        }
         command.arg("--runtime-dir").arg(self.folder().join("run"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -170,6 +181,14 @@ impl Rig {
     pub(crate) fn bare(&self, vm: &str) -> Spec {
         let mut spec = Spec::new(vm, &home().join("logs"));
         spec.memory_mib = MEMORY_MIB;
+        spec
+    }
+
+    /// Returns a VM with more memory, and else exactly the options of `vicinity qemu-args`.
+    pub(crate) fn spec_with_memory(&self, vm: &str, mib: u32) -> Spec {
+        let mut spec = self.bare(vm);
+        spec.memory_mib = mib;
+        spec.qemu_args = self.qemu_args_with(vm, &["--memory", &format!("{mib}M")]);
         spec
     }
 

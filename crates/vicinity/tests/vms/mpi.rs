@@ -1,0 +1,137 @@
+//! MPI ranks in VMs: `mpirun` in one VM starts them by ssh, with the hostfile of `vicinity mpi-hosts`.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use vm_harness::mpi;
+use vm_harness::vm::{Job, Vm};
+
+use crate::common::open_mpi::{OpenMpi, missing};
+use crate::common::until;
+use crate::message::{join, member};
+use crate::rig::{Rig, ip, step};
+
+/// Time limit of a command on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+[[network.port]]
+vm = \"web\"
+[[network.port]]
+vm = \"db\"
+[[message.member]]
+name = \"web\"
+group = \"hpc\"
+[[message.member]]
+name = \"db\"
+group = \"hpc\"
+";
+
+/// The component, and no other one for ranks of other VMs.
+const ONLY_PLANE: &str = "--mca btl self,vicinity";
+
+/// Parts of the conformance program that messages, RMA and several threads need.
+const PARTS: &str = "order_and_wildcards large_collectives long_one_sided remote_atomics threads";
+
+/// Boots both VMs as members that reach each other by ssh.
+fn boot(rig: &Rig) -> [Vm; 2] {
+    let vms = rig.boot(["web", "db"].map(|name| {
+        let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
+        spec.qemu_args.extend(member(rig, name).qemu_args);
+        spec
+    }));
+    for (number, vm) in (1..).zip(&vms) {
+        crate::guest::give_address(vm, number);
+        let _goes_on = join(vm, LIMIT);
+    }
+    mpi::admit(&vms, &[ip(1), ip(2)]).unwrap();
+    vms
+}
+
+fn hostfile(rig: &Rig) -> String {
+    let output = rig.daemon().command(&["mpi-hosts"]);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn until_joined(rig: &Rig) {
+    until("both members", || {
+        hostfile(rig) == "web slots=1\ndb slots=1\n"
+    });
+}
+
+/// Writes the hostfile into a VM. Open MPI may start a rank on each CPU.
+fn write_hostfile(rig: &Rig, vm: &Vm) {
+    until_joined(rig);
+    vm.check(&format!("printf '{}' >/root/hosts", hostfile(rig)), LIMIT)
+        .unwrap();
+}
+
+#[test]
+fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
+    if let Some(reason) = missing() {
+        println!("skipped: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let files = OpenMpi::new(folder.path()).files();
+    let rig = Rig::isolated(CONFIG).with_mpi(&files);
+    let [web, db] = boot(&rig);
+    write_hostfile(&rig, &web);
+    step("ranks of two VMs pass the conformance program");
+    let job = mpi::job(
+        "/root/hosts",
+        &format!("{ONLY_PLANE} -n 2 conformance {PARTS}"),
+    );
+    let said = web.check(&job, LIMIT).unwrap();
+    assert_eq!(
+        said.matches(" passed in ").count(),
+        PARTS.split_whitespace().count(),
+        "{said}"
+    );
+
+    step("a killed gateway ends the job");
+    let job = endless(&web);
+    let kill =
+        "for it in /proc/[0-9]*; do ! grep -qx vicinity $it/comm || kill -9 ${it#/proc/}; done";
+    db.check(kill, LIMIT).unwrap();
+    assert_lost(&web, job);
+
+    step("a killed VM ends the job");
+    db.check("rm /run/vicinity/message/gateway.sock", LIMIT)
+        .unwrap();
+    let _goes_on = join(&db, LIMIT);
+    until_joined(&rig);
+    // `mpirun` waits until the kernel gives up the connection to the killed VM, by default after 15 minutes.
+    web.check("echo 3 >/proc/sys/net/ipv4/tcp_retries2", LIMIT)
+        .unwrap();
+    let job = endless(&web);
+    let qemu = Pid::from_raw(i32::try_from(db.id()).unwrap()).unwrap();
+    kill_process(qemu, Signal::KILL).unwrap();
+    assert_lost(&web, job);
+}
+
+/// Starts a job of two ranks that exchange messages, and returns when they do.
+fn endless(vm: &Vm) -> Job<'_> {
+    let job = mpi::job(
+        "/root/hosts",
+        &format!("{ONLY_PLANE} -n 2 conformance endless"),
+    );
+    let job = vm
+        .start(&format!("rm -f /tmp/job; {job} >/tmp/job 2>&1"))
+        .unwrap();
+    vm.check(
+        "until grep -qs 'rank 1 is' /tmp/job; do sleep 0.1; done",
+        LIMIT,
+    )
+    .unwrap();
+    job
+}
+
+/// The job ends with the component's error.
+fn assert_lost(vm: &Vm, job: Job) {
+    let ended = job.wait(LIMIT).unwrap();
+    let said = vm.check("cat /tmp/job", LIMIT).unwrap();
+    assert!(ended.status != 0 && said.contains("is lost: "), "{said}");
+}

@@ -1,0 +1,103 @@
+//! MPI jobs between VMs: the image of their guests, ssh between them, and the command that starts ranks.
+//!
+//! Open MPI starts ranks in other VMs by ssh: `mpirun` in the first VM, with its hostfile, runs `orted` in each. The
+//! guests' ssh is dropbear, whose client needs no configuration.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::image::{Image, Recipe};
+use crate::vm::Vm;
+
+/// Longest time that a command may take in a guest of a busy host.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Memory in MiB of a guest with Open MPI.
+pub const MEMORY_MIB: u32 = 768;
+
+/// The private key of the first VM.
+const KEY: &str = "/root/.ssh/key";
+
+/// Path of MPI programs below a guest's root.
+const PROGRAMS: &str = "usr/local/bin";
+
+/// The files of this host that guests need, beside Debian's packages.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// `vicinity`.
+    pub vicinity: PathBuf,
+    /// `mca_btl_vicinity.so`.
+    pub component: PathBuf,
+    /// `libmyriexpress.so`.
+    pub library: PathBuf,
+    /// An MPI program, which guests find in their path.
+    pub program: PathBuf,
+}
+
+/// Returns the recipe of an image with Open MPI.
+#[must_use]
+pub fn recipe() -> Recipe {
+    Recipe::default()
+        .package("dropbear-bin")
+        .package("openmpi-bin")
+}
+
+impl Files {
+    /// Returns the image with these files, at the paths of the packages. The files are made in `folder`.
+    ///
+    /// # Errors
+    /// As for [`Image::with_program`].
+    pub fn put_into(&self, image: &Image, folder: &Path) -> Result<Image> {
+        let library = Path::new("usr/lib/x86_64-linux-gnu");
+        let component = library.join("openmpi/lib/openmpi3/mca_btl_vicinity.so");
+        let name = self.program.file_name().unwrap_or_default();
+        let files = [
+            (&self.component, component),
+            (&self.library, library.join("libmyriexpress.so")),
+            (&self.program, Path::new(PROGRAMS).join(name)),
+        ];
+        let files = files
+            .each_ref()
+            .map(|(file, inside)| (file.as_path(), inside.as_path()));
+        image.with_program_and_files(&self.vicinity, &files, folder)
+    }
+}
+
+/// Lets the first VM start programs in the others by their names: each has all addresses, and a server for ssh that
+/// admits the first VM's key.
+///
+/// # Errors
+/// A command in a guest fails.
+pub fn admit(vms: &[Vm], addresses: &[String]) -> Result<()> {
+    let Some(first) = vms.first() else {
+        return Ok(());
+    };
+    let make = "mkdir -p -m 700 /root/.ssh; dropbearkey -t ed25519 -f";
+    let make = format!("{make} {KEY} >/dev/null; dropbearkey -y -f {KEY} | grep ^ssh-");
+    let public = first.check(&make, LIMIT)?;
+    let public = public.trim();
+    let hosts = vms.iter().zip(addresses);
+    let hosts: String = hosts
+        .map(|(vm, address)| format!("{address} {}\n", vm.name()))
+        .collect();
+    for vm in vms {
+        let command = format!(
+            "echo '127.0.0.1 localhost\n{hosts}' >/etc/hosts; echo /bin/bash >/etc/shells; \
+             mkdir -p -m 700 /root/.ssh; echo '{public}' >/root/.ssh/authorized_keys; \
+             dropbearkey -t ed25519 -f /tmp/host.key >/dev/null; dropbear -s -r /tmp/host.key; \
+             until ss -Htln 'sport = :22' | grep -q .; do sleep 0.1; done"
+        );
+        vm.check(&command, LIMIT)?;
+    }
+    Ok(())
+}
+
+/// Returns the command that runs a job with this hostfile of the first VM. `arguments` are options of `mpirun`, the
+/// program and its arguments.
+#[must_use]
+pub fn job(hostfile: &str, arguments: &str) -> String {
+    let agent = format!("--mca plm_rsh_agent 'dbclient -y -y -i {KEY}'");
+    let root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
+    format!("{root} mpirun.openmpi {agent} --hostfile {hostfile} --bind-to none {arguments}")
+}

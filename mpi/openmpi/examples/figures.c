@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Measures MPI between its ranks, as the OSU micro-benchmarks do:
+ *
+ *   figures SECONDS pair          between rank 0 and the last one:
+ *     latency                       half of a round trip, microseconds
+ *     bandwidth                     64 messages of rank 0, and an answer, MB/s
+ *     rate                          the same with messages of 8 B, messages a second
+ *   figures SECONDS collective    among all ranks:
+ *     alltoall, allreduce           one operation, microseconds, the mean of the ranks
+ *
+ * Each figure takes about the given time. Rank 0 prints a line `NAME BYTES VALUE` for each, then where
+ * each rank ran.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORLD MPI_COMM_WORLD
+#define WINDOW 64
+
+static int rank, size, last;
+static double seconds; /* of each figure */
+static char *out, *in;
+
+static void round_trip(int bytes) {
+  if (rank == 0) {
+    MPI_Send(out, bytes, MPI_BYTE, last, 1, WORLD);
+    MPI_Recv(in, bytes, MPI_BYTE, last, 1, WORLD, MPI_STATUS_IGNORE);
+  } else if (rank == last) {
+    MPI_Recv(in, bytes, MPI_BYTE, 0, 1, WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(out, bytes, MPI_BYTE, 0, 1, WORLD);
+  }
+}
+
+static void window(int bytes) {
+  MPI_Request requests[WINDOW];
+  if (rank != 0 && rank != last)
+    return;
+  for (int i = 0; i < WINDOW; i++) {
+    if (rank == 0)
+      MPI_Isend(out, bytes, MPI_BYTE, last, 2, WORLD, &requests[i]);
+    else
+      MPI_Irecv(in, bytes, MPI_BYTE, 0, 2, WORLD, &requests[i]);
+  }
+  MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+  if (rank == 0)
+    MPI_Recv(in, 0, MPI_BYTE, last, 3, WORLD, MPI_STATUS_IGNORE);
+  else
+    MPI_Send(in, 0, MPI_BYTE, 0, 3, WORLD);
+}
+
+static void alltoall(int bytes) {
+  MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, WORLD);
+}
+
+static void allreduce(int bytes) {
+  MPI_Allreduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, WORLD);
+}
+
+/* Returns the seconds of one call of `run`: the mean of the ranks. All ranks make the same number of
+   calls, which rank 0 finds out. */
+static double measure(void (*run)(int), int bytes) {
+  double start, spent = 0, all;
+  long count = 1;
+  for (;;) {
+    MPI_Barrier(WORLD);
+    start = MPI_Wtime();
+    for (long i = 0; i < count; i++)
+      run(bytes);
+    spent = MPI_Wtime() - start;
+    double next = count * (spent > 0 ? seconds / spent : 100);
+    int enough = spent > seconds / 3;
+    MPI_Bcast(&enough, 1, MPI_INT, 0, WORLD);
+    if (enough)
+      break;
+    count = next > count * 20.0 ? count * 20 : (long)next + 1;
+    MPI_Bcast(&count, 1, MPI_LONG, 0, WORLD);
+  }
+  spent /= (double)count;
+  MPI_Allreduce(&spent, &all, 1, MPI_DOUBLE, MPI_SUM, WORLD);
+  return run == round_trip || run == window ? spent : all / size;
+}
+
+static void print(const char *name, int bytes, double value) {
+  if (rank == 0)
+    printf("%s %d %.3f\n", name, bytes, value);
+  fflush(stdout);
+}
+
+/* Where the ranks ran: the placement table of the tutorial. */
+static void placement(void) {
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length;
+  char *all = malloc((size_t)size * sizeof name);
+  MPI_Get_processor_name(name, &length);
+  MPI_Gather(name, sizeof name, MPI_CHAR, all, sizeof name, MPI_CHAR, 0, WORLD);
+  for (int i = 0; rank == 0 && i < size; i++)
+    printf("rank %d %s\n", i, all + (size_t)i * sizeof name);
+  free(all);
+}
+
+static void pair(void) {
+  static const int lengths[] = {8, 64, 1024, 4096};
+  for (int i = 0; i < 4; i++)
+    print("latency", lengths[i], measure(round_trip, lengths[i]) / 2 * 1e6);
+  for (int bytes = 65536; bytes <= 1 << 20; bytes *= 16)
+    print("bandwidth", bytes, bytes * (double)WINDOW / measure(window, bytes) / 1e6);
+  print("rate", 8, WINDOW / measure(window, 8));
+}
+
+static void collective(void) {
+  for (int bytes = 8; bytes <= 4096; bytes *= 512) {
+    print("alltoall", bytes, measure(alltoall, bytes) * 1e6);
+    print("allreduce", bytes, measure(allreduce, bytes) * 1e6);
+  }
+}
+
+int main(int count, char **words) {
+  MPI_Init(&count, &words);
+  MPI_Comm_rank(WORLD, &rank);
+  MPI_Comm_size(WORLD, &size);
+  last = size - 1;
+  seconds = count > 1 ? atof(words[1]) : 0;
+  int pairs = count > 2 && !strcmp(words[2], "pair");
+  if (seconds <= 0 || (!pairs && (count <= 2 || strcmp(words[2], "collective")))) {
+    fprintf(stderr, "usage: figures SECONDS pair|collective\n");
+    MPI_Abort(WORLD, 2);
+  }
+  size_t most = 1 << 20, all = (size_t)4096 * (size_t)size;
+  out = calloc(1, most > all ? most : all);
+  in = calloc(1, most > all ? most : all);
+  if (pairs)
+    pair();
+  else
+    collective();
+  placement();
+  free(out), free(in);
+  MPI_Finalize();
+  return 0;
+}
