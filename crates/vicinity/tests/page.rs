@@ -115,6 +115,8 @@ fn each_of_three_faults_is_at_first_sight_and_everything_works_by_keyboard() {
         ));
         assert!(bottom.as_f64().unwrap() < 600.0, "{vm} is at {bottom}");
     }
+    browser
+        .until("document.querySelector('#remote-table').textContent.includes('52:54:00:aa:00:01')");
     browser.picture("faulty");
     assert_eq!(browser.eval(LOW_CONTRAST), serde_json::json!([]));
     assert_eq!(browser.eval(NAMELESS), serde_json::json!([]));

@@ -287,7 +287,7 @@ fn of_port(port: &LivePort) -> Option<Condition> {
     let remedy = match kind {
         ProblemKind::PrivateMemory => words(&["vicinity", "qemu-args", &port.vm]),
         ProblemKind::PortDown => words(&["ip", "link", "show", &port.vm]),
-        _ => words(&["vicinity", "port", "show", &port.vm]),
+        _ => words(&["vicinity", "port", "show", &port.network, &port.vm]),
     };
     #[allow(clippy::cast_precision_loss, reason = "milliseconds of a fault")]
     let already = match kind {

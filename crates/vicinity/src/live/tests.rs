@@ -60,6 +60,7 @@ pub(crate) fn live(vms: &[(&str, f64)]) -> Live {
         problems: Vec::new(),
         networks: Vec::new(),
         ports: Vec::new(),
+        remote_peers: Vec::new(),
         direct: Vec::new(),
         spaces: Vec::new(),
         messages: None,
@@ -81,7 +82,7 @@ pub(crate) fn problems(count: usize, at: f64) -> Vec<Problem> {
 }
 
 /// Returns a port in this state.
-fn port(vm: &str, state: State) -> PortStatus {
+pub(crate) fn port(vm: &str, state: State) -> PortStatus {
     serde_json::from_value(json!({
         "network": "lan", "vm": vm, "kind": Kind::Vm, "state": state, "mode": "server",
         "socket": "/run/lan/x.sock", "mac": null, "rules": switch::guard::Rules::default(), "residents": 1,

@@ -15,7 +15,7 @@ pub(crate) fn empty() -> Value {
         },
         "vicinity": null, "vms": [], "pairs": [], "switches": null, "cannot_read": [], "problems": [],
         "networks": [{ "name": "lan", "up": true, "restarts": 0, "reason": null, "uplink": "vic0", "fdb_entries": 9 }],
-        "ports": [], "direct": [], "spaces": [], "messages": null,
+        "ports": [], "remote_peers": [], "direct": [], "spaces": [], "messages": null,
     })
 }
 
@@ -117,6 +117,10 @@ pub(crate) fn faulty() -> Value {
             "vicinity qemu-args cache"
         ),
     ]);
+    live["remote_peers"] = json!([{
+        "network": "lan", "vm": "mail", "mac": "52:54:00:aa:00:01", "vlan": 0, "tx_frames": 40.0, "tx_bytes": 60_000.0,
+        "rx_frames": 20.0, "rx_bytes": 3_000.0,
+    }]);
     live["direct"] = json!([{
         "name": "shop", "up": true, "restarts": 0, "reason": null,
         "members": [

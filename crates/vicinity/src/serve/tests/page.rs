@@ -103,6 +103,7 @@ fn the_read_only_socket_changes_nothing_and_has_no_configuration_and_no_frames()
     const HOST: &str = "HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0";
     for (expected, request) in [
         (200, "GET /v1/networks"),
+        (200, "GET /v1/networks/lan/fdb"),
         (200, "GET /metrics"),
         (200, "GET /page.js"),
         (404, "GET /v1/config"),

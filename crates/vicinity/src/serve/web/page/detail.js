@@ -95,6 +95,11 @@ function ofPort(port) {
   ];
 }
 
+function ofRemote(peers) {
+  const rows = peers.slice(0, 64).map((peer) => [string(peer.mac), bytes(peer.tx_bytes), bytes(peer.rx_bytes), String(number(peer.vlan) || "-")]);
+  return table("Addresses behind the uplink, per second", ["address", "sent", "received", "VLAN"], rows);
+}
+
 function ofObserved(vm) {
   const row = (title, set) => [title, percent(set?.use), percent(set?.wait), percent(set?.block), count(set?.executions_per_second)];
   const threads = list(vm.threads).map((thread) => [`${string(thread.name)} (${number(thread.id)})`, percent(thread.use), percent(thread.wait), percent(thread.block)]);
@@ -115,11 +120,13 @@ function render(live) {
   const ports = list(live.ports).filter((port) => port.vm === vm);
   const observed = list(live.vms).filter((one) => one.name === vm);
   const scroll = dialog.scrollTop;
+  const remote = list(live.remote_peers).filter((peer) => peer.vm === vm);
   const parts = [
     ...problems.map((problem) => h("p", { className: `problem ${problem.severity === "critical" ? "critical" : ""}` }, string(problem.text))),
     charts(history(vm)),
     ...observed.flatMap(ofObserved),
     ...ports.flatMap(ofPort),
+    remote.length > 0 ? ofRemote(remote) : null,
   ].filter((part) => part != null);
   if (observed.length + ports.length === 0) parts.push(h("p", {}, "This VM has ended."));
   element().replaceChildren(...parts);

@@ -196,6 +196,7 @@ function render() {
   renderProblems(live);
   renderVms();
   matrix.update(live);
+  renderRemote(live);
   renderGroups(live);
   renderSpaces(live);
   renderMessages(live);
@@ -382,6 +383,21 @@ function updateRows() {
 }
 
 // ---- The other parts ----
+
+const REMOTE_SHOWN = 40;
+
+function renderRemote(live) {
+  const peers = list(live.remote_peers);
+  element("remote").hidden = peers.length === 0;
+  const address = (peer) => string(peer.mac) + (number(peer.vlan) > 0 ? ` in VLAN ${number(peer.vlan)}` : "");
+  fillTable(
+    element("remote-table"),
+    ["VM", "Address", "Sent/s", "Received/s", "Frames/s"],
+    peers.slice(0, REMOTE_SHOWN).map((peer) => [
+      name(peer.vm), address(peer), bytes(peer.tx_bytes), bytes(peer.rx_bytes), count(number(peer.tx_frames) + number(peer.rx_frames)),
+    ]),
+  );
+}
 
 function renderGroups(live) {
   const groups = list(live.direct);
