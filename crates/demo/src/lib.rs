@@ -15,7 +15,8 @@
 //!
 //! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: other
 //! programs of the machine disturb the figures of both. [`run`] measures and writes `result.json` and `report.html`.
-//! [`shell()`] keeps the VMs running and opens a console for each. [`messages()`] does the same comparison with
+//! [`shell()`] keeps the VMs running and opens a console for each; [`web()`] keeps them running with traffic, and serves
+//! the page. [`messages()`] does the same comparison with
 //! messages beside TCP, and writes `message.json`.
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod pair;
 mod result;
 mod sample;
 mod shell;
+mod web;
 
 use std::fs;
 
@@ -47,6 +49,7 @@ pub use options::{Durations, Options};
 pub use result::{DemoResult, Ratio, Summary, Verdict};
 pub use sample::{Cpu, Described, Sample};
 pub use shell::shell;
+pub use web::web;
 
 /// Measures, writes `result.json` and `report.html` into the output folder, and returns the result.
 ///

@@ -166,6 +166,9 @@ enum Command {
         /// Measure round trips between the two VMs with messages, and with TCP for comparison
         #[arg(long, conflicts_with = "shell")]
         messages: bool,
+        /// Keep two VMs running with traffic between them, and serve the page that shows them, instead of measuring
+        #[arg(long, conflicts_with_all = ["shell", "messages", "channel"])]
+        web: bool,
         /// Channel to compare with the bridge: `switch`, or `direct`, with which each VM can read the other's
         /// memory
         #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with = "messages")]
@@ -282,15 +285,17 @@ impl Cli {
             Command::Demo {
                 shell,
                 messages,
+                web,
                 channel,
                 accel,
                 folder,
             } => {
                 accel.into_iter().for_each(accel::choose);
-                match (shell, messages) {
-                    (true, _) => demo::shell(&channel, &folder),
-                    (false, true) => print(&demo::messages(&folder)?),
-                    (false, false) => print(&demo::run(&channel, &folder)?),
+                match (shell, messages, web) {
+                    (true, _, _) => demo::shell(&channel, &folder),
+                    (_, true, _) => print(&demo::messages(&folder)?),
+                    (_, _, true) => demo::web(&folder),
+                    _ => print(&demo::run(&channel, &folder)?),
                 }
             }
             Command::Selftest(options) => selftest::run(&options),

@@ -98,7 +98,7 @@ pub(crate) fn faulty() -> Value {
             "The memory of mail is private to its QEMU, so the switch cannot \
             forward its frames: its ring is not in guest memory. Start the VM with the options that this command \
             prints.",
-            "vicinity qemu-args mail"
+            "vicinity qemu-args --network lan mail"
         ),
         problem(
             "receiver-stuck",
@@ -106,7 +106,7 @@ pub(crate) fn faulty() -> Value {
             42.0,
             "db has taken no frame for 42 s, although frames wait for it: its \
             guest's driver has stopped, or its vCPUs do not run.",
-            "vicinity port show db"
+            "vicinity port show lan db"
         ),
         problem(
             "duplicate-address",
@@ -114,7 +114,7 @@ pub(crate) fn faulty() -> Value {
             75.0,
             "cache and log both use the address 52:54:00:00:00:07: each loses \
             the other's frames.",
-            "vicinity qemu-args cache"
+            "vicinity qemu-args --network lan cache"
         ),
     ]);
     live["remote_peers"] = json!([{
