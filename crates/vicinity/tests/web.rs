@@ -200,7 +200,11 @@ fn a_recording_is_shown_with_its_problems_and_is_recorded_again() {
     };
     let (code, shown, said) = top(&["--once"]);
     assert_eq!(code, Some(0), "{said}");
-    for text in ["db has taken no frame", "vicinity qemu-args --network lan mail", "proxy"] {
+    for text in [
+        "db has taken no frame",
+        "vicinity qemu-args --network lan mail",
+        "proxy",
+    ] {
         assert!(shown.contains(text), "{text}\n{shown}");
     }
     let (_, shown, _) = top(&["--json"]);

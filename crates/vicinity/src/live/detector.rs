@@ -302,7 +302,13 @@ fn of_port(port: &LivePort) -> Option<Condition> {
 }
 
 fn qemu_args(port: &LivePort) -> Option<String> {
-    words(&["vicinity", "qemu-args", "--network", &port.network, &port.vm])
+    words(&[
+        "vicinity",
+        "qemu-args",
+        "--network",
+        &port.network,
+        &port.vm,
+    ])
 }
 
 fn duplicates(port: &LivePort) -> Option<Condition> {

@@ -211,7 +211,10 @@ fn a_receiver_is_stuck_when_frames_wait_for_a_second() {
     bed.ports(&[stuck(4000)]);
     let problem = bed.only(ProblemKind::ReceiverStuck);
     assert_eq!(problem.since, bed.live.at - 4.0);
-    assert_eq!(problem.remedy.as_deref(), Some("vicinity port show lan web"));
+    assert_eq!(
+        problem.remedy.as_deref(),
+        Some("vicinity port show lan web")
+    );
     bed.ports(&[stuck(5000)]);
     assert_eq!(bed.only(ProblemKind::ReceiverStuck).since, problem.since);
     bed.ports(&[stuck(0)]);
@@ -241,7 +244,10 @@ fn quarantine_private_memory_and_a_failed_uplink_are_told_from_each_other() {
         "its ring is not in guest memory; start the VM with shared memory (QEMU: share=on)",
     )]);
     let problem = bed.only(ProblemKind::PrivateMemory);
-    assert_eq!(problem.remedy.as_deref(), Some("vicinity qemu-args --network lan web"));
+    assert_eq!(
+        problem.remedy.as_deref(),
+        Some("vicinity qemu-args --network lan web")
+    );
     bed.ports(&[PortStatus {
         kind: Kind::Uplink,
         ..port("vic0", State::Down)

@@ -197,6 +197,15 @@ pub(crate) fn large(vms: u32, peers: u32) -> Value {
     live
 }
 
+/// Returns a recording of the demo's traffic between two VMs (`vicinity demo --web`).
+pub(crate) fn demo() -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/demo.ndjson.gz");
+    let unpacked = std::process::Command::new("gzip")
+        .args(["-dc", file])
+        .output();
+    String::from_utf8(unpacked.unwrap().stdout).unwrap()
+}
+
 /// Returns the text of a recording: the same figures for some seconds, with changing use.
 pub(crate) fn recording(live: &Value, seconds: u32) -> String {
     let lines = (0..seconds).map(|second| {

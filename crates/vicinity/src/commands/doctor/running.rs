@@ -240,18 +240,20 @@ impl Snapshot {
             }
         }
         let kinds = [ProblemKind::DuplicateAddress];
-        let is_told = |vm: &&str| self.problems(&kinds).any(|it| it.vm.as_deref() == Some(*vm));
+        let is_told = |vm: &&str| {
+            self.problems(&kinds)
+                .any(|it| it.vm.as_deref() == Some(*vm))
+        };
         let several = owners
             .into_iter()
             .filter(|(_, vms)| vms.len() > 1 && !vms.iter().any(is_told));
-        let configured = several
-            .map(|((network, mac), vms)| {
-                let vms: Vec<_> = vms.into_iter().collect();
-                let found = format!("{mac} on {network} is the address of {}", vms.join(" and "));
-                let remedy =
-                    "give each VM its own address, as `vicinity qemu-args` and `libvirt-xml` do";
-                (found, remedy.to_owned())
-            });
+        let configured = several.map(|((network, mac), vms)| {
+            let vms: Vec<_> = vms.into_iter().collect();
+            let found = format!("{mac} on {network} is the address of {}", vms.join(" and "));
+            let remedy =
+                "give each VM its own address, as `vicinity qemu-args` and `libvirt-xml` do";
+            (found, remedy.to_owned())
+        });
         self.told(&kinds).into_iter().chain(configured).collect()
     }
 

@@ -12,7 +12,7 @@ use crate::status::{FdbEntryStatus, FdbOrigin, Kind};
 
 /// A list that the data plane sends, and the clients that wait for it. Dropping it ends their wait without an answer.
 #[derive(Debug, Default)]
-pub(super) struct FdbList {
+pub(in crate::serve) struct FdbList {
     waiters: Vec<oneshot::Sender<Vec<FdbEntryStatus>>>,
     entries: Vec<FdbEntry>,
     /// The slot at which the page that comes next begins.

@@ -172,6 +172,27 @@ fn sixteen_clients_listen_and_the_next_is_told_to_wait() {
 }
 
 #[test]
+fn a_listener_that_reads_a_byte_a_second_delays_no_other() {
+    let daemon = Daemon::start(LAN);
+    let socket = daemon.run().join(CONTROL_SOCKET);
+    const LIVE: &str = "GET /v1/live HTTP/1.1\r\nHost: localhost";
+    let mut slow = UnixStream::connect(&socket).unwrap();
+    write!(slow, "{LIVE}\r\n\r\n").unwrap();
+    let (_, mut other) = ask(&socket, LIVE);
+    let mut lines = 0;
+    while lines < 4 {
+        let mut line = String::new();
+        assert!(other.read_line(&mut line).unwrap() > 0);
+        if line.starts_with('{') {
+            lines += 1;
+            slow.read_exact(&mut [0]).unwrap();
+        }
+    }
+    drop(slow);
+    daemon.stop();
+}
+
+#[test]
 fn a_change_of_the_page_needs_a_restart() {
     let daemon = Daemon::start(LAN);
     std::fs::write(
