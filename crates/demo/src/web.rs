@@ -57,7 +57,8 @@ fn exchange(client: &Vm) -> Result<()> {
         })
         .into();
     let rounds = rounds.join("; ");
-    let forever =
-        format!("setsid sh -c 'while :; do {rounds}; sleep 1; done' </dev/null >/dev/null 2>&1 &");
+    let forever = format!(
+        "setsid bash -c 'while :; do {rounds}; sleep 1; done' </dev/null >/dev/null 2>&1 &"
+    );
     client.check(&forever, START).map(drop)
 }

@@ -4,7 +4,7 @@
 //! for its report. Chromium draws the terminal, too: tmux tells what its cells have.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{Browser, Page, SHOWN};
 use crate::common::root;
 
 const COLUMNS: usize = 132;
-const LINES: usize = 30;
+const LINES: usize = 27;
 
 #[test]
 #[ignore = "makes pictures"]
@@ -24,7 +24,7 @@ fn pictures_of_the_documents() {
     std::fs::write(&file, demo()).unwrap();
     let mut browser = Browser::start();
     let page = Page::replay(&file);
-    browser.open(&page.url, (1180, 900), false);
+    browser.open(&page.url, (1180, 720), false);
     browser.until(SHOWN);
     // So that the sparklines have their minute.
     let seconds = demo().lines().count().min(45) as u64;
@@ -32,7 +32,7 @@ fn pictures_of_the_documents() {
     browser.picture("page");
     let text = folder.path().join("top.html");
     std::fs::write(&text, terminal(&file, seconds)).unwrap();
-    browser.open(&url(&text), (1110, 580), false);
+    browser.open(&url(&text), (1110, 500), false);
     browser.until("document.querySelector('pre').textContent.includes('WAIT')");
     browser.picture("top");
     let report = root().join("target/demo/report.html");
@@ -47,7 +47,7 @@ fn url(file: &Path) -> String {
 }
 
 /// Runs `vicinity top` in a terminal for some seconds, and returns its screen as HTML.
-fn terminal(recording: &PathBuf, seconds: u64) -> String {
+fn terminal(recording: &Path, seconds: u64) -> String {
     let server = format!("vicinity-pictures-{}", std::process::id());
     let tmux = |words: &[&str]| {
         let mut tmux = Command::new("tmux");
@@ -84,8 +84,16 @@ const COLOURS: [&str; 8] = [
 
 impl Pen {
     fn set(&mut self, codes: &str) {
-        for code in codes.split(';') {
-            match code.parse().unwrap_or(0) {
+        let mut codes = codes.split(';').map(|code| code.parse().unwrap_or(0));
+        while let Some(code) = codes.next() {
+            match code {
+                // A colour of the palette: 5, and its number.
+                38 | 48 => {
+                    let number = codes.nth(1).unwrap_or(0);
+                    if code == 38 {
+                        self.colour = Some(number % 8);
+                    }
+                }
                 0 => *self = Self::default(),
                 1 => self.bold = true,
                 2 => self.dim = true,
