@@ -14,6 +14,7 @@ pub(crate) struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: Option<String>,
+    target: Option<Value>,
     /// Runs in each page before its own scripts.
     first: Option<String>,
     next: u64,
@@ -60,6 +61,7 @@ impl Browser {
             to,
             from: BufReader::new(from),
             session: None,
+            target: None,
             first: None,
             next: 0,
             events: Vec::new(),
@@ -69,8 +71,10 @@ impl Browser {
 
     /// Opens a new page in a window of this size; `dark` is the preferred colour scheme.
     pub(crate) fn open(&mut self, url: &str, (width, height): (u32, u32), dark: bool) {
-        if let Some(session) = self.session.take() {
-            self.call("Target.detachFromTarget", json!({ "sessionId": session }));
+        self.session = None;
+        if let Some(target) = self.target.take() {
+            // Chromium opens six connections to a host, and each page keeps one.
+            self.call("Target.closeTarget", json!({ "targetId": target }));
         }
         self.events.clear();
         let target = self.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -78,6 +82,7 @@ impl Browser {
             "Target.attachToTarget",
             json!({ "targetId": target["targetId"], "flatten": true }),
         );
+        self.target = Some(target["targetId"].clone());
         self.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
         for domain in ["Page", "Runtime", "Log", "Network"] {
             self.call(&format!("{domain}.enable"), json!({}));
