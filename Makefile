@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell demo-message demo-mpi selftest test lab bench soak coverage check build deb lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-page demo-message demo-mpi selftest test lab bench soak coverage check build deb lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -18,6 +18,12 @@ demo-shell:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --shell
+
+## make demo-page     Starts the same two VMs with traffic, and the page that shows them.
+demo-page:
+	scripts/setup demo
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) demo --web
 
 ## make demo-message  Compares message latency with TCP between the same two VMs.
 demo-message:

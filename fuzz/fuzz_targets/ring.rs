@@ -66,7 +66,7 @@ impl Fixture {
             assert!(
                 switch
                     .table
-                    .pin(Mac::from_octets(frame::mac(station)), station)
+                    .pin(Mac::from_octets(frame::mac(station)), station, 0)
             );
         }
         let (wire, theirs) = Wire::pair();
@@ -93,7 +93,7 @@ impl Fixture {
         let mac = Mac::from_octets(frame::mac(HOSTILE));
         self.switch.table.remove(mac);
         drop(self.switch.remove(HOSTILE));
-        assert!(self.switch.table.pin(mac, HOSTILE));
+        assert!(self.switch.table.pin(mac, HOSTILE, 0));
     }
 
     /// Serves both ports once, and runs the neighbour's driver.

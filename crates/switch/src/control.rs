@@ -6,6 +6,7 @@
 //! sandboxed process for users and as a thread in tests.
 
 mod counters;
+mod lists;
 mod row;
 mod socket;
 
@@ -15,6 +16,8 @@ use crate::guard::Rules;
 use crate::mac::Mac;
 
 pub use counters::{Counters, DropReason, Drops};
+pub(crate) use lists::PEERS_PER_MESSAGE;
+pub use lists::{FdbEntry, RemotePeer};
 pub use socket::{ControlSocket, MAX_DATAGRAM};
 
 /// Longest port or network name, in bytes.
@@ -126,8 +129,14 @@ pub enum Order {
         /// be mirrored itself.
         to: Vec<PortId>,
     },
-    /// Requests [`Event::Report`]s of all attached ports, followed by [`Event::ReportEnd`].
+    /// Requests [`Event::Report`]s of all attached ports and [`Event::RemotePeers`], followed by
+    /// [`Event::ReportEnd`].
     Report,
+    /// Requests a page of the FDB's entries: an [`Event::FdbEntries`].
+    ListFdb {
+        /// The slot at which the page begins: 0, or that of the previous page's event.
+        from: u32,
+    },
     /// Detaches all ports and ends the data plane.
     Stop,
 }
@@ -202,6 +211,15 @@ pub enum Event {
     },
     /// The state of some ports, in reply to [`Order::Report`]; at most [`MAX_REPORTS`] bytes.
     Report(Vec<PortReport>),
+    /// Some remote peers; at most 80.
+    RemotePeers(Vec<RemotePeer>),
+    /// A page of the FDB's entries.
+    FdbEntries {
+        /// The entries, at most [`FDB_ENTRIES_PER_MESSAGE`](crate::limits::FDB_ENTRIES_PER_MESSAGE).
+        entries: Vec<FdbEntry>,
+        /// Where the next page begins; absent at the end.
+        next: Option<u32>,
+    },
     /// The end of a report, with the figures of the workers.
     ReportEnd(WorkerReport),
 }

@@ -14,6 +14,7 @@
 mod chain;
 mod duplicates;
 mod entry;
+mod list;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::PoisonError;
@@ -26,6 +27,7 @@ pub use duplicates::Duplicate;
 use duplicates::Duplicates;
 pub use entry::FdbKey;
 use entry::{Entry, Slot};
+pub use list::ListedEntry;
 
 /// Number of slots: twice the entries, rounded up to a power of two. Loom models have few slots and a
 /// constant hash key.
@@ -59,6 +61,9 @@ pub struct Fdb {
 struct Bookkeeping {
     /// Number of entries of each port.
     counts: Box<[u32]>,
+    /// The second in which the entry of each slot came to its port. Readers do not need it, so that it is not
+    /// in the slots.
+    since: Vec<u32>,
     /// The next slot that ageing inspects.
     sweep: usize,
     duplicates: Duplicates,
@@ -104,6 +109,8 @@ impl Fdb {
             entry_count: AtomicU32::new(0),
             bookkeeping: Mutex::new(Bookkeeping {
                 counts: vec![0; MAX_PORTS].into_boxed_slice(),
+                // The system provides the pages of zeroes when they are written to.
+                since: vec![0; SLOTS],
                 sweep: 0,
                 duplicates: Duplicates::default(),
             }),
@@ -245,6 +252,9 @@ impl Fdb {
         let known = entry.mac != 0;
         if known && entry.port == port {
             if !entry.pinned {
+                if entry.expired(now) {
+                    bookkeeping.set_since(slot, now);
+                }
                 self.put(&mut bookkeeping, slot, Entry { seen: now, ..entry });
             }
             return Learnt::Known;
@@ -260,6 +270,7 @@ impl Fdb {
             pinned: false,
         };
         self.put(&mut bookkeeping, slot, there);
+        bookkeeping.set_since(slot, now);
         if known {
             bookkeeping.duplicates.note(key, entry.port, port, now);
             Learnt::Moved(entry.port)
@@ -269,7 +280,7 @@ impl Fdb {
     }
 
     /// Pins an address to a port; returns false when the table is full.
-    pub fn pin(&self, key: impl Into<FdbKey>, port: u16) -> bool {
+    pub fn pin(&self, key: impl Into<FdbKey>, port: u16, now: u32) -> bool {
         let key = key.into();
         let mut bookkeeping = self.bookkeeping();
         let Some((slot, entry)) = self.find(key.bits()) else {
@@ -285,6 +296,7 @@ impl Fdb {
             pinned: true,
         };
         self.put(&mut bookkeeping, slot, pinned);
+        bookkeeping.set_since(slot, now);
         true
     }
 
@@ -387,6 +399,7 @@ impl Fdb {
                 let distance = |to: usize| (to + SLOTS - self.home(entry.mac)) % SLOTS;
                 if distance(gap) <= distance(next) {
                     self.set(gap, entry);
+                    bookkeeping.set_since(gap, bookkeeping.since(next));
                     gap = next;
                 }
                 next = (next + 1) % SLOTS;

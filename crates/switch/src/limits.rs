@@ -47,6 +47,15 @@ pub const LATENCY_SAMPLE: u32 = 8;
 /// Entries of one port's row in the traffic matrix: destination ports with counters of their own.
 pub const MAX_PEERS: usize = 64;
 
+/// Remote peers of one port: MAC addresses behind an uplink with counters of their own.
+pub const MAX_REMOTE_PEERS: usize = 64;
+
+/// Remote peers of all ports of a network in a report.
+pub const MAX_REPORTED_REMOTE_PEERS: usize = 1024;
+
+/// Entries of the FDB in one message of a list.
+pub const FDB_ENTRIES_PER_MESSAGE: usize = 100;
+
 /// Entries of a network's FDB.
 pub const MAX_FDB_ENTRIES: usize = 100_000;
 

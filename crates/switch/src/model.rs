@@ -124,7 +124,7 @@ impl Model {
     fn pin(&self, stations: &[u16]) {
         let switch = self.first.shared.write();
         for station in stations {
-            assert!(switch.table.pin(mac(*station), *station));
+            assert!(switch.table.pin(mac(*station), *station, 0));
         }
     }
 }

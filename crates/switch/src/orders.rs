@@ -10,15 +10,17 @@ use rustix::io::Errno;
 use crate::attach;
 use crate::capture::Capture;
 use crate::control::{
-    Counters, Event, MAX_REPORTS, Order, PortId, PortReport, Reason, WorkerReport,
+    Counters, Event, FdbEntry, MAX_REPORTS, Order, PEERS_PER_MESSAGE, PortId, PortReport, Reason,
+    WorkerReport,
 };
 use crate::event_key::EventKey;
 use crate::fdb::FdbKey;
 use crate::front_end::guest;
-use crate::limits::{MAX_LOOK_UPS, MAX_MODERATION_DELAY_US};
+use crate::limits::{FDB_ENTRIES_PER_MESSAGE, MAX_LOOK_UPS, MAX_MODERATION_DELAY_US};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::raw::ticks;
+use crate::remote_peers;
 use crate::shared::FIRST;
 use crate::switch::Switch;
 
@@ -58,7 +60,8 @@ impl Manager {
             Order::SetSnooping { on } => switch.snooping = on,
             Order::SetFdbEntry { mac, vlan, port } => {
                 let key = FdbKey::new(mac, vlan);
-                if !switch.table.pin(key, port.0) {
+                let now = self.shared.seconds(Instant::now());
+                if !switch.table.pin(key, port.0, now) {
                     tracing::warn!(%mac, "cannot pin an address, because the FDB is full");
                 }
             }
@@ -96,6 +99,7 @@ impl Manager {
             Order::EndCapture { port, capture } => switch.end_capture(port.0, capture),
             Order::Mirror { port, to } => switch.set_mirrors(port.0, &to),
             Order::Report => self.report(switch),
+            Order::ListFdb { from } => self.list_fdb(switch, from),
             Order::Stop => self.stopping = true,
         }
     }
@@ -221,6 +225,17 @@ impl Manager {
         });
     }
 
+    /// Sends a page of the FDB's entries.
+    fn list_fdb(&mut self, switch: &Switch, from: u32) {
+        let now = self.shared.seconds(Instant::now());
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let (entries, next) = switch.table.list(from, FDB_ENTRIES_PER_MESSAGE, now);
+        self.outbox.send(Event::FdbEntries {
+            entries: entries.into_iter().map(FdbEntry::from).collect(),
+            next: next.and_then(|next| u32::try_from(next).ok()),
+        });
+    }
+
     fn report(&mut self, switch: &mut Switch) {
         let now = Instant::now();
         let seconds = self.shared.seconds(now);
@@ -266,6 +281,10 @@ impl Manager {
             ready.push(report);
         }
         self.outbox.send(Event::Report(ready));
+        let peers = remote_peers::of_ports(switch.ports_mut());
+        for some in peers.chunks(PEERS_PER_MESSAGE) {
+            self.outbox.send(Event::RemotePeers(some.to_vec()));
+        }
         let fdb_entries = switch.table.entries();
         let elapsed_ticks = ticks::now().wrapping_sub(self.started);
         self.outbox.send(Event::ReportEnd(WorkerReport {

@@ -194,7 +194,7 @@ impl Guest {
     }
 
     /// Returns the states of all rings.
-    fn ring_states_mut(&mut self) -> impl Iterator<Item = &mut RingState> {
+    pub(crate) fn ring_states_mut(&mut self) -> impl Iterator<Item = &mut RingState> {
         self.backend.vrings_mut().map(|vring| &mut vring.state)
     }
 

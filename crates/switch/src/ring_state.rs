@@ -7,6 +7,7 @@ use crate::control::Counters;
 use crate::fdb::{Fdb, FdbKey, Learnt};
 use crate::limits::{LATENCY_SAMPLE, STUCK_TIMEOUT};
 use crate::peers::Peers;
+use crate::remote_peers::RemotePeers;
 use crate::steering::WakeSet;
 
 /// The state of a ring. Some fields are for transmit rings, others for receive rings.
@@ -18,6 +19,8 @@ pub struct RingState {
     pub backlog: Backlog,
     /// Transmit ring: the destination ports of its frames.
     pub(crate) peers: Peers,
+    /// Transmit ring: the destinations of its frames behind an uplink.
+    pub(crate) remote_peers: RemotePeers,
     /// Transmit ring: the source address that the FDB learnt last.
     pub learn_cache: LearnCache,
     /// Transmit ring: selects the bursts whose latency is measured.

@@ -11,6 +11,7 @@ use crate::control::{Counters, DropReason};
 use crate::guard::{Guard, Limiter};
 use crate::limits::BURST;
 use crate::peers::Peers;
+use crate::remote_peers::RemotePeers;
 
 /// A transmit ring and its state during one burst.
 pub(crate) struct Sender<'p> {
@@ -19,6 +20,7 @@ pub(crate) struct Sender<'p> {
     pub(crate) ring: &'p mut Ring,
     pub(crate) backlog: &'p mut Backlog,
     pub(crate) peers: &'p mut Peers,
+    pub(crate) remote_peers: &'p mut RemotePeers,
     pub(crate) counters: &'p mut Counters,
     pub(crate) guard: Option<&'p Guard>,
     pub(crate) limits: &'p Limiter,

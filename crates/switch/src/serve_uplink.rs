@@ -5,6 +5,7 @@ use crate::capture::Direction;
 use crate::context::WorkerContext;
 use crate::control::DropReason;
 use crate::deferred::Deferred;
+use crate::fdb::FdbKey;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::BURST;
@@ -50,6 +51,7 @@ impl Switch {
             learn_cache,
             sampler,
             peers,
+            remote_senders,
         } = &mut *queue.ingress();
         learn_cache.begin(context.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, learn_cache);
@@ -65,7 +67,10 @@ impl Switch {
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
                     match self.forward_received(context, &mut source, (port, pair), received) {
-                        Ok(Target::Port(to)) => peers.add(to, 1, bytes),
+                        Ok((Target::Port(to), from)) => {
+                            peers.add(to, 1, bytes);
+                            remote_senders.add(to, from, bytes);
+                        }
                         Ok(_) => {}
                         Err(reason) => counters.drops.count(reason),
                     }
@@ -82,14 +87,14 @@ impl Switch {
         end
     }
 
-    /// Forwards a received frame; returns its target.
+    /// Forwards a received frame; returns its target and its source.
     fn forward_received(
         &self,
         context: &mut WorkerContext,
         source: &mut Source<'_>,
         (port, pair): (&Port, usize),
         (header, frame): (NetHeader, &[u8]),
-    ) -> Result<Target, DropReason> {
+    ) -> Result<(Target, FdbKey), DropReason> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(DropReason::BadLength)?;
         // The kernel is trusted to describe its frames; the check also reduces the header to fields that a
         // guest may receive. Frames that a network card has merged are GSO frames with full checksums,
@@ -110,7 +115,8 @@ impl Switch {
             let observed = std::iter::once((&head, rest, checked));
             self.observe(context, (source.port, pair), Direction::Sent, observed);
         }
-        let target = self.resolve(&head, checked.tci.vlan(), context.seconds, source);
+        let vlan = checked.tci.vlan();
+        let target = self.resolve(&head, vlan, context.seconds, source);
         match target {
             Target::Port(to) => self.deliver_one(context, to, pair, &head, &rest, checked)?,
             Target::Flood => {
@@ -126,6 +132,6 @@ impl Switch {
             }
             Target::Nowhere(reason) => return Err(reason),
         }
-        Ok(target)
+        Ok((target, FdbKey::new(head.source(), vlan)))
     }
 }

@@ -340,7 +340,7 @@ mod tests {
         let kind = crate::attach::guest(theirs).unwrap();
         assert!(switch.add(number, Port::new(String::new(), kind)));
         let mac = crate::mac::Mac::from_octets(frame::mac(number));
-        assert!(switch.table.pin(mac, number));
+        assert!(switch.table.pin(mac, number, 0));
         let mut nic = Nic::new(wire, options);
         nic.start(|| {
             let guest = crate::front_end::guest(switch, number).unwrap();

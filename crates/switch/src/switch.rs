@@ -123,6 +123,13 @@ impl Switch {
             .filter_map(|(number, port)| Some((number, port.as_deref()?)))
     }
 
+    /// Returns all ports and their numbers.
+    pub(crate) fn ports_mut(&mut self) -> impl Iterator<Item = (u16, &mut Port)> {
+        (0_u16..)
+            .zip(&mut self.ports)
+            .filter_map(|(number, port)| Some((number, port.as_deref_mut()?)))
+    }
+
     /// Adds a port; returns false when the number is in use or above the highest one.
     pub fn add(&mut self, number: u16, mut port: Port) -> bool {
         if let Some(rules) = self.rules.get(&number) {

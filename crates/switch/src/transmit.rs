@@ -51,6 +51,7 @@ impl Switch {
             let RingState {
                 backlog,
                 peers,
+                remote_peers,
                 counters,
                 learn_cache,
                 sampler,
@@ -82,6 +83,7 @@ impl Switch {
                 ring,
                 backlog,
                 peers,
+                remote_peers,
                 counters,
                 guard,
                 limits,
@@ -419,6 +421,9 @@ fn send_out(
             }
             None => counters.drops.count(DropReason::Untranslatable),
         }
+        sender
+            .remote_peers
+            .add(entry.destination(), entry.head.length.into());
         sender.finish(entry.chain, entry.head.length);
     }
     queue.flush();

@@ -17,6 +17,7 @@ use crate::control::{Counters, Peer, UplinkKind};
 use crate::frame::{Head, Rest};
 use crate::packet;
 use crate::peers::{self, Peers};
+use crate::remote_peers::RemoteSenders;
 use crate::ring_state::{LearnCache, Sampler};
 use crate::sync::{Mutex, MutexGuard};
 use crate::xdp::{self, Xdp};
@@ -50,6 +51,7 @@ pub(crate) struct Ingress {
     pub(crate) learn_cache: LearnCache,
     pub(crate) sampler: Sampler,
     pub(crate) peers: Peers,
+    pub(crate) remote_senders: RemoteSenders,
 }
 
 /// Bytes of a buffer for one frame: network header and frame.
@@ -114,8 +116,11 @@ impl Uplink {
 
     /// Removes the counters of a port that is gone, because its number may be reused.
     pub(crate) fn remove(&self, port: u16) {
-        self.queues()
-            .for_each(|queue| queue.ingress().peers.remove(port));
+        for queue in self.queues() {
+            let mut ingress = queue.ingress();
+            ingress.peers.remove(port);
+            ingress.remote_senders.remove(port);
+        }
     }
 }
 

@@ -41,7 +41,7 @@ fn switch_for(sender: &mut Nic) -> (Switch, Wire) {
     attach(&mut switch, RECEIVER, theirs);
     for number in [SENDER, RECEIVER] {
         let mac = Mac::from_octets(frame::mac(number));
-        assert!(switch.table.pin(mac, number));
+        assert!(switch.table.pin(mac, number, 0));
     }
     (switch, wire)
 }

@@ -41,7 +41,7 @@ struct World {
 fn join(switch: &mut Switch, number: u16, theirs: OwnedFd) {
     attach(switch, number, theirs);
     let mac = Mac::from_octets(frame::mac(number));
-    assert!(switch.table.pin(mac, number));
+    assert!(switch.table.pin(mac, number, 0));
 }
 
 impl World {

@@ -33,7 +33,7 @@ fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, WorkerContext, [Nic; 3]) {
         let (wire, theirs) = Wire::pair();
         attach(&mut switch, number, theirs);
         let mac = Mac::from_octets(frame::mac(number));
-        assert!(switch.table.pin(FdbKey::new(mac, vlan), number));
+        assert!(switch.table.pin(FdbKey::new(mac, vlan), number, 0));
         let options = Options {
             post: number != 1,
             ..Options::default()

@@ -108,6 +108,68 @@ fn frames_for_a_pinned_address_go_to_the_uplink_while_its_vm_is_not_attached() {
 }
 
 #[test]
+fn stations_behind_the_uplink_are_counted_for_each_port_and_listed() {
+    let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
+    let pin = Order::SetFdbEntry {
+        mac: Mac::from_octets(frame::mac(3)),
+        vlan: 0,
+        port: PortId(3),
+    };
+    plane.order(&pin, None);
+    // A flooded frame goes to no station.
+    a.wait_to_send(
+        &frame::numbered(frame::BROADCAST, frame::mac(1), 1, 60),
+        Layout::One,
+    );
+    drop((outside.receive(), b.wait_to_receive()));
+    for number in 0..3 {
+        for station in [90, 91] {
+            let back = frame::numbered(frame::mac(1), frame::mac(station), number, 500);
+            outside.send(&[0; 12], &back);
+            drop(a.wait_to_receive());
+        }
+        a.wait_to_send(
+            &frame::numbered(frame::mac(90), frame::mac(1), number, 700),
+            Layout::One,
+        );
+        drop(outside.receive());
+    }
+    // Frames between two VMs have no remote peer.
+    a.wait_to_send(
+        &frame::numbered(frame::BROADCAST, frame::mac(1), 1, 60),
+        Layout::One,
+    );
+    drop((outside.receive(), b.wait_to_receive()));
+    let peers: Vec<_> = plane
+        .remote_peers()
+        .into_iter()
+        .map(|peer| (peer.port, peer.mac.octets(), peer.sent, peer.received))
+        .collect();
+    let expected = [
+        (1, frame::mac(90), [3, 2100], [3, 1500]),
+        (1, frame::mac(91), [0, 0], [3, 1500]),
+    ];
+    assert_eq!(peers, expected);
+    let mut entries: Vec<_> = plane
+        .fdb()
+        .into_iter()
+        .map(|entry| (entry.port, entry.mac.octets(), entry.pinned))
+        .collect();
+    entries.sort_unstable();
+    let expected = [
+        (1, frame::mac(1), false),
+        (3, frame::mac(3), true),
+        (9, frame::mac(90), false),
+        (9, frame::mac(91), false),
+    ];
+    assert_eq!(entries, expected);
+    // The counters end with the port.
+    plane.order(&Order::Detach { port: PortId(1) }, None);
+    plane.detached(1);
+    assert_eq!(plane.remote_peers(), []);
+}
+
+#[test]
 fn a_gso_frame_is_sent_unchanged() {
     let (_plane, outside, [_a, mut b]) = plane_with_uplink();
     let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];

@@ -169,6 +169,9 @@ enum Command {
         /// Run an MPI program in four VMs, on the message plane and over TCP; `make demo-mpi` builds what it needs
         #[arg(long, conflicts_with_all = ["shell", "messages"])]
         mpi: bool,
+        /// Keep two VMs running with traffic between them, and serve the page that shows them, instead of measuring
+        #[arg(long, conflicts_with_all = ["shell", "messages", "mpi", "channel"])]
+        web: bool,
         /// Channel to compare with the bridge: `switch`, or `direct`, with which each VM can read the other's
         /// memory
         #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with_all = ["messages", "mpi"])]
@@ -292,16 +295,18 @@ impl Cli {
                 shell,
                 messages,
                 mpi,
+                web,
                 channel,
                 accel,
                 folder,
             } => {
                 accel.into_iter().for_each(accel::choose);
-                match (shell, messages, mpi) {
+                match (shell, messages, mpi, web) {
                     (true, ..) => demo::shell(&channel, &folder),
-                    (false, true, _) => print(&demo::messages(&folder)?),
-                    (false, false, true) => print(&demo::mpi(&folder)?),
-                    (false, false, false) => print(&demo::run(&channel, &folder)?),
+                    (_, true, ..) => print(&demo::messages(&folder)?),
+                    (_, _, true, _) => print(&demo::mpi(&folder)?),
+                    (.., true) => demo::web(&folder),
+                    _ => print(&demo::run(&channel, &folder)?),
                 }
             }
             Command::Selftest(options) => selftest::run(&options),

@@ -1,5 +1,6 @@
 //! The answers of the control API: the daemon writes them, and the commands read them.
 
+mod fdb;
 mod renamed;
 mod space;
 
@@ -11,6 +12,7 @@ use switch::guard::Rules;
 use switch::mac::Mac;
 
 use crate::config::Mode;
+pub(crate) use fdb::{FdbEntryStatus, FdbOrigin, RemotePeerStatus};
 pub(crate) use space::{ControlStatus, ControlledStatus, DecisionStatus, SpaceStatus};
 
 /// One port, as `GET /v1/ports` lists it.
@@ -65,6 +67,10 @@ pub(crate) struct PortStatus {
     /// MAC addresses that both this port and another one use. Each of the two loses the other's frames.
     #[serde(default)]
     pub(crate) duplicates: Vec<Duplicate>,
+    /// The MAC addresses behind the uplink with which the port exchanged the most bytes, at most
+    /// [`MAX_REMOTE_PEERS`](switch::limits::MAX_REMOTE_PEERS).
+    #[serde(default)]
+    pub(crate) remote_peers: Vec<RemotePeerStatus>,
 }
 
 /// A MAC address that two ports use.

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::root;
+use common::{root, vicinity};
 use serde_json::Value;
 
 fn packaging(path: &str) -> PathBuf {
@@ -70,6 +70,14 @@ fn each_alert_fires_and_is_silent_and_has_a_page_that_helps() {
     let tested = values(&tests, "alertname");
     for alert in &alerts {
         assert!(tested.contains(alert), "{alert} has no test");
+    }
+    let remedies = values(&rules, "remedy");
+    assert_eq!(remedies.len(), alerts.len());
+    for remedy in remedies.iter().filter(|it| it.starts_with("vicinity ")) {
+        let words = remedy.replace("{{ $labels.", "").replace(" }}", "");
+        let mut command = vicinity();
+        command.args(words.split(' ').skip(1)).arg("--help");
+        output(&mut command);
     }
     let runbooks = values(&rules, "runbook");
     assert_eq!(runbooks.len(), alerts.len());

@@ -11,11 +11,22 @@
 #[path = "page/browser.rs"]
 mod browser;
 mod common;
+#[path = "page/figures.rs"]
+mod figures;
+#[path = "page/input.rs"]
+mod input;
+#[path = "page/pictures.rs"]
+mod pictures;
+#[path = "page/planted.rs"]
+mod planted;
 #[path = "page/recordings.rs"]
 mod recordings;
+#[path = "page/stub.rs"]
+mod stub;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use browser::{Browser, Faults};
 use common::vicinity;
@@ -27,7 +38,8 @@ struct Page {
     child: Child,
     origin: String,
     url: String,
-    _folder: tempfile::TempDir,
+    #[allow(dead_code, reason = "it is removed with this value")]
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Page {
@@ -35,8 +47,25 @@ impl Page {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("recording.ndjson");
         std::fs::write(&file, recording(live, seconds)).unwrap();
+        let mut page = Self::replay(&file);
+        page.folder = Some(folder);
+        page
+    }
+
+    fn replay(file: &Path) -> Self {
         let mut command = vicinity();
-        command.args(["web", "--replay"]).arg(&file);
+        command.args(["web", "--replay"]).arg(file);
+        Self::by(command)
+    }
+
+    /// Shows the daemon with this runtime folder.
+    fn of_daemon(runtime_dir: &Path) -> Self {
+        let mut command = vicinity();
+        command.args(["web", "--runtime-dir"]).arg(runtime_dir);
+        Self::by(command)
+    }
+
+    fn by(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap())
@@ -48,7 +77,7 @@ impl Page {
             child,
             origin,
             url,
-            _folder: folder,
+            folder: None,
         }
     }
 }
@@ -115,6 +144,8 @@ fn each_of_three_faults_is_at_first_sight_and_everything_works_by_keyboard() {
         ));
         assert!(bottom.as_f64().unwrap() < 600.0, "{vm} is at {bottom}");
     }
+    browser
+        .until("document.querySelector('#remote-table').textContent.includes('52:54:00:aa:00:01')");
     browser.picture("faulty");
     assert_eq!(browser.eval(LOW_CONTRAST), serde_json::json!([]));
     assert_eq!(browser.eval(NAMELESS), serde_json::json!([]));

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::{Daemon, page, until, vicinity};
-use recordings::{faulty, hostile, recording};
+use recordings::{demo, faulty, hostile, recording};
 use serde_json::Value;
 
 /// Makes a certificate for `localhost`, and a token.
@@ -200,7 +200,11 @@ fn a_recording_is_shown_with_its_problems_and_is_recorded_again() {
     };
     let (code, shown, said) = top(&["--once"]);
     assert_eq!(code, Some(0), "{said}");
-    for text in ["db has taken no frame", "vicinity qemu-args mail", "proxy"] {
+    for text in [
+        "db has taken no frame",
+        "vicinity qemu-args --network lan mail",
+        "proxy",
+    ] {
         assert!(shown.contains(text), "{text}\n{shown}");
     }
     let (_, shown, _) = top(&["--json"]);
@@ -232,6 +236,42 @@ fn a_recording_is_shown_with_its_problems_and_is_recorded_again() {
         fs::write(&file, text).unwrap();
         let (code, _, said) = top(&["--once"]);
         assert!(code == Some(1) && said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn the_recording_of_the_demos_traffic_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("demo.ndjson");
+    fs::write(&file, demo()).unwrap();
+    let seconds = demo().lines().count();
+    assert!(seconds >= 60, "{seconds}");
+    let mut command = vicinity();
+    command.args(["top", "--json", "--replay"]).arg(&file);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let reports: Vec<Value> = shown
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(reports.len(), seconds);
+    let sent = |report: &Value| {
+        let pairs = report["pairs"].as_array().unwrap().iter();
+        let pair = pairs.filter(|pair| pair["from"] == "vm1" && pair["to"] == "vm2");
+        pair.map(|pair| pair["bytes"].as_f64().unwrap())
+            .sum::<f64>()
+    };
+    assert!(
+        reports.iter().any(|report| sent(report) > 1e6),
+        "the stream over the switch"
+    );
+    let mut command = vicinity();
+    command.args(["top", "--once", "--replay"]).arg(&file);
+    let output = command.output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for text in ["vm1", "vm2", "└ backend"] {
+        assert!(shown.contains(text), "{text}\n{shown}");
     }
 }
 

@@ -44,6 +44,11 @@ pub trait Channel: std::fmt::Debug {
     /// A process has ended.
     fn cpu_time(&self) -> Result<Duration>;
 
+    /// Returns the runtime folder of the channel's daemon, if it has one.
+    fn runtime_dir(&self) -> Option<&Path> {
+        None
+    }
+
     /// Returns the channel's own process, if it has one.
     fn process(&self) -> Option<u32> {
         None

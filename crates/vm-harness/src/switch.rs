@@ -171,6 +171,10 @@ impl Channel for Switch {
         self.id().map_or(Ok(Duration::ZERO), cpu::of_process)
     }
 
+    fn runtime_dir(&self) -> Option<&Path> {
+        Some(self.folder())
+    }
+
     fn process(&self) -> Option<u32> {
         self.id()
     }

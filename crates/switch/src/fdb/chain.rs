@@ -36,7 +36,7 @@ mod tests {
         for times in times {
             assert_eq!(table.look_up_times(key, 0, times), None);
         }
-        assert!(table.pin(key, 7));
+        assert!(table.pin(key, 7, 0));
         for times in times {
             assert_eq!(table.look_up_times(key, 0, times), Some(7));
         }

@@ -18,6 +18,10 @@ impl FdbKey {
         Self(u64::from(vlan) << 48 | mac.bits())
     }
 
+    pub(super) fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Returns the VLAN.
     #[must_use]
     pub fn vlan(self) -> u16 {

@@ -22,8 +22,8 @@ fn mac(number: u8) -> Mac {
 fn an_entry_that_changes_its_slot_is_always_found() {
     check(|| {
         let table = Arc::new(Fdb::new());
-        assert!(table.pin(mac(1), 1));
-        assert!(table.pin(mac(2), 2));
+        assert!(table.pin(mac(1), 1, 0));
+        assert!(table.pin(mac(2), 2, 0));
         let theirs = Arc::clone(&table);
         let other = thread::spawn(move || theirs.remove(mac(1)));
         assert_eq!(table.lookup(mac(2), 0), Some(2));
@@ -38,7 +38,7 @@ fn an_entry_that_changes_its_slot_is_always_found() {
 fn an_address_is_never_found_at_the_port_of_another() {
     check(|| {
         let table = Arc::new(Fdb::new());
-        assert!(table.pin(mac(1), 1));
+        assert!(table.pin(mac(1), 1, 0));
         let theirs = Arc::clone(&table);
         let other = thread::spawn(move || {
             theirs.remove(mac(1));

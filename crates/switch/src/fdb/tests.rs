@@ -26,7 +26,7 @@ fn a_learnt_address_moves_and_ages() {
 #[test]
 fn a_pinned_address_neither_moves_nor_ages() {
     let table = Fdb::new();
-    assert!(table.pin(mac(1), 3));
+    assert!(table.pin(mac(1), 3, 0));
     assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Refused);
     table.remove_port(3);
     assert_eq!(table.lookup(mac(1), u32::MAX), Some(3));
@@ -115,7 +115,7 @@ proptest! {
                     if !entry.1 { entry.0 = p; }
                 }
                 Step::Pin(m, p) => {
-                    table.pin(mac(m), p);
+                    table.pin(mac(m), p, 0);
                     model.insert(m, (p, true));
                 }
                 Step::Forget(m) => {
@@ -178,7 +178,7 @@ fn an_address_that_moves_rarely_is_no_duplicate() {
 fn a_port_that_uses_a_pinned_address_of_another_is_reported() {
     let table = Fdb::new();
     let key = FdbKey::new(mac(1), 7);
-    table.pin(key, 3);
+    table.pin(key, 3, 0);
     for second in 0..DUPLICATE_MOVES {
         table.learn(key, 4, second, u32::MAX);
     }

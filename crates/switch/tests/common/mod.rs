@@ -25,8 +25,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use switch::control::{
-    ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, UplinkKind,
-    WorkerReport,
+    ControlSocket, Counters, Drops, Event, FdbEntry, Order, PortId, PortReport, Reason, RemotePeer,
+    UplinkKind, WorkerReport,
 };
 use switch::guard::Rules;
 
@@ -191,7 +191,40 @@ impl Plane {
         loop {
             match self.next() {
                 Event::Report(reports) => ports.extend(reports),
+                Event::RemotePeers(_) => {}
                 Event::ReportEnd(worker) => return (ports, worker),
+                other => self.early.push(other),
+            }
+        }
+    }
+
+    /// Returns the remote peers of a report.
+    pub fn remote_peers(&mut self) -> Vec<RemotePeer> {
+        self.order(&Order::Report, None);
+        let mut peers = Vec::new();
+        loop {
+            match self.next() {
+                Event::RemotePeers(some) => peers.extend(some),
+                Event::ReportEnd(_) => return peers,
+                Event::Report(_) => {}
+                other => self.early.push(other),
+            }
+        }
+    }
+
+    /// Returns the entries of the FDB.
+    pub fn fdb(&mut self) -> Vec<FdbEntry> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            self.order(&Order::ListFdb { from }, None);
+            match self.next() {
+                Event::FdbEntries { entries, next } => {
+                    all.extend(entries);
+                    match next {
+                        Some(next) => from = next,
+                        None => return all,
+                    }
+                }
                 other => self.early.push(other),
             }
         }

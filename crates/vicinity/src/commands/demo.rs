@@ -64,6 +64,16 @@ pub(crate) fn shell(channel: &str, folder: &Path) -> Result<(), Failure> {
     Ok(demo::shell(&options, &Progress::start())?)
 }
 
+/// Boots the demo's VMs with traffic between them, and serves the page until a signal.
+pub(crate) fn web(folder: &Path) -> Result<(), Failure> {
+    let ended = demo::web(&options(folder)?, &Progress::start());
+    match ended {
+        // A signal is the ordinary way to end it.
+        Err(vm_harness::error::HarnessError::Interrupted) => Ok(()),
+        ended => Ok(ended?),
+    }
+}
+
 fn options(folder: &Path) -> Result<Options, Failure> {
     vm_harness::interrupt::install()?;
     let program = std::env::current_exe().map_err(Failure::Program)?;

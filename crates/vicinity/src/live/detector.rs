@@ -285,9 +285,9 @@ fn of_port(port: &LivePort) -> Option<Condition> {
         _ => return None,
     };
     let remedy = match kind {
-        ProblemKind::PrivateMemory => words(&["vicinity", "qemu-args", &port.vm]),
+        ProblemKind::PrivateMemory => qemu_args(port),
         ProblemKind::PortDown => words(&["ip", "link", "show", &port.vm]),
-        _ => words(&["vicinity", "port", "show", &port.vm]),
+        _ => words(&["vicinity", "port", "show", &port.network, &port.vm]),
     };
     #[allow(clippy::cast_precision_loss, reason = "milliseconds of a fault")]
     let already = match kind {
@@ -301,6 +301,16 @@ fn of_port(port: &LivePort) -> Option<Condition> {
     })
 }
 
+fn qemu_args(port: &LivePort) -> Option<String> {
+    words(&[
+        "vicinity",
+        "qemu-args",
+        "--network",
+        &port.network,
+        &port.vm,
+    ])
+}
+
 fn duplicates(port: &LivePort) -> Option<Condition> {
     let first = port.duplicates.first()?;
     let text = format!(
@@ -311,7 +321,7 @@ fn duplicates(port: &LivePort) -> Option<Condition> {
         first.mac
     );
     Some(Condition {
-        remedy: words(&["vicinity", "qemu-args", &port.vm]),
+        remedy: qemu_args(port),
         ..Condition::of_port(ProblemKind::DuplicateAddress, port, text)
     })
 }

@@ -17,6 +17,7 @@ mod names;
 mod port;
 mod problem;
 mod recording;
+mod remote_peer;
 mod sampler;
 
 use observe::report::Report;
@@ -29,6 +30,7 @@ pub(crate) use explain::explain;
 pub(crate) use port::LivePort;
 pub(crate) use problem::{Problem, ProblemKind, Severity};
 pub(crate) use recording::{Recording, RecordingError};
+pub(crate) use remote_peer::LiveRemotePeer;
 pub(crate) use sampler::Sampler;
 
 /// The version of the format. A reader refuses a newer one.
@@ -55,6 +57,9 @@ pub(crate) struct Live {
     /// Their ports.
     #[serde(default)]
     pub(crate) ports: Vec<LivePort>,
+    /// What VMs exchanged with MAC addresses behind uplinks, those with the most bytes first.
+    #[serde(default)]
+    pub(crate) remote_peers: Vec<LiveRemotePeer>,
     /// The trust groups of the direct channel.
     #[serde(default)]
     pub(crate) direct: Vec<GroupStatus>,

@@ -105,7 +105,7 @@ impl LivePort {
 
 /// Returns a growth per second; 0 for an interval of no length.
 #[allow(clippy::cast_precision_loss, reason = "rates are for people")]
-fn per_second(growth: u64, seconds: f64) -> f64 {
+pub(super) fn per_second(growth: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         growth as f64 / seconds
     } else {

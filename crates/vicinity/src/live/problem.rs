@@ -21,6 +21,18 @@ pub(crate) struct Problem {
     pub(crate) remedy: Option<String>,
 }
 
+impl Problem {
+    /// Returns for how long the condition has held at `at`, in seconds since 1970, as a text.
+    pub(crate) fn held(&self, at: f64) -> String {
+        let seconds = (at - self.since).max(0.0);
+        match seconds {
+            ..120.0 => format!("{seconds:.0} s"),
+            ..7200.0 => format!("{:.0} min", seconds / 60.0),
+            _ => format!("{:.0} h", seconds / 3600.0),
+        }
+    }
+}
+
 /// How bad a problem is. The first is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -115,7 +115,12 @@ impl<R: BufRead> Recording<R> {
         clean(&mut value);
         let live: Live = serde_json::from_value(value).map_err(invalid)?;
         let report = &live.report;
-        let vms = [report.vms.len(), live.ports.len(), live.problems.len()];
+        let vms = [
+            report.vms.len(),
+            live.ports.len(),
+            live.problems.len(),
+            live.remote_peers.len(),
+        ];
         if vms.into_iter().any(|count| count > MAX_VMS) || report.pairs.len() > MAX_PAIRS {
             return Err(RecordingError::Many(line));
         }

@@ -9,6 +9,7 @@ use observe::reading::{Channel, Port, Reading, Sent};
 
 use super::detector::Observed;
 use super::names::printable;
+use super::remote_peer::remote_peers;
 use super::{ApiState, Detector, Live, LiveNetwork, LivePort, VERSION};
 use crate::status::{Kind, PortStatus, SentTo};
 
@@ -60,6 +61,7 @@ impl Sampler {
             problems: Vec::new(),
             networks: api.networks.iter().map(LiveNetwork::from).collect(),
             ports: live_ports(&api.ports, &ports, report.seconds),
+            remote_peers: remote_peers(&api.ports, &ports, report.seconds),
             direct: api.direct.clone(),
             spaces: api.spaces.clone(),
             messages: api.messages.clone(),

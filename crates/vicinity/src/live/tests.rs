@@ -60,6 +60,7 @@ pub(crate) fn live(vms: &[(&str, f64)]) -> Live {
         problems: Vec::new(),
         networks: Vec::new(),
         ports: Vec::new(),
+        remote_peers: Vec::new(),
         direct: Vec::new(),
         spaces: Vec::new(),
         messages: None,
@@ -75,13 +76,13 @@ pub(crate) fn problems(count: usize, at: f64) -> Vec<Problem> {
         network: Some("lan".to_owned()),
         since: at - 90.0,
         text: format!("vm{number} takes no frame"),
-        remedy: Some(format!("vicinity port show vm{number}")),
+        remedy: Some(format!("vicinity port show lan vm{number}")),
     };
     (0..count).map(problem).collect()
 }
 
 /// Returns a port in this state.
-fn port(vm: &str, state: State) -> PortStatus {
+pub(crate) fn port(vm: &str, state: State) -> PortStatus {
     serde_json::from_value(json!({
         "network": "lan", "vm": vm, "kind": Kind::Vm, "state": state, "mode": "server",
         "socket": "/run/lan/x.sock", "mac": null, "rules": switch::guard::Rules::default(), "residents": 1,
@@ -145,7 +146,7 @@ impl Bed {
     fn second(&mut self) -> Vec<Problem> {
         self.live.at += 1.0;
         let live = &self.live;
-        self.detector.problems(&Observed {
+        let problems = self.detector.problems(&Observed {
             at: live.at,
             report: &live.report,
             networks: &self.networks,
@@ -153,7 +154,11 @@ impl Bed {
             direct: &live.direct,
             spaces: &live.spaces,
             messages: live.messages.as_ref(),
-        })
+        });
+        for remedy in problems.iter().filter_map(|it| it.remedy.as_deref()) {
+            assert_is_command(remedy);
+        }
+        problems
     }
 
     /// Returns the only problem after another second.
@@ -170,6 +175,17 @@ impl Bed {
             assert_eq!(self.second(), [], "after {second} s");
         }
         self.only(kind)
+    }
+}
+
+/// Asserts that a remedy of this program is a command line that the program accepts.
+fn assert_is_command(remedy: &str) {
+    use clap::Parser;
+
+    let words = shlex::split(remedy).unwrap();
+    if words[0] == "vicinity" {
+        let parsed = crate::cli::Cli::try_parse_from(&words);
+        assert!(parsed.is_ok(), "{remedy}: {parsed:?}");
     }
 }
 
@@ -195,7 +211,10 @@ fn a_receiver_is_stuck_when_frames_wait_for_a_second() {
     bed.ports(&[stuck(4000)]);
     let problem = bed.only(ProblemKind::ReceiverStuck);
     assert_eq!(problem.since, bed.live.at - 4.0);
-    assert_eq!(problem.remedy.as_deref(), Some("vicinity port show web"));
+    assert_eq!(
+        problem.remedy.as_deref(),
+        Some("vicinity port show lan web")
+    );
     bed.ports(&[stuck(5000)]);
     assert_eq!(bed.only(ProblemKind::ReceiverStuck).since, problem.since);
     bed.ports(&[stuck(0)]);
@@ -225,7 +244,10 @@ fn quarantine_private_memory_and_a_failed_uplink_are_told_from_each_other() {
         "its ring is not in guest memory; start the VM with shared memory (QEMU: share=on)",
     )]);
     let problem = bed.only(ProblemKind::PrivateMemory);
-    assert_eq!(problem.remedy.as_deref(), Some("vicinity qemu-args web"));
+    assert_eq!(
+        problem.remedy.as_deref(),
+        Some("vicinity qemu-args --network lan web")
+    );
     bed.ports(&[PortStatus {
         kind: Kind::Uplink,
         ..port("vic0", State::Down)

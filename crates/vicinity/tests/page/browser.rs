@@ -14,6 +14,9 @@ pub(crate) struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: Option<String>,
+    target: Option<Value>,
+    /// Runs in each page before its own scripts.
+    first: Option<String>,
     next: u64,
     events: Vec<Value>,
     _profile: tempfile::TempDir,
@@ -58,6 +61,8 @@ impl Browser {
             to,
             from: BufReader::new(from),
             session: None,
+            target: None,
+            first: None,
             next: 0,
             events: Vec::new(),
             _profile: profile,
@@ -66,8 +71,10 @@ impl Browser {
 
     /// Opens a new page in a window of this size; `dark` is the preferred colour scheme.
     pub(crate) fn open(&mut self, url: &str, (width, height): (u32, u32), dark: bool) {
-        if let Some(session) = self.session.take() {
-            self.call("Target.detachFromTarget", json!({ "sessionId": session }));
+        self.session = None;
+        if let Some(target) = self.target.take() {
+            // Chromium opens six connections to a host, and each page keeps one.
+            self.call("Target.closeTarget", json!({ "targetId": target }));
         }
         self.events.clear();
         let target = self.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -75,6 +82,7 @@ impl Browser {
             "Target.attachToTarget",
             json!({ "targetId": target["targetId"], "flatten": true }),
         );
+        self.target = Some(target["targetId"].clone());
         self.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
         for domain in ["Page", "Runtime", "Log", "Network"] {
             self.call(&format!("{domain}.enable"), json!({}));
@@ -83,6 +91,12 @@ impl Browser {
             "Emulation.setDeviceMetricsOverride",
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false }),
         );
+        if let Some(source) = self.first.clone() {
+            self.call(
+                "Page.addScriptToEvaluateOnNewDocument",
+                json!({ "source": source }),
+            );
+        }
         let scheme = if dark { "dark" } else { "light" };
         self.call(
             "Emulation.setEmulatedMedia",
@@ -90,6 +104,18 @@ impl Browser {
         );
         self.call("Performance.enable", json!({ "timeDomain": "threadTicks" }));
         self.call("Page.navigate", json!({ "url": url }));
+    }
+
+    /// Has a script run in each page that is opened from now on, before its own scripts.
+    pub(crate) fn before_each_page(&mut self, script: &str) {
+        self.first = Some(script.to_owned());
+    }
+
+    /// Collects the garbage of the page, and returns the bytes of its heap that are in use.
+    pub(crate) fn heap_after_collection(&mut self) -> f64 {
+        self.call("HeapProfiler.collectGarbage", json!({}));
+        let heap = self.call("Runtime.getHeapUsage", json!({}));
+        heap["usedSize"].as_f64().unwrap()
     }
 
     /// Returns what an expression is; a promise is awaited.
@@ -182,6 +208,15 @@ impl Browser {
             .decode(picture["data"].as_str().unwrap())
             .unwrap();
         std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).unwrap();
+    }
+
+    /// Returns why loads failed since the page was opened.
+    pub(crate) fn failed_loads(&mut self) -> Vec<String> {
+        // Events that are on their way come before the answer.
+        self.eval("1");
+        let failed = self.events.iter();
+        let failed = failed.filter(|event| event["method"] == "Network.loadingFailed");
+        failed.map(|event| event["params"].to_string()).collect()
     }
 
     /// Returns what the page did that it must not do, since it was opened.

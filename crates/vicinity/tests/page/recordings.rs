@@ -15,7 +15,7 @@ pub(crate) fn empty() -> Value {
         },
         "vicinity": null, "vms": [], "pairs": [], "switches": null, "cannot_read": [], "problems": [],
         "networks": [{ "name": "lan", "up": true, "restarts": 0, "reason": null, "uplink": "vic0", "fdb_entries": 9 }],
-        "ports": [], "direct": [], "spaces": [], "messages": null,
+        "ports": [], "remote_peers": [], "direct": [], "spaces": [], "messages": null,
     })
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn faulty() -> Value {
             "The memory of mail is private to its QEMU, so the switch cannot \
             forward its frames: its ring is not in guest memory. Start the VM with the options that this command \
             prints.",
-            "vicinity qemu-args mail"
+            "vicinity qemu-args --network lan mail"
         ),
         problem(
             "receiver-stuck",
@@ -106,7 +106,7 @@ pub(crate) fn faulty() -> Value {
             42.0,
             "db has taken no frame for 42 s, although frames wait for it: its \
             guest's driver has stopped, or its vCPUs do not run.",
-            "vicinity port show db"
+            "vicinity port show lan db"
         ),
         problem(
             "duplicate-address",
@@ -114,9 +114,13 @@ pub(crate) fn faulty() -> Value {
             75.0,
             "cache and log both use the address 52:54:00:00:00:07: each loses \
             the other's frames.",
-            "vicinity qemu-args cache"
+            "vicinity qemu-args --network lan cache"
         ),
     ]);
+    live["remote_peers"] = json!([{
+        "network": "lan", "vm": "mail", "mac": "52:54:00:aa:00:01", "vlan": 0, "tx_frames": 40.0, "tx_bytes": 60_000.0,
+        "rx_frames": 20.0, "rx_bytes": 3_000.0,
+    }]);
     live["direct"] = json!([{
         "name": "shop", "up": true, "restarts": 0, "reason": null,
         "members": [
@@ -191,6 +195,15 @@ pub(crate) fn large(vms: u32, peers: u32) -> Value {
         .map(|(from, to)| pair(&name(from), &name(to), f64::from(from * 1000 + to + 1)))
         .collect();
     live
+}
+
+/// Returns a recording of the demo's traffic between two VMs (`vicinity demo --web`).
+pub(crate) fn demo() -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/demo.ndjson.gz");
+    let unpacked = std::process::Command::new("gzip")
+        .args(["-dc", file])
+        .output();
+    String::from_utf8(unpacked.unwrap().stdout).unwrap()
 }
 
 /// Returns the text of a recording: the same figures for some seconds, with changing use.

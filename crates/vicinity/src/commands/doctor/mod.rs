@@ -40,8 +40,9 @@ pub(crate) fn run(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
 fn examine(runtime_dir: &Path) -> Vec<Check> {
     let mut checks = vec![tools::qemu(), accel::probe()];
     checks.extend(host::checks(runtime_dir));
-    checks.extend(running::checks(runtime_dir));
-    checks.extend(stuck::checks(runtime_dir));
+    let live = stuck::look(runtime_dir);
+    checks.extend(running::checks(runtime_dir, live.as_ref()));
+    checks.extend(live.as_ref().map(stuck::checks).unwrap_or_default());
     checks.extend(gateways::of_this_vm());
     checks.extend(tools::demo());
     checks.extend(tools::bench());

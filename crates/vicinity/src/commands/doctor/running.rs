@@ -15,7 +15,9 @@ use super::links::{self, Link};
 use super::pages::{self, Pages};
 use super::reach;
 use super::sockets::Listening;
+use super::stuck;
 use crate::client::{self, ClientError};
+use crate::live::{Live, Problem, ProblemKind};
 use crate::runtime_paths::CONTROL_SOCKET;
 use crate::status::{Kind, NetworkStatus, PortStatus, State};
 
@@ -33,10 +35,13 @@ struct Snapshot {
     machines: Vec<(u32, Machine)>,
     /// The interfaces that the uplinks use.
     links: BTreeMap<String, Link>,
+    /// The problems that hold at `at`, in seconds since 1970.
+    problems: Vec<Problem>,
+    at: f64,
 }
 
-/// Checks what the daemon of `runtime_dir` serves.
-pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
+/// Checks what the daemon of `runtime_dir` serves; `live` has its problems.
+pub(super) fn checks(runtime_dir: &Path, live: Option<&Live>) -> Vec<Check> {
     let networks = client::get::<Vec<NetworkStatus>>(runtime_dir, "/v1/networks");
     let ports = client::get::<Vec<PortStatus>>(runtime_dir, "/v1/ports");
     let checks = match (networks, ports) {
@@ -51,6 +56,8 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
                 ports,
                 machines,
                 links,
+                problems: live.map(|live| live.problems.clone()).unwrap_or_default(),
+                at: live.map_or(0.0, |live| live.at),
             };
             let mut checks = snapshot.checks();
             checks.extend(snapshot.pages());
@@ -114,7 +121,7 @@ impl Snapshot {
             (
                 "ports",
                 "no port is in quarantine or down",
-                self.quarantined(),
+                self.told(&[ProblemKind::Quarantined, ProblemKind::PortDown]),
             ),
             (
                 "shared memory",
@@ -170,23 +177,28 @@ impl Snapshot {
             .collect()
     }
 
-    fn quarantined(&self) -> Vec<(String, String)> {
-        let out = self.ports.iter();
-        let out = out.filter(|port| matches!(port.state, State::Quarantined | State::Down));
-        out.map(|port| {
-            let reason = port.reason.as_deref().unwrap_or("the daemon gives no reason");
-            let word = port.state.word();
-            let found = format!("{} on {} is {word}: {reason}", port.vm, port.network);
-            let remedy = "correct the cause; the daemon then serves the port again by itself. `vicinity port \
-                show` has the port's counters";
-            (found, remedy.to_owned())
-        })
-        .collect()
+    fn problems(&self, kinds: &[ProblemKind]) -> impl Iterator<Item = &Problem> {
+        self.problems
+            .iter()
+            .filter(move |problem| kinds.contains(&problem.kind))
     }
 
+    /// Returns the problems of these kinds, and what helps.
+    fn told(&self, kinds: &[ProblemKind]) -> Vec<(String, String)> {
+        let problems = self.problems(kinds);
+        problems
+            .map(|problem| stuck::found(problem, self.at))
+            .collect()
+    }
+
+    /// Finds VMs whose memory is not shared, also those whose drivers have not started yet.
     fn private_memory(&self) -> Vec<(String, String)> {
-        let private = self.attached().filter(|(_, _, machine, _)| !machine.shared);
-        private
+        let kinds = [ProblemKind::PrivateMemory];
+        let private = self.attached().filter(|(port, _, machine, _)| {
+            let mut told = self.problems(&kinds);
+            !machine.shared && told.all(|problem| problem.vm.as_ref() != Some(&port.vm))
+        });
+        let early = private
             .map(|(port, pid, _, _)| {
                 let found = format!(
                     "the memory of {} is private to its QEMU (process {pid}), so the switch cannot forward its \
@@ -199,8 +211,8 @@ impl Snapshot {
                     vm = port.vm
                 );
                 (found, remedy)
-            })
-            .collect()
+            });
+        self.told(&kinds).into_iter().chain(early).collect()
     }
 
     fn encrypted_memory(&self) -> Vec<(String, String)> {
@@ -218,8 +230,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// Finds addresses that several VMs are configured with, or that the switch has seen several
-    /// VMs use.
+    /// Finds addresses that the switch has seen several VMs use, or that several VMs are configured with.
     fn same_address(&self) -> Vec<(String, String)> {
         let mut owners: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
         for (port, _, _, mac) in self.attached() {
@@ -228,23 +239,22 @@ impl Snapshot {
                 owners.entry(key).or_default().insert(&port.vm);
             }
         }
-        for port in &self.ports {
-            for duplicate in &port.duplicates {
-                let key = (port.network.as_str(), duplicate.mac.to_string());
-                let vms = [port.vm.as_str(), &duplicate.vm];
-                owners.entry(key).or_default().extend(vms);
-            }
-        }
-        let several = owners.into_iter().filter(|(_, vms)| vms.len() > 1);
-        several
-            .map(|((network, mac), vms)| {
-                let vms: Vec<_> = vms.into_iter().collect();
-                let found = format!("{mac} on {network} is the address of {}", vms.join(" and "));
-                let remedy =
-                    "give each VM its own address, as `vicinity qemu-args` and `libvirt-xml` do";
-                (found, remedy.to_owned())
-            })
-            .collect()
+        let kinds = [ProblemKind::DuplicateAddress];
+        let is_told = |vm: &&str| {
+            self.problems(&kinds)
+                .any(|it| it.vm.as_deref() == Some(*vm))
+        };
+        let several = owners
+            .into_iter()
+            .filter(|(_, vms)| vms.len() > 1 && !vms.iter().any(is_told));
+        let configured = several.map(|((network, mac), vms)| {
+            let vms: Vec<_> = vms.into_iter().collect();
+            let found = format!("{mac} on {network} is the address of {}", vms.join(" and "));
+            let remedy =
+                "give each VM its own address, as `vicinity qemu-args` and `libvirt-xml` do";
+            (found, remedy.to_owned())
+        });
+        self.told(&kinds).into_iter().chain(configured).collect()
     }
 
     fn offloads(&self) -> Vec<(String, String)> {

@@ -64,6 +64,21 @@ fn snapshot() -> Snapshot {
             machine("db", "52:54:00:00:00:0b"),
         ],
         links: [("vic0".to_owned(), tap())].into(),
+        problems: Vec::new(),
+        at: 1000.0,
+    }
+}
+
+/// Returns a problem of a VM that began 42 s ago.
+fn problem(kind: ProblemKind, vm: &str, text: &str) -> Problem {
+    Problem {
+        kind,
+        severity: kind.severity(),
+        vm: Some(vm.to_owned()),
+        network: Some("lan".to_owned()),
+        since: 958.0,
+        text: text.to_owned(),
+        remedy: Some(format!("vicinity port show lan {vm}")),
     }
 }
 
@@ -135,11 +150,12 @@ fn two_vms_with_one_address() {
 #[test]
 fn two_vms_that_use_one_address() {
     let mut snapshot = snapshot();
-    let seen = json!([{ "mac": "52:54:00:00:00:0c", "vlan": 0, "vm": "db", "moves": 9 }]);
-    snapshot.ports[0].duplicates = serde_json::from_value(seen).unwrap();
+    snapshot.machines[1] = machine("db", "52:54:00:00:00:0a");
+    let text = "web and db both use the address 52:54:00:00:00:0a: each loses the other's frames.";
+    snapshot.problems = vec![problem(ProblemKind::DuplicateAddress, "web", text)];
     is_named(
         &snapshot,
-        &["addresses: 52:54:00:00:00:0c on lan", "db and web"],
+        &["addresses: for 42 s: web and db", "port show lan web"],
     );
 }
 
@@ -205,10 +221,26 @@ fn an_uplink_that_leads_nowhere_and_one_that_is_down() {
 #[test]
 fn a_port_in_quarantine_comes_with_the_reason() {
     let mut snapshot = snapshot();
-    snapshot.ports[0] = port("web", State::Quarantined);
-    snapshot.ports[0].reason = Some("it broke the protocol".to_owned());
+    let text = "The supervisor refuses web for a while: it broke the protocol.";
+    snapshot.problems = vec![problem(ProblemKind::Quarantined, "web", text)];
     is_named(
         &snapshot,
-        &["web on lan is quarantined: it broke the protocol"],
+        &[
+            "ports: for 42 s: The supervisor refuses web",
+            "port show lan web",
+        ],
+    );
+}
+
+#[test]
+fn memory_of_a_vm_in_quarantine_is_told_once() {
+    let mut snapshot = snapshot();
+    snapshot.machines[0].1.shared = false;
+    let text = "The memory of web is private to its QEMU, so the switch cannot forward its frames: its ring is not \
+                in guest memory.";
+    snapshot.problems = vec![problem(ProblemKind::PrivateMemory, "web", text)];
+    is_named(
+        &snapshot,
+        &["shared memory: for 42 s: The memory of web is private"],
     );
 }

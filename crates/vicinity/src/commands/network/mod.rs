@@ -1,5 +1,6 @@
 //! `vicinity network`, and `vicinity port`.
 
+mod fdb;
 pub(crate) mod list;
 
 use std::path::Path;
@@ -66,6 +67,12 @@ pub(crate) enum Network {
     Show {
         /// The network's name
         network: String,
+        /// List the entries of its FDB: address, VLAN, port, pinned or learnt, and since when
+        #[arg(long)]
+        fdb: bool,
+        /// Print the list of --fdb as JSON
+        #[arg(long, requires = "fdb")]
+        json: bool,
     },
     /// Add a network, like a `[[network]]` in the configuration file
     Add {
@@ -112,7 +119,12 @@ impl Network {
     pub(crate) fn run(self, runtime_dir: &Path) -> Result<String, Failure> {
         Ok(match self {
             Self::List { json } => list::networks(runtime_dir, json)?,
-            Self::Show { network } => list::network(runtime_dir, &network)?,
+            Self::Show {
+                network,
+                fdb: true,
+                json,
+            } => fdb::list(runtime_dir, &network, json)?,
+            Self::Show { network, .. } => list::network(runtime_dir, &network)?,
             Self::Add { network, pairs } => {
                 configuration::add(runtime_dir, Target::Network(&network), &pairs)?
             }

@@ -15,6 +15,9 @@ use super::state::{LowerPane, State};
 
 /// Least width of a useful history chart, in characters.
 const HISTORY_MINIMUM: u16 = 8;
+/// Marks the selected VM.
+const MARK: &str = "▶ ";
+const MARK_WIDTH: u16 = 2;
 /// From this width on, the screen shows the history rather than the less important columns.
 const WIDE: u16 = 120;
 /// Least width of the history on such a screen.
@@ -99,7 +102,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let (columns, left) = visible_columns(area.width);
+    let (columns, left) = visible_columns(area.width.saturating_sub(MARK_WIDTH));
     let mut widths: Vec<_> = columns
         .iter()
         .map(|(_, _, width)| Constraint::Length(*width))
@@ -123,7 +126,8 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let table = Table::new(rows, widths)
         .header(Row::new(titles).style(Style::new().reversed()))
         .column_spacing(1)
-        .row_highlight_style(Style::new().bg(Color::Indexed(236)));
+        // A mark and no background: the terminal may be light or dark.
+        .highlight_symbol(MARK);
     let mut selection = TableState::new().with_selected(Some(state.selected()));
     frame.render_stateful_widget(table, area, &mut selection);
 }
@@ -377,7 +381,7 @@ mod tests {
     fn the_history_is_there_before_all_columns_are() {
         let mut state = State::default();
         state.update(report(&[("web", 0.5)]));
-        let screen = screen(WIDE, 12, &state);
+        let screen = screen(WIDE + MARK_WIDTH, 12, &state);
         assert!(screen.contains("USE, WAIT"), "{screen}");
         assert!(screen.contains("BYTES/s"), "{screen}");
         assert!(!screen.contains("PAGES/s"), "{screen}");
@@ -396,7 +400,7 @@ mod tests {
                 .unwrap_or_else(|| panic!("{text}\n{shown}"))
         };
         assert!(at("busy") < at("vm0 takes no frame") && at("vm0 takes no frame") < at("USE %"));
-        assert!(at("vicinity port show vm0") < at("and 2 more"));
+        assert!(at("vicinity port show lan vm0") < at("and 2 more"));
         assert!(shown.contains("90 s"), "{shown}");
         state.press(ratatui::crossterm::event::KeyCode::Char('?').into());
         assert!(screen(120, 40, &state).contains("show or hide this help"));

@@ -61,15 +61,9 @@ fn line(problem: &Problem, at: f64) -> Line<'static> {
         Severity::Critical => Color::Red,
         Severity::Warning => Color::Yellow,
     };
-    let ago = (at - problem.since).max(0.0);
-    let ago = match ago {
-        ..120.0 => format!("{ago:.0} s"),
-        ..7200.0 => format!("{:.0} min", ago / 60.0),
-        _ => format!("{:.0} h", ago / 3600.0),
-    };
     Line::from(vec![
         Span::styled("▌ ", Style::new().fg(colour)),
-        Span::styled(format!("{ago} "), Style::new().dim()),
+        Span::styled(format!("{} ", problem.held(at)), Style::new().dim()),
         Span::raw(problem.text.clone()),
     ])
 }

@@ -56,7 +56,8 @@ pub(super) fn table(report: &Report) -> String {
 pub(super) fn live(live: &Live) -> String {
     let mut text = String::new();
     for problem in &live.problems {
-        text.push_str(&format!("problem: {}\n", problem.text));
+        let held = problem.held(live.at);
+        text.push_str(&format!("problem, for {held}: {}\n", problem.text));
         if let Some(remedy) = &problem.remedy {
             text.push_str(&format!("    {remedy}\n"));
         }

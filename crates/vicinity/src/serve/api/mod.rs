@@ -5,6 +5,7 @@
 
 mod capture;
 pub(super) mod daemon;
+mod fdb;
 mod metrics;
 mod mutations;
 mod pair_metrics;
@@ -42,6 +43,7 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon, hub: Hub) {
             "/v1/networks/{network}",
             delete(mutations::remove_network).patch(mutations::set_network),
         )
+        .route("/v1/networks/{network}/fdb", get(fdb::fdb))
         .route("/v1/networks/{network}/ports", post(mutations::add_port))
         .route("/v1/networks/{network}/ports/{vm}", port)
         .route("/v1/config", get(mutations::config).put(mutations::replace))
@@ -74,6 +76,7 @@ pub(super) fn read_only(daemon: Daemon, hub: Hub) -> Router {
     Router::new()
         .route("/v1/ports", get(ports))
         .route("/v1/networks", get(networks_now))
+        .route("/v1/networks/{network}/fdb", get(fdb::fdb))
         .route("/v1/messages", get(messages_now))
         .route("/v1/direct", get(direct_now))
         .route("/v1/spaces", get(spaces_now))
@@ -103,12 +106,12 @@ async fn metrics_text(daemon: &Daemon, networks: &[Answer]) -> String {
         daemon.messages()
     );
     metrics::text(networks, &spaces, control.as_slice())
-        + &pair_metrics::text(&direct, messages.as_ref())
+        + &pair_metrics::text(networks, &direct, messages.as_ref())
 }
 
 /// Returns the heads of all metrics: names, kinds, and what they say.
 pub(super) fn metric_heads() -> String {
-    metrics::text(&[], &[], &[]) + &pair_metrics::text(&[], None)
+    metrics::text(&[], &[], &[]) + &pair_metrics::text(&[], &[], None)
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {

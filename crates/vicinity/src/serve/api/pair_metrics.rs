@@ -1,11 +1,13 @@
-//! Pairs of VMs on the direct channel and on the message plane, in Prometheus' text format.
+//! Pairs of VMs on the direct channel and on the message plane, and of VMs and remote peers, in Prometheus' text format.
 //!
-//! The number of series is bounded: a group has 16 members, and a member of the message plane has
-//! [`MAX_PEERS`](message::remote::MAX_PEERS).
+//! The number of series is bounded: a group has 16 members, a member of the message plane has
+//! [`MAX_PEERS`](message::remote::MAX_PEERS), and a network has
+//! [`MAX_REPORTED_REMOTE_PEERS`](switch::limits::MAX_REPORTED_REMOTE_PEERS).
 
 use observe::prometheus::{Labels, Text};
 
-use crate::status::{GroupStatus, MessageStatus, SentTo};
+use crate::serve::network::message::Answer;
+use crate::status::{GroupStatus, MessageStatus, RemotePeerStatus, SentTo};
 
 /// Names and help texts of a channel's two series.
 type Names = [(&'static str, &'static str); 2];
@@ -32,9 +34,36 @@ const MESSAGE: Names = [
     ),
 ];
 
+/// Names and help texts of the series of remote peers, and the functions that read sent and received.
+type RemoteSeries = (
+    &'static str,
+    &'static str,
+    [fn(&RemotePeerStatus) -> u64; 2],
+);
+
+const REMOTE: [RemoteSeries; 2] = [
+    (
+        "vicinity_remote_peer_frames_total",
+        "Frames between a port and a MAC address behind the uplink, for the addresses with the most bytes: 64 of each port \
+         and 1024 of each network",
+        [|peer| peer.sent_frames, |peer| peer.received_frames],
+    ),
+    (
+        "vicinity_remote_peer_bytes_total",
+        "Bytes between a port and a MAC address behind the uplink, for the addresses with the most bytes: 64 of each port \
+         and 1024 of each network",
+        [|peer| peer.sent_bytes, |peer| peer.received_bytes],
+    ),
+];
+
 /// Returns the text.
-pub(super) fn text(groups: &[GroupStatus], messages: Option<&MessageStatus>) -> String {
+pub(super) fn text(
+    networks: &[Answer],
+    groups: &[GroupStatus],
+    messages: Option<&MessageStatus>,
+) -> String {
     let mut text = Text::default();
+    remote(&mut text, networks);
     let groups = groups.iter().flat_map(|group| {
         let members = group.members.iter();
         members.flat_map(|member| {
@@ -52,6 +81,32 @@ pub(super) fn text(groups: &[GroupStatus], messages: Option<&MessageStatus>) -> 
     });
     pairs(&mut text, &MESSAGE, &members.collect::<Vec<_>>());
     text.finish()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus' values are floats")]
+fn remote(text: &mut Text, networks: &[Answer]) {
+    let ports = networks.iter().flat_map(|answer| &answer.ports);
+    let peers = ports.flat_map(|port| port.remote_peers.iter().map(move |peer| (port, peer)));
+    let peers: Vec<_> = peers
+        .map(|(port, peer)| {
+            let (mac, vlan) = (peer.mac.to_string(), peer.vlan.to_string());
+            let labels = Labels::new(&[
+                ("network", &port.network),
+                ("vm", &port.vm),
+                ("peer", &mac),
+                ("vlan", &vlan),
+            ]);
+            (labels, peer)
+        })
+        .collect();
+    for (name, help, [sent, received]) in REMOTE {
+        text.head(name, "counter", help);
+        for (labels, peer) in &peers {
+            text.line_with(name, labels, ("direction", "sent"), sent(peer) as f64);
+            let figure = received(peer) as f64;
+            text.line_with(name, labels, ("direction", "received"), figure);
+        }
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus' values are floats")]
@@ -90,7 +145,7 @@ mod tests {
         });
         let group: GroupStatus = serde_json::from_value(group).unwrap();
         let plane: MessageStatus = serde_json::from_value(plane).unwrap();
-        let text = text(&[group], Some(&plane));
+        let text = text(&[], &[group], Some(&plane));
         for line in [
             "vicinity_direct_pair_packets_total{group=\"shop\",from=\"web\",to=\"db\"} 3",
             "vicinity_direct_pair_bytes_total{group=\"shop\",from=\"web\",to=\"db\"} 4500",

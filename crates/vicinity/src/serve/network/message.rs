@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::config_diff::Change;
 use super::watch::{WatchError, Watched};
 use crate::serve::connections::Connection;
-use crate::status::{NetworkStatus, PortStatus};
+use crate::status::{FdbEntryStatus, NetworkStatus, PortStatus};
 
 /// A message to a network's task.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(in crate::serve) enum Message {
     },
     /// A client asks for the state.
     Ask(oneshot::Sender<Answer>),
+    /// A client asks for the entries of the FDB. Without a data plane there is no answer.
+    ListFdb(oneshot::Sender<Vec<FdbEntryStatus>>),
     /// A client subscribes to the frames of the named port, with at most so many bytes of each.
     Watch(String, u32, oneshot::Sender<Result<Watched, WatchError>>),
     /// The subscription with this number at this port ends.

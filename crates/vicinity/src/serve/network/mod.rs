@@ -1,10 +1,11 @@
 //! One network: its state, which only its task ([`task`]) changes. The other files are what the task does with
 //! it: ports come and go ([`ports`]), a changed configuration comes into force ([`config_apply`]), the data
 //! plane is started again ([`restart`]), captures and mirrors are ordered ([`subscriptions`], [`mirrors`]), and
-//! the control API gets its answer ([`status_reply`]).
+//! the control API gets its answer ([`status_reply`], [`fdb_list`]).
 
 mod config_apply;
 pub(super) mod config_diff;
+mod fdb_list;
 mod folder;
 pub(super) mod message;
 mod mirrors;
@@ -22,9 +23,10 @@ pub(super) mod watch;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-use switch::control::{PortId, WorkerReport};
+use switch::control::{PortId, RemotePeer, WorkerReport};
 use tokio::sync::{mpsc, oneshot};
 
+use self::fdb_list::FdbList;
 use self::message::{Answer, Message};
 use self::port::Port;
 use self::watch::Watch;
@@ -63,6 +65,12 @@ pub(super) struct Network {
     /// The outstanding request for the state, and the clients that wait for it.
     pub(super) pending: PendingRequest<Answer>,
     pub(super) worker: WorkerReport,
+    /// The remote peers of all ports, as last reported.
+    pub(super) remote_peers: Vec<RemotePeer>,
+    /// Those of the report that is under way.
+    pub(super) arriving_remote_peers: Vec<RemotePeer>,
+    /// The list of FDB entries that clients wait for.
+    pub(super) fdb_list: FdbList,
     /// Why the data plane does not run.
     pub(super) failure_reason: Option<String>,
     _folder: Folder,

@@ -4,6 +4,7 @@ use switch::control::Order;
 use tokio::time::Instant;
 
 use super::Network;
+use super::fdb_list::FdbList;
 use crate::serve::process::handle::Process;
 use crate::serve::process::launch::ProcessKind;
 use crate::serve::process::lifecycle::NextAction;
@@ -51,6 +52,9 @@ impl Network {
             port.lost();
         }
         self.leaving.clear();
+        self.fdb_list = FdbList::default();
+        self.remote_peers.clear();
+        self.arriving_remote_peers.clear();
         self.all_left();
         match std::mem::take(&mut self.lifecycle.restart_requested) {
             true => self.restart(Instant::now()),

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::Network;
 use super::message::Answer;
 use super::port::Port;
-use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
+use crate::status::{Duplicate, NetworkStatus, PortStatus, RemotePeerStatus, SentTo};
 
 impl Network {
     /// Requests a report from the data plane, unless a request is outstanding.
@@ -31,6 +31,7 @@ impl Network {
             sent_to: self.sent_to(port),
             mirrors: self.mirrored_by(port),
             duplicates: self.duplicates(port),
+            remote_peers: self.remote_peers_of(port),
             ..port.status(name, up, now)
         };
         let answer = Answer {
@@ -56,6 +57,14 @@ impl Network {
             },
         };
         self.pending.reply(answer);
+    }
+
+    /// Returns the addresses behind the uplink with which a port exchanged the most bytes.
+    fn remote_peers_of(&self, port: &Port) -> Vec<RemotePeerStatus> {
+        let all = self.remote_peers.iter();
+        all.filter(|peer| PortId(peer.port) == port.id)
+            .map(RemotePeerStatus::from)
+            .collect()
     }
 
     /// Returns the addresses that this port and another one use.

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 
 use switch::control::{Event, Order, PortId, WorkerReport};
+use switch::limits::MAX_REPORTED_REMOTE_PEERS;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::fdb_list::FdbList;
 use super::message::Message;
 use super::port::Port;
 use super::resources::NetworkResources;
@@ -46,6 +48,9 @@ impl Network {
             sender,
             pending: PendingRequest::new(ANSWER_TIMEOUT),
             worker: WorkerReport::default(),
+            remote_peers: Vec::new(),
+            arriving_remote_peers: Vec::new(),
+            fdb_list: FdbList::default(),
             failure_reason: None,
             _folder: parts.folder,
         };
@@ -121,8 +126,16 @@ impl Network {
                     }
                 }
             }
+            Event::RemotePeers(peers) => {
+                let known = self.arriving_remote_peers.len();
+                let room = MAX_REPORTED_REMOTE_PEERS.saturating_sub(known);
+                self.arriving_remote_peers
+                    .extend(peers.into_iter().take(room));
+            }
+            Event::FdbEntries { entries, next } => self.fdb_entries(entries, next),
             Event::ReportEnd(worker) => {
                 self.worker = worker;
+                self.remote_peers = std::mem::take(&mut self.arriving_remote_peers);
                 self.answer();
             }
         }
@@ -153,6 +166,7 @@ impl Network {
                     false => self.answer(),
                 }
             }
+            Message::ListFdb(asker) => self.list_fdb(asker),
             Message::Watch(vm, bytes, answer) => {
                 // The subscriber may have closed its end already; the subscription then ends soon.
                 drop(answer.send(self.watch_port(&vm, bytes)));

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use switch::control::{
-    ControlSocket, Counters, Event, Order, PortId, PortReport, Reason, WorkerReport,
+    ControlSocket, Counters, Event, FdbEntry, Order, PortId, PortReport, Reason, RemotePeer,
+    WorkerReport,
 };
+use switch::mac::Mac;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -18,6 +20,7 @@ use crate::client;
 use crate::status::{NetworkStatus, PortStatus, State};
 
 mod config_diff;
+mod fdb;
 mod openapi;
 mod page;
 
@@ -63,6 +66,7 @@ fn answering_data_plane(control: ControlSocket) -> io::Result<()> {
             Ok(Some((Order::SetFdbEntry { .. }, _))) => fdb_entries += 1,
             Ok(Some((Order::RemoveFdbEntry { .. }, _))) => fdb_entries -= 1,
             Ok(Some((Order::Report, _))) => report(&control, &ports, fdb_entries)?,
+            Ok(Some((Order::ListFdb { from }, _))) => list_fdb(&control, from)?,
             Ok(Some((order, _))) => panic!("unexpected {order:?}"),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
@@ -111,6 +115,14 @@ fn report(
     ports: &BTreeMap<u16, (UnixStream, Counters)>,
     fdb_entries: u32,
 ) -> io::Result<()> {
+    let peer = RemotePeer {
+        port: 0,
+        mac: Mac::from_octets([0x52, 0x54, 0, 0, 0, 9]),
+        vlan: 0,
+        sent: [3, 300],
+        received: [4, 400],
+    };
+    control.send(&Event::RemotePeers(vec![peer]), None)?;
     for (id, (_, counters)) in ports {
         let report = PortReport {
             port: *id,
@@ -125,6 +137,25 @@ fn report(
         ..WorkerReport::default()
     };
     control.send(&Event::ReportEnd(worker), None)
+}
+
+/// Sends an FDB of three pages, the second of which is empty.
+fn list_fdb(control: &ControlSocket, from: u32) -> io::Result<()> {
+    let entry = |last: u8, port, pinned| FdbEntry {
+        mac: Mac::from_octets([0x52, 0x54, 0, 0, 0, last]),
+        vlan: 0,
+        port,
+        pinned,
+        age: 60,
+        idle: 5,
+    };
+    let (entries, next) = match from {
+        0 => (vec![entry(2, 1, false), entry(1, 0, true)], Some(9)),
+        9 => (Vec::new(), Some(10)),
+        // This one changed its slot meanwhile; port 7 is gone.
+        _ => (vec![entry(2, 1, false), entry(3, 7, false)], None),
+    };
+    control.send(&Event::FdbEntries { entries, next }, None)
 }
 
 /// Data planes as threads.

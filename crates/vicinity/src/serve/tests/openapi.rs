@@ -138,10 +138,16 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
         "/v1/spaces",
         "/v1/space-control",
         "/v1/history",
+        "/v1/networks/blue/fdb",
     ] {
         fits(
             &document,
-            &answer(&document, path, "get", "200"),
+            &answer(
+                &document,
+                &path.replace("/blue/", "/{network}/"),
+                "get",
+                "200",
+            ),
             &get(path),
         );
     }

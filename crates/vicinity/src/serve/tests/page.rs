@@ -103,6 +103,7 @@ fn the_read_only_socket_changes_nothing_and_has_no_configuration_and_no_frames()
     const HOST: &str = "HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0";
     for (expected, request) in [
         (200, "GET /v1/networks"),
+        (200, "GET /v1/networks/lan/fdb"),
         (200, "GET /metrics"),
         (200, "GET /page.js"),
         (404, "GET /v1/config"),
@@ -167,6 +168,27 @@ fn sixteen_clients_listen_and_the_next_is_told_to_wait() {
     // The history has what was sampled.
     let history: serde_json::Value = client::get(&daemon.run(), "/v1/history").unwrap();
     assert_eq!(history[0]["vm"], "a");
+    daemon.stop();
+}
+
+#[test]
+fn a_listener_that_reads_a_byte_a_second_delays_no_other() {
+    let daemon = Daemon::start(LAN);
+    let socket = daemon.run().join(CONTROL_SOCKET);
+    const LIVE: &str = "GET /v1/live HTTP/1.1\r\nHost: localhost";
+    let mut slow = UnixStream::connect(&socket).unwrap();
+    write!(slow, "{LIVE}\r\n\r\n").unwrap();
+    let (_, mut other) = ask(&socket, LIVE);
+    let mut lines = 0;
+    while lines < 4 {
+        let mut line = String::new();
+        assert!(other.read_line(&mut line).unwrap() > 0);
+        if line.starts_with('{') {
+            lines += 1;
+            slow.read_exact(&mut [0]).unwrap();
+        }
+    }
+    drop(slow);
     daemon.stop();
 }
 

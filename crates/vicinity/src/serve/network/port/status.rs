@@ -52,6 +52,7 @@ impl Port {
             sent_to: Vec::new(),
             mirrors: Vec::new(),
             duplicates: Vec::new(),
+            remote_peers: Vec::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 // A VM's detail: its problems, charts of fifteen minutes, threads, ports, reasons of drops, and histograms.
 
-import { bytes, chart, count, h, list, name, nameElement, nanoseconds, number, percent, string } from "./format.js";
+import { bytes, chart, count, h, list, name, nameElement, nanoseconds, number, percent, records, string } from "./format.js";
 
 const SECONDS = 900;
 const CHARTS = [
@@ -61,7 +61,7 @@ function charts(points) {
 
 // A histogram as a table with bars: greatest value of the bucket, and how many.
 function histogram(caption, title, buckets, format) {
-  const rows = list(buckets).map(([bound, values]) => [format(bound), number(values)]);
+  const rows = list(buckets).filter(Array.isArray).map(([bound, values]) => [format(bound), number(values)]);
   if (rows.length === 0) return null;
   const most = Math.max(...rows.map(([, values]) => values), 1);
   const row = ([bound, values]) => h("tr", {},
@@ -95,9 +95,14 @@ function ofPort(port) {
   ];
 }
 
+function ofRemote(peers) {
+  const rows = peers.slice(0, 64).map((peer) => [string(peer.mac), bytes(peer.tx_bytes), bytes(peer.rx_bytes), String(number(peer.vlan) || "-")]);
+  return table("Addresses behind the uplink, per second", ["address", "sent", "received", "VLAN"], rows);
+}
+
 function ofObserved(vm) {
   const row = (title, set) => [title, percent(set?.use), percent(set?.wait), percent(set?.block), count(set?.executions_per_second)];
-  const threads = list(vm.threads).map((thread) => [`${string(thread.name)} (${number(thread.id)})`, percent(thread.use), percent(thread.wait), percent(thread.block)]);
+  const threads = records(vm.threads).map((thread) => [`${string(thread.name)} (${number(thread.id)})`, percent(thread.use), percent(thread.wait), percent(thread.block)]);
   const group = vm.cgroup;
   const throttled = group?.throttled == null ? "" : `, held back ${percent(group.throttled)} %`;
   return [
@@ -111,15 +116,17 @@ function ofObserved(vm) {
 
 function render(live) {
   const { vm, history } = shown;
-  const problems = list(live.problems).filter((problem) => problem.vm === vm);
-  const ports = list(live.ports).filter((port) => port.vm === vm);
-  const observed = list(live.vms).filter((one) => one.name === vm);
+  const problems = records(live.problems).filter((problem) => problem.vm === vm);
+  const ports = records(live.ports).filter((port) => port.vm === vm);
+  const observed = records(live.vms).filter((one) => one.name === vm);
   const scroll = dialog.scrollTop;
+  const remote = records(live.remote_peers).filter((peer) => peer.vm === vm);
   const parts = [
     ...problems.map((problem) => h("p", { className: `problem ${problem.severity === "critical" ? "critical" : ""}` }, string(problem.text))),
     charts(history(vm)),
     ...observed.flatMap(ofObserved),
     ...ports.flatMap(ofPort),
+    remote.length > 0 ? ofRemote(remote) : null,
   ].filter((part) => part != null);
   if (observed.length + ports.length === 0) parts.push(h("p", {}, "This VM has ended."));
   element().replaceChildren(...parts);

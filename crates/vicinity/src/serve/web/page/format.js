@@ -4,6 +4,7 @@
 // The page's words, for a translation.
 export const T = {
   connecting: "Waiting for the first figures",
+  unreadable: "The daemon sent figures that this page cannot show: reload the page.",
   lost: (at) => `Connection lost. Last figures: ${at}. Trying again.`,
   full: "Too many pages are open on this daemon. Trying again.",
   older: (version) => `The daemon has version ${version} of the figures, which this page does not know: reload the page.`,
@@ -20,6 +21,9 @@ export const T = {
 export const number = (value) => (typeof value === "number" && Number.isFinite(value) ? value : 0);
 
 export const list = (value) => (Array.isArray(value) ? value : []);
+
+// Returns the objects of a list, whatever else is in it.
+export const records = (value) => list(value).filter((item) => typeof item === "object" && item !== null);
 
 export const string = (value) => (typeof value === "string" ? value : value == null ? "" : String(value));
 

@@ -1,6 +1,6 @@
 // The matrix of who sends to whom: a heat map on a canvas, and the busiest pairs in a table.
 
-import { T, bytes, colour, context, count, fillTable, list, name, number, setText, string } from "./format.js";
+import { T, bytes, colour, context, count, fillTable, name, number, records, setText, string } from "./format.js";
 
 const STEPS = 8;
 // A cell of step n has at least 10^(n + 3) bytes a second, up to the last step.
@@ -205,12 +205,12 @@ function tell() {
 
 // Takes new figures.
 export function update(live, again = false) {
-  drawn = { pairs: list(live.pairs), ports: list(live.ports) };
+  drawn = { pairs: records(live.pairs), ports: records(live.ports) };
   const has = drawn.pairs.length > 0;
   element("no-pairs").hidden = has;
   element("matrix-both").hidden = !has;
   if (!has) return;
-  const uplinks = new Set(drawn.ports.filter((port) => port?.kind === "uplink").map((port) => port.vm));
+  const uplinks = new Set(drawn.ports.filter((port) => port.kind === "uplink").map((port) => port.vm));
   const sum = sums(drawn.pairs);
   const known = new Set(view.order);
   const fresh = [...sum.totals.keys()].filter((end) => !known.has(end));

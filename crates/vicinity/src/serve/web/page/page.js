@@ -1,6 +1,6 @@
 // The page: reads the figures as server-sent events, and shows what needs attention first.
 
-import { T, ago, bytes, chart, clock, count, fillTable, h, list, name, nameElement, number, percent, setText, string } from "./format.js";
+import { T, ago, bytes, chart, clock, count, fillTable, h, list, name, nameElement, number, percent, records, setText, string } from "./format.js";
 import * as matrix from "./matrix.js";
 import * as detail from "./detail.js";
 
@@ -73,7 +73,7 @@ async function read(onOpen) {
     rest = lines.pop();
     // A page that was asleep shows the last line only.
     const last = lines.filter((line) => line.length > 1).pop();
-    if (last !== undefined) take(JSON.parse(last.startsWith("data: ") ? last.slice(6) : last));
+    if (last !== undefined) show(JSON.parse(last.startsWith("data: ") ? last.slice(6) : last));
   }
 }
 
@@ -117,8 +117,17 @@ function askForToken() {
 
 // ---- Figures ----
 
+// An interval that cannot be shown must not end the connection: the next one may be better.
+function show(live) {
+  try {
+    take(live);
+  } catch {
+    lost(T.unreadable);
+  }
+}
+
 function take(live) {
-  if (typeof live !== "object" || live === null) return;
+  if (typeof live !== "object" || live === null || Array.isArray(live)) return;
   if (number(live.version) > VERSION) return lost(T.older(number(live.version)));
   const first = state.live === null;
   state.live = live;
@@ -132,7 +141,7 @@ function take(live) {
 async function fetchHistory(vm) {
   try {
     const all = await get(vm === undefined ? "v1/history" : `v1/history?vm=${encodeURIComponent(vm)}`);
-    for (const one of list(all)) {
+    for (const one of records(all)) {
       const points = list(one.at).map((at, place) => ({ at, use: one.use?.[place], wait: one.wait?.[place], bytes: one.bytes?.[place], drops: one.drops?.[place] }));
       const since = points.length > 0 ? points[points.length - 1].at : 0;
       const newer = (state.points.get(one.vm) ?? []).filter((point) => point.at > since);
@@ -152,7 +161,7 @@ function vms(live) {
     return all.get(vm);
   };
   const counted = new Set();
-  for (const vm of list(live.vms)) {
+  for (const vm of records(live.vms)) {
     const row = of(string(vm.name));
     row.use += number(vm.guest?.use) + number(vm.backend?.use);
     row.wait += number(vm.guest?.wait) + number(vm.backend?.wait);
@@ -162,7 +171,7 @@ function vms(live) {
       row.bytes += number(vm.traffic.tx_bytes) + number(vm.traffic.rx_bytes);
     }
   }
-  for (const port of list(live.ports)) {
+  for (const port of records(live.ports)) {
     if (port.kind === "uplink") continue;
     const row = of(string(port.vm));
     if (!counted.has(row.vm)) row.bytes += number(port.rates?.tx_bytes) + number(port.rates?.rx_bytes);
@@ -196,6 +205,7 @@ function render() {
   renderProblems(live);
   renderVms();
   matrix.update(live);
+  renderRemote(live);
   renderGroups(live);
   renderSpaces(live);
   renderMessages(live);
@@ -210,7 +220,7 @@ function render() {
 
 function renderHost(live) {
   const host = live.host ?? {};
-  const networks = list(live.networks);
+  const networks = records(live.networks);
   const up = networks.filter((network) => network.up).length;
   const parts = [
     `${number(host.cpus)} CPUs`,
@@ -224,7 +234,7 @@ function renderHost(live) {
 }
 
 function renderProblems(live) {
-  const problems = list(live.problems);
+  const problems = records(live.problems);
   setText(element("problems-title"), problems.length === 0 ? "Problems" : `Problems (${problems.length})`);
   document.title = problems.length === 0 ? "Vicinity" : `(${problems.length}) Vicinity`;
   element("no-problems").hidden = problems.length > 0;
@@ -383,17 +393,32 @@ function updateRows() {
 
 // ---- The other parts ----
 
+const REMOTE_SHOWN = 40;
+
+function renderRemote(live) {
+  const peers = records(live.remote_peers);
+  element("remote").hidden = peers.length === 0;
+  const address = (peer) => string(peer.mac) + (number(peer.vlan) > 0 ? ` in VLAN ${number(peer.vlan)}` : "");
+  fillTable(
+    element("remote-table"),
+    ["VM", "Address", "Sent/s", "Received/s", "Frames/s"],
+    peers.slice(0, REMOTE_SHOWN).map((peer) => [
+      name(peer.vm), address(peer), bytes(peer.tx_bytes), bytes(peer.rx_bytes), count(number(peer.tx_frames) + number(peer.rx_frames)),
+    ]),
+  );
+}
+
 function renderGroups(live) {
-  const groups = list(live.direct);
+  const groups = records(live.direct);
   element("direct").hidden = groups.length === 0;
-  const rows = groups.flatMap((group) => list(group.members).length > 0
-    ? list(group.members).map((member) => [name(member.vm), name(group.name), string(member.state), string(member.reason)])
+  const rows = groups.flatMap((group) => records(group.members).length > 0
+    ? records(group.members).map((member) => [name(member.vm), name(group.name), string(member.state), string(member.reason)])
     : [["-", name(group.name), group.up ? "starting" : "down", string(group.reason)]]);
   fillTable(element("direct-table"), ["VM", "Group", "State", "Reason"], rows);
 }
 
 function renderSpaces(live) {
-  const spaces = list(live.spaces);
+  const spaces = records(live.spaces);
   element("spaces").hidden = spaces.length === 0;
   fillTable(
     element("space-table"),
@@ -412,7 +437,7 @@ function renderMessages(live) {
   fillTable(
     element("message-table"),
     ["Member", "State", "Group", "Links", "Messages", "Bytes", "Protocol errors"],
-    list(plane?.members).map((member) => [
+    records(plane?.members).map((member) => [
       name(member.name), word(member), string(member.group), String(number(member.links)), String(number(member.messages)), bytes(member.bytes),
       String(number(member.protocol_errors)),
     ]),
