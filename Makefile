@@ -73,6 +73,7 @@ soak:
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-memory-plane --test hostile_clients -- --nocapture
 	$(CARGO) test --release --locked --package vicinity-vhost --test waiting -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
+	$(CARGO) test --release --locked --package vicinity --test vms sixty_four_ports -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture
@@ -134,9 +135,9 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-switch --lib model
 
-## make fuzz          Runs each fuzz target for ten seconds.
+## make fuzz          Runs each fuzz target for five seconds.
 fuzz:
-	scripts/fuzz 10
+	scripts/fuzz 5
 
 ## make clean         Removes the build products.
 clean:
