@@ -9,6 +9,8 @@
 #[path = "book/chart.rs"]
 mod chart;
 mod common;
+#[path = "book/mpi.rs"]
+mod mpi;
 #[path = "book/results.rs"]
 mod results;
 
@@ -183,6 +185,7 @@ fn every_figure_of_a_committed_result_is_as_measured() {
         ("docs/performance-space.md", results::of_the_spaces()),
         ("docs/performance.md", results::of_two_vms()),
         ("docs/performance-messages.md", results::of_the_messages()),
+        ("docs/mpi.md", mpi::rows()),
         ("README.md", results::of_the_readme()),
     ];
     for (page, texts) in checks {

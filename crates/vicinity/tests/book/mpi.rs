@@ -1,0 +1,92 @@
+//! The committed results of MPI, and the rows of the tables in `docs/mpi.md` made from them.
+
+use serde_json::Value;
+
+use super::results::{list, median, number, read};
+
+/// The figures of the table, with their names and units.
+const PAIR: [(&str, u64, &str); 7] = [
+    ("latency", 8, "µs"),
+    ("latency", 64, "µs"),
+    ("latency", 1024, "µs"),
+    ("latency", 4096, "µs"),
+    ("bandwidth", 65536, "MB/s"),
+    ("bandwidth", 1 << 20, "MB/s"),
+    ("rate", 8, "1/s"),
+];
+const COLLECTIVE: [(&str, u64, &str); 4] = [
+    ("alltoall", 8, "µs"),
+    ("allreduce", 8, "µs"),
+    ("alltoall", 4096, "µs"),
+    ("allreduce", 4096, "µs"),
+];
+
+/// Returns the values of the rounds, and the median of their ratios to those of `base`.
+fn cell(of: &dyn Fn(&str) -> Vec<f64>, transport: &str, base: &str) -> (f64, f64) {
+    let (own, base) = (of(transport), of(base));
+    let ratios = own.iter().zip(&base).map(|(own, base)| own / base);
+    (median(own.clone()), median(ratios.collect()))
+}
+
+fn row(figure: (&str, u64, &str), values: &[f64], ratio: f64) -> String {
+    let (name, bytes, unit) = figure;
+    let digits = |value: f64| {
+        if value < 100.0 {
+            format!("{value:.1}")
+        } else {
+            format!("{value:.0}")
+        }
+    };
+    let cells: Vec<_> = values
+        .iter()
+        .map(|value| format!("{} {unit}", digits(*value)))
+        .collect();
+    format!("| {name}, {bytes} B | {} | {ratio:.2} |", cells.join(" | "))
+}
+
+/// Two processes of a host: the ratio is that to Open MPI's shared memory.
+fn native() -> Vec<String> {
+    let results = read("mpi.json");
+    let rows = PAIR.map(|figure| {
+        let of = |transport: &str| -> Vec<f64> {
+            let samples = list(&results, "samples").iter();
+            let mine = samples.filter(|sample| sample["transport"] == transport);
+            let key = format!("{} {}", figure.0, figure.1);
+            let mut mine: Vec<_> = mine.collect();
+            mine.sort_by_key(|sample| sample["round"].as_u64());
+            mine.iter()
+                .map(|it| it["figures"][&key].as_f64().unwrap())
+                .collect()
+        };
+        let transports = ["plane", "vader", "ucx", "tcp"];
+        let values = transports.map(|transport| cell(&of, transport, "vader").0);
+        row(figure, &values, cell(&of, "plane", "vader").1)
+    });
+    rows.to_vec()
+}
+
+/// VMs: the ratio is that to TCP.
+fn vms() -> Vec<String> {
+    let results = read("mpi-vms.json");
+    let figures = PAIR.iter().chain(&COLLECTIVE);
+    let rows = figures.map(|figure| {
+        let of = |over: &str| -> Vec<f64> {
+            let samples = list(&results, "samples").iter();
+            let mut mine: Vec<_> = samples.filter(|sample| sample["over"] == over).collect();
+            mine.sort_by_key(|sample| sample["round"].as_u64());
+            let is = |it: &&Value| it["name"] == figure.0 && it["bytes"] == figure.1;
+            let value = |sample: &&Value| {
+                number(list(sample, "figures").iter().find(is).unwrap(), "/value")
+            };
+            mine.iter().map(value).collect()
+        };
+        let values = ["plane", "tcp"].map(|over| cell(&of, over, "tcp").0);
+        row(*figure, &values, cell(&of, "plane", "tcp").1)
+    });
+    rows.collect()
+}
+
+/// Returns the rows that `docs/mpi.md` must contain.
+pub(crate) fn rows() -> Vec<String> {
+    [native(), vms()].concat()
+}
