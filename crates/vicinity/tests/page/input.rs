@@ -165,6 +165,7 @@ fn a_thousand_vms_with_ten_thousand_pairs_are_shown() {
         .collect();
     let stub = opened(&mut browser, &files, vec![lines]);
     browser.until("document.querySelectorAll('#vm-table tbody tr').length === 1000");
+    browser.eval("document.querySelector('#matrix').scrollIntoView()");
     browser.until("document.querySelectorAll('#pair-table tbody tr').length === 40");
     browser.eval("document.querySelector('#filter').focus()");
     browser.type_text("vm-0999");

@@ -14,6 +14,8 @@ const element = (id) => document.getElementById(id);
 // The endpoints in their order, the cell that is chosen, and what is drawn.
 const view = { order: [], wanted: 32, chosen: null, rows: [], cells: new Map(), size: 0, edge: 0, full: new Set() };
 let drawn = { pairs: [], ports: [] };
+// Whether the section is on the screen. Without a reader it costs nothing.
+let isVisible = true;
 
 export const step = (rate) => {
   if (!(rate > 0)) return -1;
@@ -204,8 +206,13 @@ function tell() {
 }
 
 // Takes new figures.
-export function update(live, again = false) {
+export function update(live) {
   drawn = { pairs: records(live.pairs), ports: records(live.ports) };
+  if (isVisible) render();
+}
+
+// Shows the figures; `again` orders the endpoints again.
+function render(again = false) {
   const has = drawn.pairs.length > 0;
   element("no-pairs").hidden = has;
   element("matrix-both").hidden = !has;
@@ -279,9 +286,13 @@ export function start(open) {
   element("matrix-size").addEventListener("change", (event) => {
     view.wanted = Number(event.target.value);
     view.order = [];
-    update(drawn);
+    render();
   });
-  element("matrix-order").addEventListener("click", () => update(drawn, true));
+  element("matrix-order").addEventListener("click", () => render(true));
+  new IntersectionObserver(([section]) => {
+    isVisible = section.isIntersecting;
+    if (isVisible) render();
+  }).observe(element("matrix"));
   new ResizeObserver(() => view.rows.length > 0 && draw()).observe(element("matrix-map"));
   legend();
 }
