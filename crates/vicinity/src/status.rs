@@ -2,6 +2,7 @@
 
 mod renamed;
 mod space;
+mod vsock;
 
 use message::remote::{MemberReport, MessagesSent, uplink};
 use observe::traffic::Traffic;
@@ -12,6 +13,7 @@ use switch::mac::Mac;
 
 use crate::config::Mode;
 pub(crate) use space::{ControlStatus, ControlledStatus, DecisionStatus, SpaceStatus};
+pub(crate) use vsock::VsockStatus;
 
 /// One port, as `GET /v1/ports` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

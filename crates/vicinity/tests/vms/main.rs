@@ -47,3 +47,4 @@ mod talk;
 mod tiny;
 mod top;
 mod uplink;
+mod vsock;
