@@ -19,6 +19,7 @@ use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::Peers;
 use crate::pending_connects::Handshakes;
+use crate::polling::EmptyPolls;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
@@ -74,6 +75,7 @@ pub struct Endpoint {
     pub(crate) yielder: Yielder,
     /// The relay that forwards the messages of remote peers.
     pub(crate) relay: AwaitedPeer,
+    pub(crate) empty_polls: EmptyPolls,
 }
 
 impl Endpoint {
@@ -110,6 +112,7 @@ impl Endpoint {
             steal: StealMonitor::default(),
             yielder: Yielder::default(),
             relay: AwaitedPeer::default(),
+            empty_polls: EmptyPolls::default(),
         })
     }
 
@@ -271,27 +274,35 @@ impl Endpoint {
         if !self.engine.requests.ended(request)? {
             self.progress();
         }
-        Ok(self.engine.requests.take(request))
+        let completion = self.engine.requests.take(request);
+        self.polled(completion.is_some());
+        Ok(completion)
     }
 
     /// Returns the result of the request that ended first among those with a matching value: sends,
     /// receives and connects.
     pub fn test_any(&mut self, pattern: Pattern) -> Option<(Request, Completion)> {
         self.progress();
-        let request = self.engine.requests.oldest(&pattern)?;
+        let oldest = self.engine.requests.oldest(&pattern);
+        self.polled(oldest.is_some());
+        let request = oldest?;
         Some((request, self.engine.requests.take(request)?))
     }
 
     /// Returns the request that ended first. Its result stays.
     pub fn ipeek(&mut self) -> Option<Request> {
         self.progress();
-        self.engine.requests.oldest(&Pattern::ANY)
+        let oldest = self.engine.requests.oldest(&Pattern::ANY);
+        self.polled(oldest.is_some());
+        oldest
     }
 
     /// Returns the first unexpected message that matches. It stays queued.
     pub fn iprobe(&mut self, pattern: Pattern) -> Option<Status> {
         self.progress();
-        self.probed(&pattern)
+        let found = self.probed(&pattern);
+        self.polled(found.is_some());
+        found
     }
 
     pub(crate) fn probed(&self, pattern: &Pattern) -> Option<Status> {

@@ -99,6 +99,7 @@ mod peer;
 mod peer_failure;
 mod pending_connects;
 pub mod perf;
+mod polling;
 mod progress;
 mod raw;
 mod receive;

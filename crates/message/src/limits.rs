@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use window::layout::LaneSize;
 
+/// Polls that found nothing between two reads of the clock.
+pub(crate) const POLLS_PER_CLOCK_READ: u32 = 32;
+
 /// Bytes of an eager message, which is inside a record.
 pub const EAGER: usize = 48;
 

@@ -9,7 +9,7 @@ use window::waiter::WaitResult;
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
 use crate::ids::Request;
-use crate::limits::POLLS_PER_SOCKET_CHECK;
+use crate::limits::{POLLS_PER_CLOCK_READ, POLLS_PER_SOCKET_CHECK};
 use crate::matching::Pattern;
 use crate::status::{Completion, Status};
 use crate::token::Token;
@@ -17,9 +17,6 @@ use crate::wait_policy::{HostConditions, Step, Wait};
 
 /// The longest sleep of an endpoint whose wake-ups may be lost.
 const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
-
-/// Polls between two reads of the clock.
-const POLLS_PER_CLOCK_READ: u32 = 32;
 
 impl Endpoint {
     /// Takes what arrived and sends what had no room. Every [`POLLS_PER_SOCKET_CHECK`] calls it
@@ -158,7 +155,7 @@ impl Endpoint {
 
     /// Returns whether the relay needs this processor, so that polling cannot succeed.
     #[inline(always)]
-    fn relay_needs_cpu(&self) -> bool {
+    pub(crate) fn relay_needs_cpu(&self) -> bool {
         self.remote && self.yielder.is_contended() && self.relay.shares_cpu()
     }
 
@@ -179,12 +176,8 @@ impl Endpoint {
                 return found;
             }
             let now = Instant::now();
-            let around = HostConditions {
-                remote: self.remote,
-                contended: self.yielder.is_contended(),
-                overcommitted: self.steal.is_overcommitted(),
-            };
-            let step = wait.next(now, self.thresholds, around, || self.awaits_reply());
+            let conditions = self.host_conditions();
+            let step = wait.next(now, self.thresholds, conditions, || self.awaits_reply());
             if end.is_some_and(|end| now >= end) {
                 return None;
             }
@@ -199,8 +192,18 @@ impl Endpoint {
         }
     }
 
+    /// Returns the conditions that decide how long a wait polls.
+    #[inline]
+    pub(crate) fn host_conditions(&self) -> HostConditions {
+        HostConditions {
+            remote: self.remote,
+            contended: self.yielder.is_contended(),
+            overcommitted: self.steal.is_overcommitted(),
+        }
+    }
+
     /// Returns whether a request waits for a peer's reply.
-    fn awaits_reply(&mut self) -> bool {
+    pub(crate) fn awaits_reply(&mut self) -> bool {
         self.peers.links().any(|link| link.awaited_replies > 0)
     }
 

@@ -177,6 +177,14 @@ impl Core {
         }
     }
 
+    /// Returns whether the condition holds for the program, which hidden requests do not concern.
+    pub(crate) fn holds(&mut self, condition: &Condition) -> bool {
+        match condition {
+            Condition::AnyCompleted(pattern) => self.oldest(pattern).is_some(),
+            other => other.holds(&mut self.endpoint),
+        }
+    }
+
     /// Takes the result of a hidden request.
     pub(crate) fn take_hidden(&mut self, request: Request) -> Option<Completion> {
         let place = self

@@ -197,8 +197,18 @@ impl Locked<'_> {
     ) -> Result<Self> {
         match limit {
             Some(limit) => self.wait(condition, limit),
-            None => self.progress(),
+            None => self.poll(condition),
         }
+    }
+
+    /// Makes progress once, and yields the processor if the program polls without success. The lock stays
+    /// held meanwhile, as it does when the kernel preempts the thread.
+    fn poll(self, condition: Condition) -> Result<Self> {
+        let mut locked = self.progress()?;
+        let core = locked.core()?;
+        let found = core.holds(&condition);
+        core.endpoint.polled(found);
+        Ok(locked)
     }
 
     /// Waits until the condition holds, `limit` has passed or `mx_wakeup` is called. The caller
@@ -211,12 +221,7 @@ impl Locked<'_> {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let stop = self.in_handler() || left == Some(Duration::ZERO);
             let core = self.core()?;
-            if let Condition::AnyCompleted(pattern) = &condition {
-                // Sets completed hidden requests aside, which would otherwise satisfy the
-                // condition.
-                let _ = core.oldest(pattern);
-            }
-            if stop || core.wakeups != wakeups || condition.holds(&mut core.endpoint) {
+            if stop || core.wakeups != wakeups || core.holds(&condition) {
                 self.wake_followers();
                 return Ok(self);
             }

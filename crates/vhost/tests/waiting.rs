@@ -50,7 +50,15 @@ fn all_pages(mapping: &Mapping) -> std::ops::Range<u64> {
     0..mapping.size() as u64 / PAGE
 }
 
-/// The longest times between two page reads of a thread.
+/// The longest gaps of a thread: between two page reads, and, as a control, where the thread reads no page.
+/// The control shows what this machine takes from every thread, such as the time of other virtual machines.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    reads: Gaps,
+    control: Gaps,
+}
+
+/// The longest times between two points of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     /// By the clock.
@@ -62,15 +70,15 @@ struct Gaps {
     executing: Duration,
 }
 
-/// The state of a thread at a page read.
-struct PageRead {
+/// The state of a thread before or after a page read.
+struct Point {
     at: Instant,
     executed: Duration,
     /// The number of times that the thread has given up its CPU to wait (getrusage(2), `ru_nvcsw`).
     sleeps: i64,
 }
 
-impl PageRead {
+impl Point {
     fn now() -> Self {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
         Self {
@@ -82,7 +90,7 @@ impl PageRead {
 }
 
 impl Gaps {
-    fn extend(&mut self, from: &PageRead, to: &PageRead) {
+    fn extend(&mut self, from: &Point, to: &Point) {
         let elapsed = to.at - from.at;
         self.elapsed = self.elapsed.max(elapsed);
         if to.sleeps > from.sleeps {
@@ -94,7 +102,7 @@ impl Gaps {
 
 /// Returns the longest gaps of a thread that takes page faults, as a worker does: first while it runs
 /// alone, and then while `beside` runs.
-fn longest_gaps(beside: impl FnOnce()) -> [Gaps; 2] {
+fn longest_gaps(beside: impl FnOnce()) -> [Figures; 2] {
     let over = AtomicBool::new(false);
     let work = || {
         let memory = memory(64 << 20, MemfdFlags::empty());
@@ -102,16 +110,17 @@ fn longest_gaps(beside: impl FnOnce()) -> [Gaps; 2] {
         let mapping = Mapping::new(memory.as_fd(), 0, 64 << 20).unwrap();
         touch(&mapping, all_pages(&mapping));
         drop(mapping);
-        let mut longest = Gaps::default();
+        let mut longest = Figures::default();
         while !over.load(Ordering::Relaxed) {
             // A new mapping each time, so that page faults occur: they need the lock that `munmap` holds.
             let mapping = Mapping::new(memory.as_fd(), 0, 64 << 20).unwrap();
-            let mut before = PageRead::now();
+            let mut before = Point::now();
             for page in all_pages(&mapping) {
                 touch(&mapping, page..=page);
-                let now = PageRead::now();
-                longest.extend(&before, &now);
-                before = now;
+                let after = Point::now();
+                longest.reads.extend(&before, &after);
+                before = Point::now();
+                longest.control.extend(&after, &before);
             }
         }
         longest

@@ -1,0 +1,72 @@
+//! Programs that poll: they call `test` and the like again and again, and wait in no call.
+//!
+//! An MPI library polls so, with as many processes as the machine has processors. The relay and the
+//! gateways, which such a program waits for, then get a processor only if a poller yields its own. So an
+//! endpoint counts the polls that found nothing, and yields as a wait would, see
+//! [`wait_policy`](crate::wait_policy). It does not sleep: the program may poll for other things as well.
+
+use std::time::Instant;
+
+use crate::endpoint::Endpoint;
+use crate::limits::POLLS_PER_CLOCK_READ;
+use crate::wait_policy::{Step, Wait};
+
+/// A poller that no other program replaces yields once in so many times that it may: a processor without
+/// other programs answers a yield at once, but not for free.
+const UNUSED_YIELD_INTERVAL: u32 = 64;
+
+/// The polls since the last one that found something.
+#[derive(Debug, Default)]
+pub(crate) struct EmptyPolls {
+    /// Since the last read of the clock.
+    count: u32,
+    /// The wait that the polls amount to, from the first read of the clock.
+    wait: Option<Wait>,
+    /// Yields that were left out since the last one.
+    left_out: u32,
+}
+
+impl Endpoint {
+    /// Records that the program polled, and whether it found what it polls for. After some polls that found
+    /// nothing, the call yields the processor. [`test`](Self::test) and the other calls that poll make this
+    /// call themselves.
+    #[inline]
+    pub fn polled(&mut self, found: bool) {
+        if found {
+            self.relay.arrived(&self.yielder);
+            self.yielder.polled();
+            self.empty_polls = EmptyPolls::default();
+            return;
+        }
+        self.yielder.polled();
+        self.empty_polls.count += 1;
+        if self.relay_needs_cpu() {
+            self.yielder.yield_now();
+        } else if self.empty_polls.count >= POLLS_PER_CLOCK_READ {
+            self.yield_as_wait();
+        }
+    }
+
+    /// Yields if a wait would yield or sleep by now.
+    #[cold]
+    fn yield_as_wait(&mut self) {
+        self.empty_polls.count = 0;
+        let now = Instant::now();
+        let mut wait = self.empty_polls.wait.unwrap_or_else(|| Wait::begin(now));
+        let conditions = self.host_conditions();
+        let step = wait.next(now, self.thresholds, conditions, || self.awaits_reply());
+        let yields = match step {
+            Step::Poll => false,
+            _ if conditions.contended => true,
+            _ => self.empty_polls.left_out >= UNUSED_YIELD_INTERVAL,
+        };
+        match yields {
+            true => {
+                self.empty_polls.left_out = 0;
+                wait.yielded(self.yielder.yield_now());
+            }
+            false => self.empty_polls.left_out += 1,
+        }
+        self.empty_polls.wait = Some(wait);
+    }
+}

@@ -1,0 +1,89 @@
+//! Programs that poll, as MPI libraries do, on as many processors as there are programs or fewer.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+#[path = "common/plane.rs"]
+mod plane;
+
+use std::time::Duration;
+
+use message::{Completion, Endpoint, Pattern, Peer, Request};
+use plane::{DIRECT, MEDIATED, Plane, connect};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Messages in each direction.
+const MESSAGES: u32 = 200;
+
+/// The processor time that a message may cost on one processor, in all threads. An idle processor takes some
+/// microseconds for a message through the relay. A thread that does not yield polls until its time slice ends,
+/// which is three milliseconds or more (`sysctl_sched_base_slice`, kernel/sched/fair.c).
+const LIMIT: Duration = Duration::from_micros(500);
+
+/// Polls until the request has ended, as MPI's progress engine does: it never waits in a call.
+fn poll(endpoint: &mut Endpoint, request: Request) -> Completion {
+    loop {
+        if let Some(completion) = endpoint.test(request).unwrap() {
+            return completion;
+        }
+    }
+}
+
+/// Sends and receives 8 bytes in turn.
+fn exchange(endpoint: &mut Endpoint, peer: Peer, first: bool) {
+    let pattern = Pattern::exactly(1);
+    for _ in 0..MESSAGES {
+        if first {
+            let sent = endpoint.isend(peer, 1, vec![1; 8]).unwrap();
+            poll(endpoint, sent);
+        }
+        let received = endpoint.irecv(pattern, vec![0; 8]).unwrap();
+        poll(endpoint, received);
+        if !first {
+            let sent = endpoint.isend(peer, 1, vec![1; 8]).unwrap();
+            poll(endpoint, sent);
+        }
+    }
+}
+
+/// Keeps this thread, and those that it creates, on one of the processors that it may use.
+fn use_one_processor() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU)
+        .find(|cpu| allowed.is_set(*cpu))
+        .unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// Returns the processor time of all threads of this process. Other processes do not change it.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.try_into().unwrap(),
+        time.tv_nsec.try_into().unwrap(),
+    )
+}
+
+#[test]
+fn programs_that_poll_on_one_processor_let_each_other_and_the_relay_run() {
+    use_one_processor();
+    for members in [DIRECT, MEDIATED] {
+        let plane = Plane::new(&members);
+        let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+        let (to_b, to_a) = connect(&mut a, &mut b);
+        let started = processor_time();
+        std::thread::scope(|scope| {
+            scope.spawn(|| exchange(&mut a, to_b, true));
+            scope.spawn(|| exchange(&mut b, to_a, false));
+        });
+        let each = (processor_time() - started) / (2 * MESSAGES);
+        println!("{members:?}: {each:?} a message");
+        assert!(each < LIMIT, "{members:?}: {each:?} a message");
+    }
+}
