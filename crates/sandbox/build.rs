@@ -39,6 +39,15 @@ const SPACE: [&str; 4] = [
     "../vicinity/src/processes/space",
 ];
 
+/// Where the code of the sockets plane is.
+const VSOCK: [&str; 5] = [
+    "src",
+    "../vsock/src",
+    "../vhost/src",
+    "../switch/src/control",
+    "../vicinity/src/processes/vsock",
+];
+
 /// Calls that newer architectures do without.
 const OF_X86: [&str; 1] = ["epoll_wait"];
 
@@ -48,7 +57,8 @@ fn main() -> io::Result<()> {
     let tables = table("NETWORK", &NETWORK)?
         + &table("MESSAGES", &MESSAGES)?
         + &table("UPLINK", &UPLINK)?
-        + &table("SPACE", &SPACE)?;
+        + &table("SPACE", &SPACE)?
+        + &table("VSOCK", &VSOCK)?;
     let folder = env::var_os("OUT_DIR")
         .map(PathBuf::from)
         .unwrap_or_default();

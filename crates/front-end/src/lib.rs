@@ -14,7 +14,8 @@
 //! A [`Ram`] is a guest's memory: one memfd, presented in one or more regions. A [`Queue`] drives
 //! a split ring in it the way a guest's driver does. A [`Wire`] is the front-end's end of a
 //! vhost-user socket: it sends messages, right or wrong, and reads replies. A [`Nic`] puts the
-//! three together: it sets a device up in QEMU's order and then sends and receives frames.
+//! three together: it sets a device up in QEMU's order and then sends and receives frames. A
+//! [`VsockDevice`] does so for a socket device and its packets.
 //!
 //! This crate was written from the specifications alone and without the back-end's code, so that a
 //! misunderstanding there is not repeated here. A test reaches what a well-behaved driver would never do
@@ -55,6 +56,7 @@ pub mod options;
 pub mod pair;
 pub mod queue;
 pub mod ram;
+pub mod vsock;
 pub mod wire;
 
 pub use log::Log;
@@ -63,6 +65,7 @@ pub use options::{Layout, Options, Received};
 pub use pair::Pair;
 pub use queue::{Buffer, Queue};
 pub use ram::{Ram, Region};
+pub use vsock::{VsockDevice, VsockOptions};
 pub use wire::Wire;
 
 use std::time::Duration;

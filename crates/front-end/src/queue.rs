@@ -122,6 +122,12 @@ impl Queue {
         self.free.len()
     }
 
+    /// Returns the number of chains that the device has not returned.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.offered.len()
+    }
+
     /// Returns the available index that the driver has published to the device.
     #[must_use]
     pub fn published(&self) -> u16 {

@@ -39,6 +39,8 @@ pub enum ProcessKind {
     Uplink,
     /// A VM's space.
     Space,
+    /// The sockets plane.
+    Vsock,
 }
 
 impl ProcessKind {
@@ -48,6 +50,7 @@ impl ProcessKind {
             Self::Messages => MESSAGES,
             Self::Uplink => UPLINK,
             Self::Space => SPACE,
+            Self::Vsock => VSOCK,
         }
     }
 
@@ -111,6 +114,12 @@ fn conditions(
         "tgkill" => vec![equal(0, getpid().as_raw_nonzero().get())],
         // Descriptors may be made non-blocking, and nothing else.
         "ioctl" => vec![equal_wide(1, libc::FIONBIO)],
+        // The supervisor keeps duplicates of front-ends' descriptors.
+        "fcntl" if kind == ProcessKind::Vsock => {
+            [libc::F_GETFD, libc::F_GET_SEALS, libc::F_DUPFD_CLOEXEC]
+                .map(|operation| equal(1, operation))
+                .into()
+        }
         "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
             .map(|question| equal(1, question))
             .into(),
@@ -160,11 +169,12 @@ fn masked(argument: u8, mask: i32, value: u64) -> Condition {
 mod tests {
     use super::*;
 
-    const ALL: [ProcessKind; 4] = [
+    const ALL: [ProcessKind; 5] = [
         ProcessKind::Network,
         ProcessKind::Messages,
         ProcessKind::Uplink,
         ProcessKind::Space,
+        ProcessKind::Vsock,
     ];
 
     #[test]
@@ -185,6 +195,6 @@ mod tests {
             }
         }
         let cloning = ALL.map(|kind| noted(kind).contains(&"clone"));
-        assert_eq!(cloning, [false, false, false, true]);
+        assert_eq!(cloning, [false, false, false, true, false]);
     }
 }

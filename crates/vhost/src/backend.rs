@@ -9,18 +9,22 @@
 //! without acknowledging `VHOST_USER_F_PROTOCOL_FEATURES` first.
 
 mod logging;
+mod restore;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
+
+use arrayvec::ArrayVec;
 
 use crate::channel::{Channel, Descriptors, Message};
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault, RingFault};
 use crate::fd_kind::{is_event, is_memory};
 use crate::features::{self, protocol};
-use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
+use crate::limits::{MAX_CONFIG, MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
 use crate::memory::{GuestMemory, RegionInfo};
 use crate::message::Request;
+use crate::offer::Offer;
 use crate::raw::ForeignFd;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vring::Vring;
@@ -45,7 +49,7 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Backend<S = ()> {
     channel: Channel,
-    max_vrings: usize,
+    offer: Offer,
     features: u64,
     protocol_features: u64,
     status: u64,
@@ -97,21 +101,29 @@ impl Request {
 }
 
 impl<S: Default> Backend<S> {
-    /// Creates the back-end of a device with up to `queue_pairs` pairs on a connected socket.
+    /// Creates the back-end of a network card with up to `queue_pairs` pairs on a connected socket.
     ///
     /// # Errors
     /// The descriptor is not a socket.
     pub fn new(socket: OwnedFd, queue_pairs: usize) -> Result<Self, Fault> {
-        let max_vrings = (2 * queue_pairs).clamp(2, MAX_VRINGS);
+        Self::offering(socket, Offer::network_card(queue_pairs))
+    }
+
+    /// Creates the back-end of a device that offers this, on a connected socket.
+    ///
+    /// # Errors
+    /// The descriptor is not a socket.
+    pub fn offering(socket: OwnedFd, offer: Offer) -> Result<Self, Fault> {
+        let vrings = offer.vrings.min(MAX_VRINGS);
         Ok(Self {
             channel: Channel::new(socket)?,
-            max_vrings,
+            offer,
             features: 0,
             protocol_features: 0,
             status: 0,
             mtu: 0,
             memory: Arc::default(),
-            vrings: (0..max_vrings).map(Vring::new).map(Mutex::new).collect(),
+            vrings: (0..vrings).map(Vring::new).map(Mutex::new).collect(),
             pairs: 0,
             logging: false,
             log: None,
@@ -213,6 +225,7 @@ impl<S> Backend<S> {
                 number.copy_from_slice(&u32::from(value).to_ne_bytes());
                 self.channel.reply(header.request, &payload)?;
             }
+            Reply::Config(payload) => self.channel.reply(header.request, &payload)?,
             Reply::Acknowledge(code) => {
                 if self.acknowledges(header.needs_reply()) {
                     self.channel.reply(header.request, &code.to_ne_bytes())?;
@@ -239,7 +252,7 @@ impl<S> Backend<S> {
             return Err(ProtocolFault::WrongDescriptor.into());
         }
         match request {
-            Request::GetFeatures => return Ok((Change::None, Reply::Number(self.offered()))),
+            Request::GetFeatures => return Ok((Change::None, Reply::Number(self.offer.features))),
             Request::SetFeatures(acked) => self.set_features(acked)?,
             Request::SetOwner => {}
             Request::ResetOwner => return self.stop_all(),
@@ -282,13 +295,13 @@ impl<S> Backend<S> {
             // An error ends the port and closes the socket, so the error descriptor is not used.
             Request::SetVringErr(ring) => drop(self.ring(ring)?),
             Request::GetProtocolFeatures => {
-                return Ok((Change::None, Reply::Number(protocol::OFFERED)));
+                return Ok((Change::None, Reply::Number(self.offer.protocol_features)));
             }
             Request::SetProtocolFeatures(acked) => {
-                self.protocol_features = subset(acked, protocol::OFFERED)?;
+                self.protocol_features = subset(acked, self.offer.protocol_features)?;
             }
             Request::GetQueueNum => {
-                return Ok((Change::None, Reply::Number(self.max_vrings as u64 / 2)));
+                return Ok((Change::None, Reply::Number(self.vrings.len() as u64 / 2)));
             }
             Request::SetVringEnable(ring, enabled) => {
                 self.ring(ring)?.set_enabled(enabled);
@@ -296,6 +309,11 @@ impl<S> Backend<S> {
             }
             Request::SendRarp(mac) => return Ok((Change::Announce(mac), Reply::Acknowledge(0))),
             Request::SetMtu(mtu) => return Ok((Change::None, self.set_mtu(mtu))),
+            Request::GetConfig {
+                offset,
+                size,
+                flags,
+            } => return Ok((Change::None, self.config([offset, size, flags])?)),
             Request::ResetDevice => return self.stop_all(),
             Request::GetMaxMemSlots => {
                 return Ok((Change::None, Reply::Number(MAX_MEMORY_SLOTS as u64)));
@@ -313,16 +331,8 @@ impl<S> Backend<S> {
         Ok(done)
     }
 
-    fn offered(&self) -> u64 {
-        if self.max_vrings > 2 {
-            features::OFFERED
-        } else {
-            features::OFFERED & !features::MQ
-        }
-    }
-
     fn set_features(&mut self, acked: u64) -> Result<(), Fault> {
-        let acked = subset(acked, self.offered())?;
+        let acked = subset(acked, self.offer.features)?;
         self.features = acked & !features::LOG_ALL;
         self.set_logging(acked & features::LOG_ALL != 0)?;
         // Without the protocol-feature bit there is no message that enables a ring.
@@ -332,6 +342,19 @@ impl<S> Backend<S> {
             }
         }
         Ok(())
+    }
+
+    /// Returns a part of the configuration space. The reply without bytes reports an error.
+    fn config(&self, [offset, size, flags]: [u32; 3]) -> Result<Reply, ProtocolFault> {
+        if self.protocol_features & protocol::CONFIG == 0 {
+            return Err(ProtocolFault::NotNegotiated(24));
+        }
+        let part = self.offer.config_at(offset, size).unwrap_or_default();
+        let size = u32::try_from(part.len()).unwrap_or(0);
+        let mut payload = ArrayVec::new();
+        let head = [offset, size, flags].into_iter().flat_map(u32::to_ne_bytes);
+        payload.extend(head.chain(part.iter().copied()).take(CONFIG_REPLY));
+        Ok(Reply::Config(payload))
     }
 
     fn set_mtu(&mut self, mtu: u64) -> Reply {
@@ -419,12 +442,21 @@ fn one_of(ring: usize, count: usize) -> std::ops::Range<usize> {
     ring.min(count)..(ring + 1).min(count)
 }
 
+/// Largest reply with a part of the configuration space, in bytes.
+const CONFIG_REPLY: usize = 12 + MAX_CONFIG;
+
 /// The reply to a message.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "messages are rare and are stored on the stack"
+)]
 enum Reply {
     /// A number.
     Number(u64),
     /// A ring's state: its number and its base.
     State(usize, u16),
+    /// A part of the configuration space, with its offset, size and flags.
+    Config(ArrayVec<u8, CONFIG_REPLY>),
     /// An acknowledgement, sent only if the front-end requested one; 0 is success.
     Acknowledge(u64),
 }

@@ -22,6 +22,8 @@ pub mod protocol {
     pub const REPLY_ACK: u64 = 1 << 3;
     /// The front-end announces the MTU.
     pub const MTU: u64 = 1 << 4;
+    /// The front-end reads the device's configuration space.
+    pub const CONFIG: u64 = 1 << 9;
     /// The front-end can reset the device.
     pub const RESET_DEVICE: u64 = 1 << 13;
     /// The front-end adds and removes memory regions one by one.
@@ -29,7 +31,7 @@ pub mod protocol {
     /// The front-end passes the driver's status on.
     pub const STATUS: u64 = 1 << 16;
 
-    /// The protocol features that this back-end offers.
+    /// The protocol features that a network card offers.
     pub const OFFERED: u64 =
         MQ | LOG_SHMFD | RARP | REPLY_ACK | MTU | RESET_DEVICE | CONFIGURE_MEM_SLOTS | STATUS;
 }
@@ -48,7 +50,7 @@ pub const MRG_RXBUF: u64 = 1 << net::VIRTIO_NET_F_MRG_RXBUF;
 /// `VIRTIO_NET_F_MQ`; offered when the device has more than one queue pair.
 pub const MQ: u64 = 1 << net::VIRTIO_NET_F_MQ;
 
-/// The features that this back-end offers, including the bits of vhost-user.
+/// The features that a network card offers, including the bits of vhost-user.
 ///
 /// The control queue is not among them: QEMU serves it itself, and another front-end would wait
 /// without a limit for an answer of this back-end.

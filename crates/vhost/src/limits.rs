@@ -29,6 +29,9 @@ pub const MAX_MAPPINGS: usize = 32_768;
 /// Largest payload of a vhost-user message, in bytes. The largest message in use has 268 bytes.
 pub const MAX_PAYLOAD: usize = 1024;
 
+/// Largest configuration space of a device, in bytes (QEMU: `VHOST_USER_MAX_CONFIG_SIZE`).
+pub const MAX_CONFIG: usize = 256;
+
 /// Descriptors one vhost-user message may carry.
 pub const MAX_MESSAGE_FDS: usize = MAX_TABLE_REGIONS;
 

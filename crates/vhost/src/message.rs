@@ -4,7 +4,7 @@
 //! fault. [`crate::backend`] makes the checks that need the device's state.
 
 use crate::fault::ProtocolFault;
-use crate::limits::{MAX_PAYLOAD, MAX_TABLE_REGIONS, MAX_VRINGS};
+use crate::limits::{MAX_CONFIG, MAX_PAYLOAD, MAX_TABLE_REGIONS, MAX_VRINGS};
 use crate::memory::RegionInfo;
 
 use arrayvec::ArrayVec;
@@ -144,6 +144,15 @@ pub enum Request {
     SendRarp([u8; 6]),
     /// 20: sets the MTU.
     SetMtu(u64),
+    /// 24: returns a part of the configuration space.
+    GetConfig {
+        /// Offset of the part.
+        offset: u32,
+        /// Bytes of the part.
+        size: u32,
+        /// Flags, which the reply repeats.
+        flags: u32,
+    },
     /// 34: resets the device.
     ResetDevice,
     /// 36: returns the highest possible number of memory regions.
@@ -236,6 +245,7 @@ impl Body<'_> {
                 Request::SendRarp([a, b, c, d, e, f])
             }
             20 => Request::SetMtu(self.number()?),
+            24 => self.config()?,
             34 => self.empty(Request::ResetDevice)?,
             36 => self.empty(Request::GetMaxMemSlots)?,
             37 => return Ok((Request::AddMemReg(self.region()?), 1)),
@@ -243,7 +253,7 @@ impl Body<'_> {
             39 => Request::SetStatus(self.number()?),
             40 => self.empty(Request::GetStatus)?,
             // Messages of features that this back-end does not offer.
-            21..=33 | 35 | 41..=44 => {
+            21..=23 | 25..=33 | 35 | 41..=44 => {
                 return Err(ProtocolFault::NotNegotiated(self.request));
             }
             other => return Err(ProtocolFault::Unknown(other)),
@@ -309,6 +319,23 @@ impl Body<'_> {
     fn log(&self) -> Result<Request, ProtocolFault> {
         let [size, offset] = long_words(&self.exactly::<16>()?);
         Ok(Request::SetLogBase { size, offset })
+    }
+
+    /// Decodes a configuration space: offset, size, flags, and a place for as many bytes.
+    fn config(&self) -> Result<Request, ProtocolFault> {
+        let (head, space) = self
+            .payload
+            .split_at_checked(12)
+            .ok_or_else(|| self.bad_size())?;
+        let [offset, size, flags] = words(head);
+        if space.len() > MAX_CONFIG || space.len() != size as usize {
+            return Err(self.bad_size());
+        }
+        Ok(Request::GetConfig {
+            offset,
+            size,
+            flags,
+        })
     }
 
     /// Decodes a memory table: count, padding, regions. User-Mode Linux always sends a table of full

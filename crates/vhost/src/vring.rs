@@ -36,6 +36,8 @@ pub struct Vring<S = ()> {
     size: Option<u32>,
     addresses: Option<RingAddresses>,
     base: u16,
+    /// The ring continues at its used index when it starts, whatever `base` is.
+    resumes: bool,
     enabled: bool,
     /// The ring carries no traffic until the front-end sends the dirty log.
     waits_for_log: bool,
@@ -61,6 +63,7 @@ impl<S: Default> Vring<S> {
             size: None,
             addresses: None,
             base: 0,
+            resumes: false,
             enabled: false,
             waits_for_log: false,
             kick: Notifier::Unset,
@@ -142,7 +145,13 @@ impl<S> Vring<S> {
     }
 
     pub(crate) fn set_base(&mut self, base: u16) {
-        self.base = base;
+        (self.base, self.resumes) = (base, false);
+    }
+
+    /// Makes the next start of the ring continue where another process left it. Chains return in
+    /// order, so the used index says which ones are completed.
+    pub(crate) fn resume_at_used_index(&mut self) {
+        self.resumes = true;
     }
 
     pub(crate) fn set_enabled(&mut self, enabled: bool) {
@@ -204,6 +213,10 @@ impl<S> Vring<S> {
         self.kick = Notifier::from_message(descriptor);
         if self.running.is_none() {
             let located = self.locate(memory)?;
+            if self.resumes {
+                self.base = located.used_index();
+            }
+            self.resumes = false;
             self.running = Some(Ring::new(located, self.direction, features, self.base));
         }
         Ok(())

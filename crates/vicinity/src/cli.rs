@@ -15,6 +15,7 @@ use crate::commands::network::{Network, Port, list};
 use crate::commands::nic::NicArgs;
 use crate::commands::output::{self, print};
 use crate::commands::space::Space;
+use crate::commands::vsock::Vsock;
 use crate::commands::{
     byte_size, capture, configuration, demo, doctor, libvirt_xml, mpi_hosts, qemu_args,
     qemu_version, reference, selftest, top, web,
@@ -22,9 +23,9 @@ use crate::commands::{
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{broker, gateway, uplink};
 use crate::processes::start::{
-    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
+    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE, VSOCK,
 };
-use crate::processes::{data_plane, direct_group, space};
+use crate::processes::{data_plane, direct_group, space, vsock};
 use crate::runtime_paths::RUNTIME_DIR;
 use crate::{config, serve};
 
@@ -105,6 +106,12 @@ enum Command {
     #[command(name = SPACE, hide = true)]
     SpaceProcess {
         /// Name of the VM
+        vm: String,
+    },
+    /// The sockets plane of some VMs; started by `serve` likewise
+    #[command(name = VSOCK, hide = true)]
+    VsockPlane {
+        /// Name of the first VM
         vm: String,
     },
     /// Print the default configuration, as a template, or the configuration of a running daemon
@@ -208,6 +215,9 @@ enum Command {
     /// Manage spaces: file systems in host memory that VMs write and HTTP clients read
     #[command(subcommand)]
     Space(Space),
+    /// Manage the VMs' AF_VSOCK sockets, which connect them with each other and with this host
+    #[command(subcommand)]
+    Vsock(Vsock),
     /// Print a shell's completion script
     Completions {
         /// The shell
@@ -255,6 +265,7 @@ impl Cli {
             Command::MessageUplink => Ok(uplink::run(runtime_dir)?),
             Command::DirectGroup { group } => Ok(direct_group::run(runtime_dir, &group)?),
             Command::SpaceProcess { vm } => Ok(space::run(&vm)?),
+            Command::VsockPlane { vm } => Ok(vsock::run(&vm)?),
             Command::Config { running, json } => {
                 let text = match running {
                     true => configuration::show(runtime_dir)?,
@@ -316,6 +327,7 @@ impl Cli {
             Command::MpiHosts { launcher } => print(&mpi_hosts::hostfile(runtime_dir, launcher)?),
             Command::Direct(direct) => direct.run(runtime_dir),
             Command::Space(space) => print(&space.run(runtime_dir)?),
+            Command::Vsock(vsock) => print(&vsock.run(runtime_dir)?),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);

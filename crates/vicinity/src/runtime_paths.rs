@@ -24,8 +24,17 @@ pub(crate) const DIRECT_FOLDER: &str = "direct";
 /// The folder of the spaces' sockets.
 pub(crate) const SPACE_FOLDER: &str = "space";
 
+/// The folder of the sockets plane's sockets.
+pub(crate) const VSOCK_FOLDER: &str = "vsock";
+
 /// The folders that are not a network's; each network has a folder of its own name beside them.
-pub(crate) const FOLDERS: [&str; 4] = [BOARD, MESSAGE_FOLDER, DIRECT_FOLDER, SPACE_FOLDER];
+pub(crate) const FOLDERS: [&str; 5] = [
+    BOARD,
+    MESSAGE_FOLDER,
+    DIRECT_FOLDER,
+    SPACE_FOLDER,
+    VSOCK_FOLDER,
+];
 
 /// Returns the socket of a member of the message plane.
 pub(crate) fn member_socket(runtime_dir: &Path, member: &str) -> PathBuf {
@@ -42,6 +51,23 @@ pub(crate) fn direct_folder(runtime_dir: &Path) -> PathBuf {
 /// Returns the socket by which a VM's QEMU connects to the process of the VM's space.
 pub(crate) fn space_socket(runtime_dir: &Path, vm: &str) -> PathBuf {
     runtime_dir.join(SPACE_FOLDER).join(format!("{vm}.sock"))
+}
+
+/// Returns the socket by which a VM's QEMU connects to the sockets plane.
+pub(crate) fn vsock_device(runtime_dir: &Path, vm: &str) -> PathBuf {
+    runtime_dir.join(VSOCK_FOLDER).join(format!("{vm}.sock"))
+}
+
+/// Returns the socket on which a host program listens for a VM's connections to this port of the host.
+pub(crate) fn vsock_host_port(runtime_dir: &Path, vm: &str, port: u32) -> PathBuf {
+    runtime_dir
+        .join(VSOCK_FOLDER)
+        .join(format!("{vm}.vsock_{port}"))
+}
+
+/// Returns the socket by which host programs connect to a VM's ports.
+pub(crate) fn vsock_host(runtime_dir: &Path, vm: &str) -> PathBuf {
+    runtime_dir.join(VSOCK_FOLDER).join(format!("{vm}.vsock"))
 }
 
 /// Returns the socket of the QEMU monitor by which the supervisor plugs the VM's space in again.

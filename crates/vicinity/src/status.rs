@@ -3,6 +3,7 @@
 mod fdb;
 mod renamed;
 mod space;
+mod vsock;
 
 use message::remote::{MemberReport, MessagesSent, uplink};
 use observe::traffic::Traffic;
@@ -14,6 +15,7 @@ use switch::mac::Mac;
 use crate::config::Mode;
 pub(crate) use fdb::{FdbEntryStatus, FdbOrigin, RemotePeerStatus};
 pub(crate) use space::{ControlStatus, ControlledStatus, DecisionStatus, SpaceStatus};
+pub(crate) use vsock::VsockStatus;
 
 /// One port, as `GET /v1/ports` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ const WITHOUT: [(&str, &[&str]); 4] = [
     ),
     (
         "has a format of its own",
-        &["metrics", "libvirt-xml", "completions"],
+        &["metrics", "libvirt-xml", "completions", "mpi-hosts"],
     ),
     ("is JSON", &["show"]),
     (

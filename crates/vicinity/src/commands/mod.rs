@@ -24,4 +24,5 @@ pub(crate) mod selftest;
 pub(crate) mod signals;
 pub(crate) mod space;
 pub(crate) mod top;
+pub(crate) mod vsock;
 pub(crate) mod web;

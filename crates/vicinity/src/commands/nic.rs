@@ -246,6 +246,7 @@ pub(crate) mod tests {
             members: Vec::new(),
             message_uplink: None,
             groups: Vec::new(),
+            vsocks: Vec::new(),
             space_budget: None,
             spaces: Vec::new(),
             web: Default::default(),

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::diagnostic::ValueError;
 use super::model::{Config, MAX_NETWORKS, MAX_SOCKET_PATH, Network, Port, UplinkInterface};
 use super::values::{Unique, absolute, check_name, individual, interface};
-use super::{direct, file, members, mirrors, owner, rules, spaces, web};
+use super::{direct, file, members, mirrors, owner, rules, spaces, vsock, web};
 use crate::runtime_paths::RUNTIME_DIR;
 
 /// Checks the whole file.
@@ -31,13 +31,14 @@ pub(super) fn check(
     let groups = groups.map_or(Ok(Vec::new()), |direct| direct::check(text, direct))?;
     let space_budget = file.space_budget.as_ref().map(spaces::budget).transpose()?;
     let spaces = spaces::check(text, &file.space, space_budget)?;
+    let vsocks = vsock::check(text, &file.vsock)?;
     let web = file.web.as_ref().map(web::check).transpose()?;
-    let others = members.is_empty() && groups.is_empty() && spaces.is_empty();
+    let others = members.is_empty() && groups.is_empty() && spaces.is_empty() && vsocks.is_empty();
     if file.network.is_empty() && others {
         let help = "add a [[network]] table with a `name`";
         return Err(ValueError::new(
             0..0,
-            "the configuration has no network, member, trust group or space",
+            "the configuration has no network, member, trust group, space or socket device",
             help,
         ));
     }
@@ -63,6 +64,7 @@ pub(super) fn check(
         groups,
         space_budget,
         spaces,
+        vsocks,
         web: web.unwrap_or_default(),
     })
 }

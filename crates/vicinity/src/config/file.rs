@@ -1,6 +1,8 @@
 //! The configuration file as it is written: its keys and their places in the text.
 
 mod space;
+mod user;
+mod vsock;
 mod web;
 
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ use super::key_path::tables;
 use super::mode::Mode;
 use crate::name;
 pub(super) use space::{Objective, Space};
+pub(super) use user::User;
+pub(super) use vsock::{Ports, Vsock};
 pub(super) use web::Web;
 
 /// The whole file.
@@ -31,6 +35,8 @@ pub(super) struct File {
     pub(super) space_budget: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) space: Vec<Spanned<Space>>,
+    #[serde(default)]
+    pub(super) vsock: Vec<Spanned<Vsock>>,
     pub(super) web: Option<Web>,
 }
 
@@ -90,14 +96,6 @@ pub(super) struct Member {
     pub(super) owner: Option<Spanned<User>>,
     pub(super) owner_label: Option<Spanned<String>>,
     pub(super) owner_cgroup: Option<Spanned<String>>,
-}
-
-/// A user of this host.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a user like \"libvirt-qemu\", or its number")]
-pub(super) enum User {
-    Number(i64),
-    Name(String),
 }
 
 /// A `[[network]]`.
@@ -223,7 +221,17 @@ static FILE: Keys = Keys(&[
     ("direct", Some(&DIRECT)),
     ("space-budget", None),
     ("space", Some(&SPACE)),
+    ("vsock", Some(&VSOCK)),
     ("web", Some(&WEB)),
+]);
+static VSOCK: Keys = Keys(&[
+    ("vm", None),
+    ("cid", None),
+    ("groups", None),
+    ("ports", None),
+    ("owner", None),
+    ("owner-label", None),
+    ("owner-cgroup", None),
 ]);
 static WEB: Keys = Keys(&[
     ("group", None),

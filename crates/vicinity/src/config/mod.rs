@@ -21,6 +21,7 @@ mod rules;
 mod source;
 mod spaces;
 mod values;
+mod vsock;
 mod web;
 
 pub(crate) use diagnostic::ConfigError;
@@ -34,6 +35,7 @@ pub(crate) use pushes::{Credential, Push};
 pub(crate) use source::{DEFAULT, SaveError, Source, load};
 pub(crate) use spaces::{MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space};
 pub(crate) use switch::limits::MAX_PORTS;
+pub(crate) use vsock::{Vsock, separate};
 pub(crate) use web::WebListen;
 
 #[cfg(test)]

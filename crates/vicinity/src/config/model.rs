@@ -10,6 +10,7 @@ use super::direct::TrustGroup;
 use super::mode::Mode;
 use super::owner::Owner;
 use super::spaces::Space;
+use super::vsock::Vsock;
 use super::web::Web;
 use crate::message_uplink::Uplink;
 
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) space_budget: Option<u32>,
     /// The memory plane's spaces, of different VMs.
     pub(crate) spaces: Vec<Space>,
+    /// The sockets plane's devices, with different VMs and CIDs.
+    pub(crate) vsocks: Vec<Vsock>,
     /// Who may see the page, and where.
     pub(crate) web: Web,
 }

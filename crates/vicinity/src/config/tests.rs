@@ -303,7 +303,7 @@ fn paths_are_checked_in_place() {
 
 #[test]
 fn a_configuration_without_any_object_is_refused() {
-    assert!(error("").contains("has no network, member, trust group or space"));
+    assert!(error("").contains("has no network, member, trust group, space or socket device"));
     let empty = error("\n[[network]]\nname = \"lan\"\n");
     assert!(empty.starts_with("test.toml:2:1: network: "), "{empty}");
     assert!(empty.contains("accept = true"), "{empty}");

@@ -6,3 +6,4 @@ pub(crate) mod direct_group;
 pub(crate) mod message;
 pub(crate) mod space;
 pub(crate) mod start;
+pub(crate) mod vsock;

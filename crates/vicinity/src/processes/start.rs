@@ -22,6 +22,9 @@ pub(crate) const MESSAGE_UPLINK: &str = "message-uplink";
 /// Name of the subcommand that serves a trust group of the direct channel.
 pub(crate) const DIRECT_GROUP: &str = "direct-group";
 
+/// Name of the subcommand that is the sockets plane of some VMs.
+pub(crate) const VSOCK: &str = "vsock-plane";
+
 /// Name of the subcommand that has a VM's space.
 pub(crate) const SPACE: &str = "space-process";
 

@@ -31,6 +31,7 @@ mod request;
 mod runtime_dir;
 mod supervisor;
 mod systemd;
+pub(crate) mod vsock;
 pub(crate) mod web;
 
 use std::future::Future;

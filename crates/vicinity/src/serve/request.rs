@@ -8,6 +8,7 @@ use super::memory_plane::space_task::{self, SpaceError};
 use super::message_plane::{self, ResourcesError};
 use super::network::message::Message;
 use super::network::resources::NetworkResourcesError;
+use super::vsock::{self, VsockError};
 use crate::config::{ConfigError, Edit, EditError, SaveError, Source};
 
 /// A change that a client requests.
@@ -60,6 +61,14 @@ pub(crate) enum ChangeError {
         /// What is missing.
         source: SpaceError,
     },
+    /// The socket devices of some VMs.
+    #[error("the socket device of {vm}: {source}")]
+    Vsock {
+        /// The first of them.
+        vm: String,
+        /// What is missing.
+        source: VsockError,
+    },
     /// The system refuses something that a network needs.
     #[error("network {network}: {source}")]
     Resources {
@@ -89,4 +98,5 @@ pub(super) struct Addresses {
     pub(super) groups: Vec<mpsc::Sender<direct_groups::Message>>,
     pub(super) spaces: Vec<mpsc::Sender<space_task::Message>>,
     pub(super) orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
+    pub(super) vsocks: Vec<mpsc::Sender<vsock::Message>>,
 }

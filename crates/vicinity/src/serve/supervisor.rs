@@ -5,6 +5,7 @@
 //! taken from the system, then it is written to its file, and only then does anything change: from
 //! there on nothing can fail. So a change that is refused has changed nothing.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,8 +25,9 @@ use super::request::{Addresses, ChangeError, ChangeRequest, Request};
 use super::runtime_dir::Folder;
 use super::systemd::fd_store::FdStore;
 use super::systemd::notify::Reloading;
+use super::vsock::{self, VsockError, VsockTask};
 use crate::config::{self, Config, Source};
-use crate::runtime_paths::direct_folder;
+use crate::runtime_paths::{VSOCK_FOLDER, direct_folder};
 
 /// Requests that may wait; further clients wait until there is room.
 const INBOX: usize = 16;
@@ -46,6 +48,9 @@ pub(super) struct Supervisor {
     /// The folder of the trust groups.
     folder: Option<Folder>,
     spaces: MemoryPlane,
+    vsocks: Vec<mpsc::Sender<vsock::Message>>,
+    /// The folder of the sockets plane.
+    vsock_folder: Option<Folder>,
     tasks: JoinSet<()>,
     inbox: mpsc::Receiver<Request>,
     addresses: watch::Sender<Addresses>,
@@ -79,6 +84,8 @@ impl Supervisor {
             groups: Vec::new(),
             folder: None,
             spaces: MemoryPlane::new(kept),
+            vsocks: Vec::new(),
+            vsock_folder: None,
             tasks: JoinSet::new(),
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
@@ -91,6 +98,7 @@ impl Supervisor {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
         self.start_groups()?;
+        self.start_vsocks()?;
         let spaces = self.spaces.prepare(&self.config, &self.launch);
         let spaces = spaces.map_err(refused_space)?;
         self.spaces.apply(spaces, &mut self.tasks).await;
@@ -138,6 +146,32 @@ impl Supervisor {
         Group::start(runtime_dir, config, self.launch.clone())
     }
 
+    fn start_vsocks(&mut self) -> Result<(), ChangeError> {
+        let runtime_dir = self.config.runtime_dir.clone();
+        for set in config::separate(&self.config.vsocks) {
+            let vm = set.first().map(|vsock| vsock.vm.clone());
+            let refused = |source: VsockError| ChangeError::Vsock {
+                vm: vm.unwrap_or_default(),
+                source,
+            };
+            let task = self.start_vsock(&runtime_dir, set).map_err(refused)?;
+            self.vsocks.push(task.address());
+            self.tasks.spawn(task.run());
+        }
+        Ok(())
+    }
+
+    fn start_vsock(
+        &mut self,
+        runtime_dir: &Path,
+        set: Vec<config::Vsock>,
+    ) -> Result<VsockTask, VsockError> {
+        if self.vsock_folder.is_none() {
+            self.vsock_folder = Some(Folder::create(&runtime_dir.join(VSOCK_FOLDER))?);
+        }
+        VsockTask::start(runtime_dir, set, self.launch.clone())
+    }
+
     /// Returns the senders of the tasks, now and after changes.
     pub(super) fn addresses(&self) -> watch::Receiver<Addresses> {
         self.addresses.subscribe()
@@ -167,6 +201,9 @@ impl Supervisor {
         }
         for group in &self.groups {
             drop(group.send(direct_groups::Message::Stop).await);
+        }
+        for vsock in &self.vsocks {
+            drop(vsock.send(vsock::Message::Stop).await);
         }
         self.spaces.stop().await;
         while self.tasks.join_next().await.is_some() {}
@@ -198,6 +235,7 @@ impl Supervisor {
                 "message.uplink",
             ),
             (config.groups == self.config.groups, "direct"),
+            (config.vsocks == self.config.vsocks, "vsock"),
             (config.web == self.config.web, "web"),
             (
                 config.space_budget.is_some() == self.config.space_budget.is_some(),
@@ -305,6 +343,7 @@ impl Supervisor {
             groups: self.groups.clone(),
             spaces,
             orchestrator,
+            vsocks: self.vsocks.clone(),
         });
     }
 }

@@ -48,3 +48,4 @@ mod talk;
 mod tiny;
 mod top;
 mod uplink;
+mod vsock;

@@ -253,7 +253,8 @@ fn recipe() -> Recipe {
         .package("dropbear-bin")
         .package("socat")
         .module("uio")
-        .module("virtiofs");
+        .module("virtiofs")
+        .module("vmw_vsock_virtio_transport");
     match std::env::var("VICINITY_GUEST_KERNEL") {
         Ok(package) => recipe.kernel(&package),
         Err(_) => recipe,

@@ -9,8 +9,8 @@ use crate::live::{ApiState, Sampler};
 use crate::serve::memory_plane::{orchestrator, space_task};
 use crate::serve::network::message::{Answer, Message};
 use crate::serve::request::{Addresses, ChangeRequest, Request};
-use crate::serve::{direct_groups, message_plane};
-use crate::status::{ControlStatus, GroupStatus, MessageStatus, SpaceStatus};
+use crate::serve::{direct_groups, message_plane, vsock};
+use crate::status::{ControlStatus, GroupStatus, MessageStatus, SpaceStatus, VsockStatus};
 
 /// Longest wait for the answers to one request of a client. A task answers earlier with the last known state, even
 /// if its process hangs.
@@ -56,6 +56,13 @@ impl Daemon {
 
     pub(super) fn groups(&self) -> Vec<mpsc::Sender<direct_groups::Message>> {
         self.addresses.borrow().groups.clone()
+    }
+
+    /// Returns the state of every socket device.
+    pub(super) async fn vsocks(&self) -> Vec<VsockStatus> {
+        let vsocks = self.addresses.borrow().vsocks.clone();
+        let sets = ask_all(vsocks, vsock::Message::Ask).await;
+        sets.into_iter().flatten().collect()
     }
 
     /// Returns the state of every trust group.

@@ -9,6 +9,7 @@ mod fdb;
 mod metrics;
 mod mutations;
 mod pair_metrics;
+mod vsock_metrics;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header;
@@ -21,7 +22,7 @@ use self::daemon::Daemon;
 use crate::serve::network::message::Answer;
 use crate::serve::web::{self, Gate, hub::Hub};
 use crate::status::{
-    ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
+    ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus, VsockStatus,
 };
 
 /// The description of the API in OpenAPI format.
@@ -57,6 +58,7 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon, hub: Hub) {
             delete(mutations::remove_space).patch(mutations::set_space),
         )
         .route("/v1/space-control", get(control_now))
+        .route("/v1/vsock", get(vsocks_now))
         .route("/v1/direct/{vm}/leave", post(mutations::leave))
         .route("/v1/direct/{vm}/join", post(mutations::join))
         .route("/v1/openapi.json", get(openapi))
@@ -81,6 +83,7 @@ pub(super) fn read_only(daemon: Daemon, hub: Hub) -> Router {
         .route("/v1/direct", get(direct_now))
         .route("/v1/spaces", get(spaces_now))
         .route("/v1/space-control", get(control_now))
+        .route("/v1/vsock", get(vsocks_now))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape_with_host))
         .with_state(daemon)
@@ -99,19 +102,21 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
 
 /// Returns all metrics but those of the observer.
 async fn metrics_text(daemon: &Daemon, networks: &[Answer]) -> String {
-    let (spaces, control, direct, messages) = tokio::join!(
+    let (spaces, control, direct, messages, vsocks) = tokio::join!(
         daemon.spaces(),
         daemon.control(),
         daemon.direct(),
-        daemon.messages()
+        daemon.messages(),
+        daemon.vsocks()
     );
     metrics::text(networks, &spaces, control.as_slice())
         + &pair_metrics::text(networks, &direct, messages.as_ref())
+        + &vsock_metrics::text(&vsocks)
 }
 
 /// Returns the heads of all metrics: names, kinds, and what they say.
 pub(super) fn metric_heads() -> String {
-    metrics::text(&[], &[], &[]) + &pair_metrics::text(&[], &[], None)
+    metrics::text(&[], &[], &[]) + &pair_metrics::text(&[], &[], None) + &vsock_metrics::text(&[])
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {
@@ -144,6 +149,11 @@ async fn direct_now(State(daemon): State<Daemon>) -> Json<Vec<GroupStatus>> {
 /// Returns the spaces' state.
 async fn spaces_now(State(daemon): State<Daemon>) -> Json<Vec<SpaceStatus>> {
     Json(daemon.spaces().await)
+}
+
+/// Returns the socket devices' state.
+async fn vsocks_now(State(daemon): State<Daemon>) -> Json<Vec<VsockStatus>> {
+    Json(daemon.vsocks().await)
 }
 
 /// Returns how spaces are sized, or null if the controller sizes none.

@@ -171,6 +171,7 @@ fn code(refusal: &ChangeError) -> StatusCode {
         | ChangeError::Start { .. }
         | ChangeError::Members(_)
         | ChangeError::Group { .. }
+        | ChangeError::Vsock { .. }
         | ChangeError::Space { .. }
         | ChangeError::Save(SaveError::Write { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use crate::config::Network;
 use crate::processes::start::command;
 use crate::processes::start::{
-    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
+    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE, VSOCK,
 };
 
 /// What a process serves.
@@ -33,6 +33,8 @@ pub(in crate::serve) enum ProcessKind<'a> {
     Group(&'a Path, &'a str),
     /// The space of the VM of this name.
     Space(&'a str),
+    /// The sockets plane of some VMs, of which the first has this name.
+    Vsock(&'a str),
 }
 
 /// Starts a process for a kind at the other end of a control socket.
@@ -108,6 +110,7 @@ impl ProcessKind<'_> {
             Self::Gateway(runtime_dir) => below(runtime_dir, MESSAGE_GATEWAY),
             Self::Uplink(runtime_dir) => below(runtime_dir, MESSAGE_UPLINK),
             Self::Space(vm) => [SPACE, vm].map(OsString::from).into(),
+            Self::Vsock(vm) => [VSOCK, vm].map(OsString::from).into(),
             Self::Group(runtime_dir, name) => {
                 let mut words = below(runtime_dir, DIRECT_GROUP);
                 words.push(name.into());

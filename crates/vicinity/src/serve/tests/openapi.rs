@@ -137,6 +137,7 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
         "/v1/direct",
         "/v1/spaces",
         "/v1/space-control",
+        "/v1/vsock",
         "/v1/history",
         "/v1/networks/blue/fdb",
     ] {

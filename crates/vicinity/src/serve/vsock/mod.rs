@@ -1,0 +1,402 @@
+//! The sockets plane: a process for each set of VMs that common groups connect, which is started again when it ends.
+//!
+//! The supervisor owns the sockets that QEMUs connect to, and keeps the connected ones with the settings of their
+//! devices ([`kept`]). The next process continues with them, and resets the connections of the last one.
+
+mod dial;
+mod kept;
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use vsock::connection_list::ConnectionList;
+use vsock::figures::Figures;
+
+use self::dial::dial;
+use self::kept::KeptFrontEnd;
+use super::connections::{self, Connection};
+use super::process::child_process::ChildProcess;
+use super::process::deadline::{ANSWER_TIMEOUT, sleep_until};
+use super::process::launch::{Launch, ProcessKind};
+use super::process::lifecycle::NextAction;
+use super::process::pending_request::PendingRequest;
+use super::runtime_dir::{self, RuntimeDirError, SOCKET_MODE, SocketFile};
+use crate::config::Vsock;
+use crate::processes::vsock::protocol::{Event, Order};
+use crate::runtime_paths::{vsock_device, vsock_host, vsock_host_port};
+use crate::status::VsockStatus;
+
+/// Messages that may wait; further senders wait until there is room.
+const INBOX: usize = 64;
+
+/// Why the sockets plane cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VsockError {
+    /// Its folder, or a socket.
+    #[error(transparent)]
+    Socket(#[from] RuntimeDirError),
+    /// Its process, or its memory.
+    #[error("cannot start its process: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// A message to the task of a set of VMs.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A client asks for the state of the devices.
+    Ask(oneshot::Sender<Vec<VsockStatus>>),
+    /// A process connected to the socket of the VM with this number.
+    Arrived(usize, Connection),
+    /// Stop the process, and end the task.
+    Stop,
+}
+
+/// A VM of the set.
+#[derive(Debug)]
+struct Guest {
+    config: Vsock,
+    front_end: Option<KeptFrontEnd>,
+    /// Why its last front-end ended.
+    reason: Option<String>,
+    /// The figures of the last complete report, and of processes before the present one.
+    figures: Figures,
+    before: Figures,
+}
+
+/// A set of VMs, with its process.
+#[derive(Debug)]
+pub(super) struct VsockTask {
+    guests: Vec<Guest>,
+    /// The memory of the list of connections.
+    list: std::os::fd::OwnedFd,
+    launch: Launch,
+    process: ChildProcess<Order>,
+    inbox: mpsc::Receiver<Message>,
+    sender: mpsc::Sender<Message>,
+    pending: PendingRequest<Vec<VsockStatus>>,
+    /// The sockets on which host programs connect, in the order of the guests.
+    host_sockets: Vec<UnixListener>,
+    runtime_dir: PathBuf,
+    _files: Vec<SocketFile>,
+    /// The tasks that accept connections; they end with this.
+    _tasks: JoinSet<()>,
+}
+
+impl VsockTask {
+    /// Creates the sockets in the folder of the sockets plane, and starts the process.
+    pub(super) fn start(
+        runtime_dir: &Path,
+        set: Vec<Vsock>,
+        launch: Launch,
+    ) -> Result<Self, VsockError> {
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let (mut tasks, mut files) = (JoinSet::new(), Vec::new());
+        let mut host_sockets = Vec::new();
+        for (number, vsock) in set.iter().enumerate() {
+            let path = vsock_device(runtime_dir, &vsock.vm);
+            runtime_dir::remove_socket(&path);
+            let (listener, file) = runtime_dir::listen(&path, SOCKET_MODE)?;
+            let wrap = move |connection| Message::Arrived(number, connection);
+            tasks.spawn(connections::accept(listener, sender.clone(), wrap));
+            let path = vsock_host(runtime_dir, &vsock.vm);
+            runtime_dir::remove_socket(&path);
+            let (host_socket, host_file) = runtime_dir::listen(&path, SOCKET_MODE)?;
+            host_sockets.push(host_socket);
+            files.extend([file, host_file]);
+        }
+        let list = memfd_create(
+            "vicinity-connections",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )
+        .map_err(std::io::Error::from)?;
+        ftruncate(&list, ConnectionList::bytes(set.len())).map_err(std::io::Error::from)?;
+        let first = set.first().map_or("", |vsock| &vsock.vm).to_owned();
+        let name = format!("the sockets plane of {first}");
+        let guests = set.into_iter().map(|config| Guest {
+            config,
+            front_end: None,
+            reason: None,
+            figures: Figures::default(),
+            before: Figures::default(),
+        });
+        let mut task = Self {
+            process: ChildProcess::start(&name, ProcessKind::Vsock(&first), &launch)?,
+            guests: guests.collect(),
+            list,
+            launch,
+            inbox,
+            sender,
+            pending: PendingRequest::new(ANSWER_TIMEOUT),
+            host_sockets,
+            runtime_dir: runtime_dir.to_owned(),
+            _files: files,
+            _tasks: tasks,
+        };
+        task.set_up();
+        Ok(task)
+    }
+
+    /// Returns the sender for messages to the task.
+    pub(super) fn address(&self) -> mpsc::Sender<Message> {
+        self.sender.clone()
+    }
+
+    /// Sends the process its guests, the list of connections, and the front-ends that are connected.
+    fn set_up(&mut self) {
+        let orders = &mut self.process.plane.orders;
+        for Guest { config, .. } in &self.guests {
+            let order = Order::Guest {
+                name: config.vm.clone(),
+                cid: config.cid,
+                rules: config.rules.clone(),
+            };
+            orders.push(order, None);
+        }
+        // A process that finds an order without its descriptor ends, and is started again.
+        let list = self.list.as_fd().try_clone_to_owned();
+        orders.push(Order::Begin, list.ok());
+        for (guest, socket) in self.host_sockets.iter().enumerate() {
+            let same = socket.as_fd().try_clone_to_owned();
+            orders.push(Order::Listen { guest }, same.ok());
+        }
+        for (number, guest) in self.guests.iter_mut().enumerate() {
+            let Some(front_end) = &guest.front_end else {
+                continue;
+            };
+            let lost = match front_end.is_answering {
+                true => Some("the process ended in the middle of a message of QEMU".to_owned()),
+                false => front_end
+                    .hand_over(number, orders)
+                    .err()
+                    .map(|error| error.to_string()),
+            };
+            if let Some(why) = lost {
+                guest.lose(&format!("{why}; restart the VM to use its sockets again"));
+            }
+        }
+    }
+
+    /// Serves until the supervisor stops this task.
+    pub(super) async fn run(mut self) {
+        loop {
+            let deadline = self.process.lifecycle.deadline().into_iter();
+            let deadline = deadline.chain(self.pending.deadline()).min();
+            tokio::select! {
+                event = self.process.plane.next_with_descriptor::<Event>() => match event {
+                    Some((event, descriptor)) => self.event(event, descriptor),
+                    None => {
+                        self.process.ended().await;
+                        self.guests.iter_mut().for_each(Guest::process_ended);
+                        self.answer();
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(Message::Ask(asker)) => {
+                        self.pending.add_waiter(asker, Instant::now());
+                        match self.process.lifecycle.is_up() {
+                            true => self.request_report(),
+                            false => self.answer(),
+                        }
+                    }
+                    Some(Message::Arrived(guest, connection)) => self.arrived(guest, connection),
+                    Some(Message::Stop) | None => break,
+                },
+                () = sleep_until(deadline) => self.tick(),
+            }
+        }
+        self.process
+            .stop::<Event>(Order::Stop, ANSWER_TIMEOUT)
+            .await;
+    }
+
+    /// Accepts a front-end, if it may connect and the VM has none.
+    fn arrived(&mut self, number: usize, connection: Connection) {
+        let is_up = self.process.lifecycle.is_up();
+        let Some(guest) = self.guests.get_mut(number) else {
+            return;
+        };
+        let vm = &guest.config.vm;
+        if let Err(why) = connection.peer.check(&guest.config.owner) {
+            tracing::warn!(%vm, "refused a process that may not connect to the socket device: {why}");
+            return;
+        }
+        if guest
+            .front_end
+            .as_ref()
+            .is_some_and(|old| !old.has_hung_up())
+        {
+            tracing::warn!(%vm, "refused a second QEMU for the socket device");
+            return;
+        }
+        if !is_up {
+            // QEMU would wait for a process that may not come.
+            tracing::warn!(%vm, "refused a QEMU, because the process of its socket device does not run");
+            return;
+        }
+        let front_end = KeptFrontEnd::new(connection.stream);
+        match front_end.hand_over(number, &mut self.process.plane.orders) {
+            Ok(()) => (guest.front_end, guest.reason) = (Some(front_end), None),
+            Err(error) => {
+                tracing::error!(%vm, %error, "cannot pass a connection to the sockets plane");
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event, descriptor: Option<std::os::fd::OwnedFd>) {
+        match event {
+            Event::Keep {
+                guest,
+                key,
+                payload,
+            } => {
+                let kept = self
+                    .front_end(guest)
+                    .map(|kept| kept.keep(key, payload, descriptor));
+                if kept == Some(false) {
+                    tracing::error!(
+                        "internal error, report it as a bug: a device has too many settings"
+                    );
+                    self.process.plane.kill();
+                }
+            }
+            Event::Forget { guest, key } => {
+                self.front_end(guest)
+                    .into_iter()
+                    .for_each(|kept| kept.forget(key));
+            }
+            Event::ForgetAll { guest, request } => {
+                self.front_end(guest)
+                    .into_iter()
+                    .for_each(|kept| kept.forget_all(request));
+            }
+            Event::Answering { guest } => {
+                self.front_end(guest)
+                    .into_iter()
+                    .for_each(|kept| kept.is_answering = true);
+            }
+            Event::Answered { guest } => {
+                self.front_end(guest)
+                    .into_iter()
+                    .for_each(|kept| kept.is_answering = false);
+            }
+            Event::Connect {
+                guest,
+                port,
+                request,
+            } => self.connect(guest, port, request),
+            Event::Ended {
+                guest,
+                reason,
+                is_fault,
+            } => {
+                // The front-end that is connected now may be the next one already.
+                let guest = self.guests.get_mut(guest);
+                if let Some(guest) = guest.filter(|guest| guest.has_lost_front_end()) {
+                    guest.front_end = None;
+                    guest.reason = is_fault.then_some(reason);
+                }
+            }
+            Event::Figures { guest, figures } => {
+                if let Some(guest) = self.guests.get_mut(guest) {
+                    guest.figures = figures;
+                }
+            }
+            Event::End => self.answer(),
+        }
+    }
+
+    /// Connects to a host program for the process.
+    fn connect(&mut self, guest: usize, port: u32, request: u64) {
+        let Some(Guest { config, .. }) = self.guests.get(guest) else {
+            return;
+        };
+        let path = vsock_host_port(&self.runtime_dir, &config.vm, port);
+        let socket = dial(&path).inspect_err(|error| {
+            tracing::debug!(vm = %config.vm, path = %path.display(), %error, "no host program");
+        });
+        let order = Order::Connected { request };
+        self.process.plane.orders.push(order, socket.ok());
+    }
+
+    fn front_end(&mut self, guest: usize) -> Option<&mut KeptFrontEnd> {
+        self.guests.get_mut(guest)?.front_end.as_mut()
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.pending.is_late(now) {
+            self.send_status();
+        }
+        match self.process.due(&mut self.pending, now) {
+            NextAction::Nothing => {}
+            NextAction::HealthCheck => self.request_report(),
+            NextAction::Start => {
+                let first = self.guests.first();
+                let first = first.map_or("", |guest| &guest.config.vm);
+                if self
+                    .process
+                    .restart(ProcessKind::Vsock(first), &self.launch)
+                {
+                    self.set_up();
+                }
+            }
+        }
+    }
+
+    /// Requests a report from the process, unless a request is outstanding.
+    fn request_report(&mut self) {
+        if self.pending.begin(Instant::now()) {
+            self.process.plane.orders.push(Order::Report, None);
+        }
+    }
+
+    /// Ends the request, because the process has answered or is gone, and answers the clients.
+    fn answer(&mut self) {
+        self.pending.finish();
+        self.send_status();
+    }
+
+    /// Sends the known state to the clients that wait.
+    fn send_status(&mut self) {
+        let up = self.process.lifecycle.is_up();
+        let restarts = self.process.lifecycle.restarts();
+        let stale = self.pending.stale_reason();
+        let process = self.process.failure_reason.clone().or(stale);
+        let statuses = self.guests.iter().map(|guest| VsockStatus {
+            vm: guest.config.vm.clone(),
+            cid: guest.config.cid,
+            groups: guest.config.rules.groups.clone(),
+            up,
+            restarts,
+            reason: process.clone().or(guest.reason.clone()),
+            figures: guest.figures.and_before(&guest.before),
+        });
+        self.pending.reply(statuses.collect());
+    }
+}
+
+impl Guest {
+    /// Notes that the figures begin again, with another process.
+    fn process_ended(&mut self) {
+        self.before = self.figures.and_before(&self.before);
+        self.figures = Figures::default();
+    }
+
+    fn has_lost_front_end(&self) -> bool {
+        self.front_end
+            .as_ref()
+            .is_some_and(KeptFrontEnd::has_hung_up)
+    }
+
+    /// Drops the front-end, which no process can continue with.
+    fn lose(&mut self, why: &str) {
+        tracing::error!(vm = %self.config.vm, "lost the socket device: {why}");
+        self.front_end = None;
+        self.reason = Some(why.to_owned());
+    }
+}
