@@ -72,8 +72,12 @@ soak:
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity --test between_hosts -- --nocapture for_long
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-memory-plane --test hostile_clients -- --nocapture
 	$(CARGO) test --release --locked --package vicinity-vhost --test waiting -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity-vsock --test device figures -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	$(CARGO) test --release --locked --package vicinity --test vms sixty_four_ports -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms data_plane_with_two_workers -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms a_vm_that_sends_nothing -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms eight_qemus -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture
