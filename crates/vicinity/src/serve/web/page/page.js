@@ -293,7 +293,8 @@ const COLUMNS = [
   { key: "state", title: "Port", text: (row) => [...new Set(row.states)].join(", ") || "none" },
 ];
 
-const table = { rows: new Map(), visible: new Set(), observer: null };
+const ORDER_SECONDS = 5;
+const table = { rows: new Map(), visible: new Set(), observer: null, ordered: 0, count: 0 };
 
 function startTable() {
   const head = element("vm-table").tHead.rows[0];
@@ -350,8 +351,10 @@ function renderVms(now = false) {
     table.rows.get(figures.vm).figures = figures;
   }
   const body = element("vm-table").tBodies[0];
-  // Rows do not move while somebody points at them, except on request.
-  if (now || body.children.length !== all.length || !body.matches(":hover, :focus-within")) arrange(body, all);
+  // Rows do not move while somebody points at them, except on request, and not each second: a move lays the whole table
+  // out again.
+  const due = Math.abs(number(state.live.at) - table.ordered) >= ORDER_SECONDS && !body.matches(":hover, :focus-within");
+  if (now || due || table.count !== all.length) arrange(body, all);
   updateRows();
   element("no-vms").hidden = all.length > 0;
   element("vm-table").hidden = all.length === 0;
@@ -359,6 +362,7 @@ function renderVms(now = false) {
 
 function arrange(body, all) {
   const { sort, down, filter } = state;
+  [table.ordered, table.count] = [number(state.live.at), all.length];
   const value = (row) => (sort === "vm" ? row.vm : sort === "state" ? row.states.join() : row[sort] ?? -1);
   const compare = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0);
   const sorted = [...all].sort((a, b) => (down ? compare(b, a) : compare(a, b)) || (a.vm < b.vm ? -1 : 1));
