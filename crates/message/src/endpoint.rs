@@ -19,10 +19,10 @@ use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::Peers;
 use crate::pending_connects::Handshakes;
-use crate::polling::EmptyPolls;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
+use crate::wait_policy::EmptyPolls;
 
 /// How an endpoint is opened.
 #[derive(Clone, Copy, Debug)]

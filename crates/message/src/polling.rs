@@ -9,22 +9,11 @@ use std::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::limits::POLLS_PER_CLOCK_READ;
-use crate::wait_policy::{Step, Wait};
+use crate::wait_policy::{EmptyPolls, Step, Wait};
 
 /// A poller that no other program replaces yields once in so many times that it may: a processor without
 /// other programs answers a yield at once, but not for free.
 const UNUSED_YIELD_INTERVAL: u32 = 64;
-
-/// The polls since the last one that found something.
-#[derive(Debug, Default)]
-pub(crate) struct EmptyPolls {
-    /// Since the last read of the clock.
-    count: u32,
-    /// The wait that the polls amount to, from the first read of the clock.
-    wait: Option<Wait>,
-    /// Yields that were left out since the last one.
-    left_out: u32,
-}
 
 impl Endpoint {
     /// Records that the program polled, and whether it found what it polls for. After some polls that found

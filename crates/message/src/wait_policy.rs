@@ -49,6 +49,17 @@ pub(crate) struct Wait {
     lost_cpu: bool,
 }
 
+/// The polls of a program that found nothing, since the last one that found something.
+#[derive(Debug, Default)]
+pub(crate) struct EmptyPolls {
+    /// Since the last read of the clock.
+    pub(crate) count: u32,
+    /// The wait that the polls amount to, from the first read of the clock.
+    pub(crate) wait: Option<Wait>,
+    /// Yields that were left out since the last one.
+    pub(crate) left_out: u32,
+}
+
 impl Wait {
     pub(crate) fn begin(now: Instant) -> Self {
         Self {

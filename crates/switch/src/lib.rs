@@ -128,6 +128,7 @@ pub mod port;
 mod rarp;
 mod raw;
 pub mod receiver;
+mod remote_peer_report;
 mod remote_peers;
 mod resolve;
 pub mod ring_state;

@@ -20,7 +20,7 @@ use crate::limits::{FDB_ENTRIES_PER_MESSAGE, MAX_LOOK_UPS, MAX_MODERATION_DELAY_
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::raw::ticks;
-use crate::remote_peers;
+use crate::remote_peer_report;
 use crate::shared::FIRST;
 use crate::switch::Switch;
 
@@ -281,7 +281,7 @@ impl Manager {
             ready.push(report);
         }
         self.outbox.send(Event::Report(ready));
-        let peers = remote_peers::of_ports(switch.ports_mut());
+        let peers = remote_peer_report::of_ports(switch.ports_mut());
         for some in peers.chunks(PEERS_PER_MESSAGE) {
             self.outbox.send(Event::RemotePeers(some.to_vec()));
         }

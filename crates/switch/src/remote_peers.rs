@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 use crate::control::RemotePeer;
 use crate::fdb::FdbKey;
 use crate::limits::{MAX_REMOTE_PEERS, MAX_REPORTED_REMOTE_PEERS};
-use crate::port::{Kind, Port};
 
 /// Frames and bytes.
-type Totals = [u64; 2];
+pub(crate) type Totals = [u64; 2];
 
 /// The counters of one direction of one ring, or of one port.
 #[derive(Debug, Default)]
@@ -98,6 +97,11 @@ impl RemoteSenders {
         self.0.entry(to).or_default().add(key, bytes);
     }
 
+    /// Returns the counters of each port.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (u16, &RemotePeers)> {
+        self.0.iter().map(|(port, peers)| (*port, peers))
+    }
+
     /// Removes the counters of a port that is gone, because its number may be reused.
     pub(crate) fn remove(&mut self, port: u16) {
         self.0.remove(&port);
@@ -106,10 +110,16 @@ impl RemoteSenders {
 
 /// The sums over several rings and queues, and over both directions.
 #[derive(Debug, Default)]
-struct Sums(BTreeMap<(u16, u64), RemotePeer>);
+pub(crate) struct Sums(BTreeMap<(u16, u64), RemotePeer>);
 
 impl Sums {
-    fn add(&mut self, port: u16, peers: &RemotePeers, of: fn(&mut RemotePeer) -> &mut Totals) {
+    /// Adds the counters of a ring or a queue to one direction of a port.
+    pub(crate) fn add(
+        &mut self,
+        port: u16,
+        peers: &RemotePeers,
+        of: fn(&mut RemotePeer) -> &mut Totals,
+    ) {
         for Counter { key, counted, .. } in &peers.counters {
             let (mac, vlan) = (key.mac(), key.vlan());
             let place = (port, u64::from(vlan) << 48 | mac.bits());
@@ -128,7 +138,7 @@ impl Sums {
 
     /// Returns those with the most bytes: at most [`MAX_REMOTE_PEERS`] of each port, and
     /// [`MAX_REPORTED_REMOTE_PEERS`] of all.
-    fn most(self) -> Vec<RemotePeer> {
+    pub(crate) fn most(self) -> Vec<RemotePeer> {
         let mut all: Vec<RemotePeer> = self.0.into_values().collect();
         all.sort_by_key(|peer| std::cmp::Reverse(peer.bytes()));
         let mut kept: BTreeMap<u16, usize> = BTreeMap::new();
@@ -140,28 +150,6 @@ impl Sums {
         all.truncate(MAX_REPORTED_REMOTE_PEERS);
         all
     }
-}
-
-/// Returns the remote peers of all ports, those with the most bytes first.
-pub(crate) fn of_ports<'p>(ports: impl Iterator<Item = (u16, &'p mut Port)>) -> Vec<RemotePeer> {
-    let mut sums = Sums::default();
-    for (number, port) in ports {
-        match &mut port.kind {
-            Kind::Guest(guest) => {
-                for state in guest.ring_states_mut() {
-                    sums.add(number, &state.remote_peers, |peer| &mut peer.sent);
-                }
-            }
-            Kind::Uplink(uplink) => {
-                for queue in uplink.queues() {
-                    for (port, peers) in &queue.ingress().remote_senders.0 {
-                        sums.add(*port, peers, |peer| &mut peer.received);
-                    }
-                }
-            }
-        }
-    }
-    sums.most()
 }
 
 #[cfg(test)]

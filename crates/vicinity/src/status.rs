@@ -1,6 +1,7 @@
 //! The answers of the control API: the daemon writes them, and the commands read them.
 
 mod fdb;
+mod remote_peer;
 mod renamed;
 mod space;
 mod vsock;
@@ -13,7 +14,8 @@ use switch::guard::Rules;
 use switch::mac::Mac;
 
 use crate::config::Mode;
-pub(crate) use fdb::{FdbEntryStatus, FdbOrigin, RemotePeerStatus};
+pub(crate) use fdb::{FdbEntryStatus, FdbOrigin};
+pub(crate) use remote_peer::RemotePeerStatus;
 pub(crate) use space::{ControlStatus, ControlledStatus, DecisionStatus, SpaceStatus};
 pub(crate) use vsock::VsockStatus;
 

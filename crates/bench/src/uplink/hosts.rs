@@ -1,46 +1,19 @@
 //! Sets up two hosts with a daemon each, and a link between them.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::namespace::{HOSTS, INTERFACE, Namespace, ip};
 use super::tcp;
 use crate::process::Process;
 use report::message_perf::Row;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 use vm_harness::interrupt;
-use vm_harness::scope;
-
-/// A host. All of its programs run on one CPU of their own, as on two machines. Without the pinning, the scheduler
-/// would put the programs that wait on one CPU, and those that have work on the other.
-#[derive(Clone, Copy)]
-struct Host {
-    name: &'static str,
-    /// Address of the host, from a range for documentation (RFC 5737).
-    address: &'static str,
-    cpu: u32,
-}
-
-const HOSTS: [Host; 2] = [
-    Host {
-        name: "alpha",
-        address: "192.0.2.1",
-        cpu: 0,
-    },
-    Host {
-        name: "beta",
-        address: "192.0.2.2",
-        cpu: 1,
-    },
-];
-
-/// Name of the interface of each host.
-const INTERFACE: &str = "mx";
 
 /// MTU of the interfaces. It makes TCP's frames as long as jumbo frames.
 const MTU: &str = "9000";
@@ -59,72 +32,6 @@ const POLL: [&[&str]; 2] = [&[], &["--poll"]];
 
 /// Seconds of a TCP measurement.
 const SECONDS: &str = "1";
-
-impl Host {
-    /// Returns a command of this host, in the network namespace of the benchmark.
-    fn command(self, program: &Path) -> Command {
-        let mut command = host::command("taskset");
-        command.args(["-c", &self.cpu.to_string()]).arg(program);
-        command
-    }
-}
-
-/// The network namespace of a host.
-pub(super) struct Namespace {
-    name: String,
-    host: Host,
-}
-
-impl Namespace {
-    fn new(host: Host) -> Result<Self> {
-        let name = scope::unique();
-        ip(&["netns", "add", &name])?;
-        Ok(Self { name, host })
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn cpu(&self) -> u32 {
-        self.host.cpu
-    }
-
-    pub(super) fn address(&self) -> Result<Ipv4Addr> {
-        let address = self.host.address;
-        let parsed = address.parse();
-        parsed.map_err(|_| Error::unreadable("an address of the benchmark", address))
-    }
-
-    /// Returns a command of the host inside its namespace.
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.host.command(Path::new("ip"));
-        command.args(["netns", "exec", &self.name]).args(words);
-        command
-    }
-
-    /// Gives the interface its address and brings it up.
-    fn set_up(&self) -> Result<()> {
-        let address = format!("{}/24", self.host.address);
-        let name = &self.name;
-        ip(&["-n", name, "address", "add", &address, "dev", INTERFACE])?;
-        ip(&["-n", name, "link", "set", INTERFACE, "up"])
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        if let Err(error) = scope::delete_namespace(&self.name) {
-            tracing::warn!("cannot delete the namespace {}: {error}", self.name);
-        }
-    }
-}
-
-fn ip(words: &[&str]) -> Result<()> {
-    let mut command = host::command("ip");
-    command.args(words);
-    host::run(command).map(drop)
-}
 
 /// Two hosts with their programs. Fields are dropped in this order.
 pub(super) struct Hosts {

@@ -8,6 +8,7 @@
 //! program and an uplink that need it, and those of TCP with programs that poll.
 
 mod hosts;
+mod namespace;
 mod report;
 mod tcp;
 

@@ -13,7 +13,7 @@ use report::stats::median;
 use vm_harness::affinity::pin;
 use vm_harness::error::{Context, Error, Result};
 
-use super::hosts::Namespace;
+use super::namespace::Namespace;
 
 /// Longest time that a read may poll.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -46,14 +46,14 @@ pub(super) fn round_trip(hosts: &[Namespace; 2], length: usize, trips: u32) -> R
 
 /// Moves this thread into the namespace and onto the CPU of a host.
 fn enter(namespace: &Namespace) -> Result<()> {
-    let path = format!("/run/netns/{}", namespace.name());
+    let path = format!("/run/netns/{}", namespace.name);
     let entering = || format!("enter the network namespace {path}");
     let file = File::open(&path).context(entering)?;
     let network = Some(LinkNameSpaceType::Network);
     move_into_link_name_space(file.as_fd(), network)
         .map_err(std::io::Error::from)
         .context(entering)?;
-    pin(namespace.cpu())
+    pin(namespace.host.cpu)
 }
 
 fn echo(mut stream: TcpStream, length: usize, trips: u32) -> IoResult<()> {

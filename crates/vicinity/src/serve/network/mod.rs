@@ -1,11 +1,12 @@
 //! One network: its state, which only its task ([`task`]) changes. The other files are what the task does with
 //! it: ports come and go ([`ports`]), a changed configuration comes into force ([`config_apply`]), the data
 //! plane is started again ([`restart`]), captures and mirrors are ordered ([`subscriptions`], [`mirrors`]), and
-//! the control API gets its answer ([`status_reply`], [`fdb_list`]).
+//! the control API gets its answer ([`status_reply`], [`fdb_reply`]).
 
 mod config_apply;
 pub(super) mod config_diff;
 mod fdb_list;
+mod fdb_reply;
 mod folder;
 pub(super) mod message;
 mod mirrors;
