@@ -78,6 +78,8 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms data_plane_with_two_workers -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms a_vm_that_sends_nothing -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms eight_qemus -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms guarded_vms -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms c_programs_of_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture

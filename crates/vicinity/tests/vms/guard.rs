@@ -82,6 +82,7 @@ fn no_ping(from: &Vm, more: &str) {
 }
 
 #[test]
+#[ignore = "`make soak` runs it; tests/guard of vicinity-switch has no VMs"]
 fn guarded_vms() {
     let rig = Rig::new(Some(CONFIG));
     let [mut hidden, mut trunk, mut other] =
