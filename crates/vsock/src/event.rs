@@ -1,13 +1,12 @@
 //! What the device tells the supervisor.
 
-use std::os::fd::OwnedFd;
-
+use serde::{Deserialize, Serialize};
 use vhost::handover::Key;
 
 /// An event. Guests are numbers, in the order of [`Plane::new`](crate::plane::Plane::new).
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Event {
-    /// Keep this setting of a guest's device for the next process, with its descriptor.
+    /// Keep this setting of a guest's device for the next process. Carries its descriptor, if it has one.
     Keep {
         /// The guest.
         guest: usize,
@@ -15,8 +14,6 @@ pub enum Event {
         key: Key,
         /// Its value.
         payload: Vec<u8>,
-        /// Its descriptor.
-        descriptor: Option<OwnedFd>,
     },
     /// Forget this setting.
     Forget {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use vhost::backend::{Change, ring_fault};
 use vhost::channel::Message;
 use vhost::fault::{Fault, RingFault};
-use vhost::handover::{Setting, settings};
+use vhost::handover::{Kept, Setting, settings};
 use vhost::message::Request;
 use vhost::vring::Notifier;
 
@@ -58,19 +58,26 @@ impl Plane {
         let guest = number;
         self.events
             .extend(changes.into_iter().map(|change| match change {
-                Setting::Set(kept) => Event::Keep {
-                    guest,
-                    key: kept.key,
-                    payload: kept.payload,
-                    descriptor: kept.descriptor,
-                },
-                Setting::Remove(key) => Event::Forget { guest, key },
-                Setting::RemoveAll(request) => Event::ForgetAll { guest, request },
+                Setting::Set(Kept {
+                    key,
+                    payload,
+                    descriptor,
+                }) => {
+                    let event = Event::Keep {
+                        guest,
+                        key,
+                        payload,
+                    };
+                    (event, descriptor)
+                }
+                Setting::Remove(key) => (Event::Forget { guest, key }, None),
+                Setting::RemoveAll(request) => (Event::ForgetAll { guest, request }, None),
             }));
-        if message.is_answered() {
-            self.events.push_back(Event::Answering { guest });
-        }
+        let is_answered = message.is_answered();
         device.pending = Some(message);
+        if is_answered {
+            self.queue_event(Event::Answering { guest });
+        }
         Ok(true)
     }
 
@@ -91,7 +98,7 @@ impl Plane {
             if let Err(fault) = self.execute(number, message) {
                 self.end(number, &fault);
             } else if is_answered {
-                self.events.push_back(Event::Answered { guest: number });
+                self.queue_event(Event::Answered { guest: number });
             }
             executed = true;
         }

@@ -32,7 +32,7 @@ pub struct Plane {
     pub(crate) connections: Connections,
     pub(crate) streams: Streams,
     pub(crate) poll: OwnedFd,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<(Event, Option<OwnedFd>)>,
     pub(crate) now: Instant,
     /// Resets that the process before this one owes to guests.
     owed: Vec<Listed>,
@@ -156,8 +156,8 @@ impl Plane {
         }
     }
 
-    /// Removes and returns the next event for the supervisor.
-    pub fn next_event(&mut self) -> Option<Event> {
+    /// Removes and returns the next event for the supervisor, with the descriptor that it carries.
+    pub fn next_event(&mut self) -> Option<(Event, Option<OwnedFd>)> {
         self.events.pop_front()
     }
 
@@ -165,11 +165,16 @@ impl Plane {
     pub(crate) fn end(&mut self, guest: usize, fault: &Fault) {
         let is_fault = !matches!(fault, Fault::Disconnected | Fault::Host(_));
         self.detach(guest, Some(fault));
-        self.events.push_back(Event::Ended {
+        self.queue_event(Event::Ended {
             guest,
             reason: fault.to_string(),
             is_fault,
         });
+    }
+
+    /// Queues an event for the supervisor that carries no descriptor.
+    pub(crate) fn queue_event(&mut self, event: Event) {
+        self.events.push_back((event, None));
     }
 
     /// Drops a guest's front-end, and resets its connections.

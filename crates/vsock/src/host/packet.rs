@@ -56,7 +56,7 @@ impl Plane {
         if let Some(guest) = self.guests.get_mut(from) {
             increment(&mut guest.figures.begun);
         }
-        self.events.push_back(Event::Connect {
+        self.queue_event(Event::Connect {
             guest: from,
             port: packet.destination.port,
             request,

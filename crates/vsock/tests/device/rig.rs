@@ -105,22 +105,21 @@ impl Rig {
         while idle < 2 {
             self.plane.wait(true).unwrap();
             let mut busy = self.plane.work();
-            while let Some(event) = self.plane.next_event() {
+            while let Some((event, descriptor)) = self.plane.next_event() {
                 busy = true;
-                self.keep(event);
+                self.keep(event, descriptor);
             }
             self.plane.execute_pending();
             idle = if busy { 0 } else { idle + 1 };
         }
     }
 
-    fn keep(&mut self, event: Event) {
+    fn keep(&mut self, event: Event, descriptor: Option<OwnedFd>) {
         match event {
             Event::Keep {
                 guest,
                 key,
                 payload,
-                descriptor,
             } => {
                 self.stores[guest]
                     .settings

@@ -15,7 +15,6 @@ use sandbox::ProcessKind;
 use switch::control::ControlSocket;
 use vhost::handover::Kept;
 use vsock::connection_list::ConnectionList;
-use vsock::event::Event as DeviceEvent;
 use vsock::guest::GuestConfig;
 use vsock::plane::Plane;
 
@@ -112,8 +111,8 @@ impl Server {
     /// Sends all events, as far as there is room, and lets the device continue once all are sent. Returns whether it
     /// has more to do now.
     fn send_events(&mut self) -> io::Result<bool> {
-        while let Some(event) = self.plane.next_event() {
-            self.outbox.push_back(message(event));
+        while let Some((event, descriptor)) = self.plane.next_event() {
+            self.outbox.push_back((Event::Device(event), descriptor));
         }
         // The device reads no message while events wait, so it has more to do once they are sent.
         let mut has_work = false;
@@ -181,52 +180,5 @@ impl Server {
                 _ => return Ok(false),
             }
         }
-    }
-}
-
-/// Returns an event of the device as the supervisor gets it.
-fn message(event: DeviceEvent) -> (Event, Option<OwnedFd>) {
-    match event {
-        DeviceEvent::Keep {
-            guest,
-            key,
-            payload,
-            descriptor,
-        } => (
-            Event::Keep {
-                guest,
-                key,
-                payload,
-            },
-            descriptor,
-        ),
-        DeviceEvent::Forget { guest, key } => (Event::Forget { guest, key }, None),
-        DeviceEvent::ForgetAll { guest, request } => (Event::ForgetAll { guest, request }, None),
-        DeviceEvent::Answering { guest } => (Event::Answering { guest }, None),
-        DeviceEvent::Answered { guest } => (Event::Answered { guest }, None),
-        DeviceEvent::Connect {
-            guest,
-            port,
-            request,
-        } => {
-            let event = Event::Connect {
-                guest,
-                port,
-                request,
-            };
-            (event, None)
-        }
-        DeviceEvent::Ended {
-            guest,
-            reason,
-            is_fault,
-        } => (
-            Event::Ended {
-                guest,
-                reason,
-                is_fault,
-            },
-            None,
-        ),
     }
 }

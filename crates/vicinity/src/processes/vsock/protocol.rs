@@ -2,11 +2,10 @@
 //! orders that named them.
 
 use serde::{Deserialize, Serialize};
+use vhost::handover::Key;
+use vsock::event::Event as DeviceEvent;
 use vsock::figures::Figures;
 use vsock::policy::Rules;
-
-/// Message number and index of a setting, see `vhost::handover`.
-pub(crate) type Key = (u32, u64);
 
 /// Supervisor to process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,58 +54,8 @@ pub(crate) enum Order {
 /// Process to supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// Keep this setting for the next process. Carries its descriptor, if it has one.
-    Keep {
-        /// The guest.
-        guest: usize,
-        /// What it is about.
-        key: Key,
-        /// Its value.
-        payload: Vec<u8>,
-    },
-    /// Forget this setting.
-    Forget {
-        /// The guest.
-        guest: usize,
-        /// What it is about.
-        key: Key,
-    },
-    /// Forget all settings of this message number.
-    ForgetAll {
-        /// The guest.
-        guest: usize,
-        /// The message number.
-        request: u32,
-    },
-    /// The guest's front-end waits for a reply.
-    Answering {
-        /// The guest.
-        guest: usize,
-    },
-    /// The guest's front-end got its reply.
-    Answered {
-        /// The guest.
-        guest: usize,
-    },
-    /// Requests a connection to the host program that listens for a guest's port of the host: an
-    /// [`Order::Connected`].
-    Connect {
-        /// The guest.
-        guest: usize,
-        /// The port.
-        port: u32,
-        /// The number of the request.
-        request: u64,
-    },
-    /// The guest's front-end is gone, or was dropped.
-    Ended {
-        /// The guest.
-        guest: usize,
-        /// Why.
-        reason: String,
-        /// The guest or its front-end broke a rule.
-        is_fault: bool,
-    },
+    /// What the device tells.
+    Device(DeviceEvent),
     /// The figures of a guest.
     Figures {
         /// The guest.

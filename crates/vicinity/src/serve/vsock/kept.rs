@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 use rustix::time::Timespec;
+use vhost::handover::Key;
 use vhost::raw::ForeignFd;
 
-use crate::processes::vsock::protocol::{Key, Order};
+use crate::processes::vsock::protocol::Order;
 use crate::serve::process::handle::Orders;
 
 /// Most settings of one device: each memory region and the rings.

@@ -6,7 +6,7 @@
 mod dial;
 mod kept;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use vsock::connection_list::ConnectionList;
+use vsock::event::Event as DeviceEvent;
 use vsock::figures::Figures;
 
 use self::dial::dial;
@@ -73,7 +74,7 @@ struct Guest {
 pub(super) struct VsockTask {
     guests: Vec<Guest>,
     /// The memory of the list of connections.
-    list: std::os::fd::OwnedFd,
+    list: OwnedFd,
     launch: Launch,
     process: ChildProcess<Order>,
     inbox: mpsc::Receiver<Message>,
@@ -247,9 +248,21 @@ impl VsockTask {
         }
     }
 
-    fn event(&mut self, event: Event, descriptor: Option<std::os::fd::OwnedFd>) {
+    fn event(&mut self, event: Event, descriptor: Option<OwnedFd>) {
         match event {
-            Event::Keep {
+            Event::Device(event) => self.device_event(event, descriptor),
+            Event::Figures { guest, figures } => {
+                if let Some(guest) = self.guests.get_mut(guest) {
+                    guest.figures = figures;
+                }
+            }
+            Event::End => self.answer(),
+        }
+    }
+
+    fn device_event(&mut self, event: DeviceEvent, descriptor: Option<OwnedFd>) {
+        match event {
+            DeviceEvent::Keep {
                 guest,
                 key,
                 payload,
@@ -264,32 +277,24 @@ impl VsockTask {
                     self.process.plane.kill();
                 }
             }
-            Event::Forget { guest, key } => {
-                self.front_end(guest)
-                    .into_iter()
-                    .for_each(|kept| kept.forget(key));
+            DeviceEvent::Forget { guest, key } => {
+                self.change(guest, |kept| kept.forget(key));
             }
-            Event::ForgetAll { guest, request } => {
-                self.front_end(guest)
-                    .into_iter()
-                    .for_each(|kept| kept.forget_all(request));
+            DeviceEvent::ForgetAll { guest, request } => {
+                self.change(guest, |kept| kept.forget_all(request));
             }
-            Event::Answering { guest } => {
-                self.front_end(guest)
-                    .into_iter()
-                    .for_each(|kept| kept.is_answering = true);
+            DeviceEvent::Answering { guest } => {
+                self.change(guest, |kept| kept.is_answering = true);
             }
-            Event::Answered { guest } => {
-                self.front_end(guest)
-                    .into_iter()
-                    .for_each(|kept| kept.is_answering = false);
+            DeviceEvent::Answered { guest } => {
+                self.change(guest, |kept| kept.is_answering = false);
             }
-            Event::Connect {
+            DeviceEvent::Connect {
                 guest,
                 port,
                 request,
             } => self.connect(guest, port, request),
-            Event::Ended {
+            DeviceEvent::Ended {
                 guest,
                 reason,
                 is_fault,
@@ -301,12 +306,13 @@ impl VsockTask {
                     guest.reason = is_fault.then_some(reason);
                 }
             }
-            Event::Figures { guest, figures } => {
-                if let Some(guest) = self.guests.get_mut(guest) {
-                    guest.figures = figures;
-                }
-            }
-            Event::End => self.answer(),
+        }
+    }
+
+    /// Changes what is kept of a guest's front-end, if it has one.
+    fn change(&mut self, guest: usize, change: impl FnOnce(&mut KeptFrontEnd)) {
+        if let Some(kept) = self.front_end(guest) {
+            change(kept);
         }
     }
 
