@@ -230,8 +230,8 @@ proptest! {
         prop_assert_eq!(Header::from_bytes(&header.to_bytes()), header);
     }
 
-    /// What is accepted has the sender's own address, a length within its chain, and is passed on with
-    /// its ports and credit unchanged.
+    /// An accepted packet has the sender's own address and a length within its chain. The device passes the
+    /// packet on with its ports and credit unchanged.
     #[test]
     fn what_is_accepted_is_passed_on_unchanged(header in header(), room in 0..200_u32) {
         match Packet::check(&header, OWN, room, true) {

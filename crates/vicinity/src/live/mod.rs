@@ -119,4 +119,6 @@ pub(crate) struct ApiState {
 }
 
 #[cfg(test)]
+mod recording_tests;
+#[cfg(test)]
 pub(crate) mod tests;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use front_end::VsockOptions;
+use front_end::{VsockDevice, VsockOptions};
 use vsock::header::{Header, Operation};
 use vsock::limits::{MAX_DEFERRED_PACKETS, STUCK_TIMEOUT};
 
@@ -12,23 +12,20 @@ const CLIENT: (usize, u32) = (0, 1024);
 const SERVER: (usize, u32) = (1, 22);
 const OTHER: (usize, u32) = (2, 22);
 
+/// Connects guest 0 to guest 1, which posts no further buffer. The response is in the server's ring afterwards.
+fn connect(rig: &mut Rig, client: &mut VsockDevice, server: &mut VsockDevice) {
+    send(client, &header(Operation::Request, CLIENT, SERVER, 0), &[]);
+    rig.turn();
+    server.receive().unwrap();
+    send(server, &header(Operation::Response, SERVER, CLIENT, 0), &[]);
+}
+
 #[test]
 fn a_packet_waits_in_the_ring_of_its_sender_and_continues_where_it_was() {
     let mut rig = Rig::new(2);
     let mut client = rig.boot(0);
     let mut server = rig.boot_with(1, VsockOptions::default(), 3);
-    send(
-        &mut client,
-        &header(Operation::Request, CLIENT, SERVER, 0),
-        &[],
-    );
-    rig.turn();
-    server.receive().unwrap();
-    send(
-        &mut server,
-        &header(Operation::Response, SERVER, CLIENT, 0),
-        &[],
-    );
+    connect(&mut rig, &mut client, &mut server);
     rig.turn();
     let payload: Vec<u8> = (0..65_536_u32).map(|at| (at % 251) as u8).collect();
     for _ in 0..3 {
@@ -62,18 +59,7 @@ fn a_receiver_that_never_reads_delays_no_connection_to_others() {
     let (mut client, mut other) = (rig.boot(0), rig.boot(2));
     let mut silent = rig.boot_with(1, VsockOptions::default(), 1);
     establish(&mut rig, (&mut client, CLIENT), (&mut other, OTHER));
-    send(
-        &mut client,
-        &header(Operation::Request, CLIENT, SERVER, 0),
-        &[],
-    );
-    rig.turn();
-    silent.receive().unwrap();
-    send(
-        &mut silent,
-        &header(Operation::Response, SERVER, CLIENT, 0),
-        &[],
-    );
+    connect(&mut rig, &mut client, &mut silent);
     rig.turn();
     assert_eq!(operations(&mut client), [Operation::Response]);
     let mut order = Vec::new();
@@ -114,18 +100,7 @@ fn a_packet_for_another_receiver_that_comes_later_passes_one_that_waits() {
     let (mut client, mut other) = (rig.boot(0), rig.boot(2));
     let mut silent = rig.boot_with(1, VsockOptions::default(), 1);
     establish(&mut rig, (&mut client, CLIENT), (&mut other, OTHER));
-    send(
-        &mut client,
-        &header(Operation::Request, CLIENT, SERVER, 0),
-        &[],
-    );
-    rig.turn();
-    silent.receive().unwrap();
-    send(
-        &mut silent,
-        &header(Operation::Response, SERVER, CLIENT, 0),
-        &[],
-    );
+    connect(&mut rig, &mut client, &mut silent);
     for _ in 0..60 {
         send(
             &mut client,
@@ -149,18 +124,7 @@ fn when_the_room_for_its_packets_is_used_up_only_connections_to_the_stuck_receiv
     let (mut client, mut other) = (rig.boot(0), rig.boot(2));
     let mut silent = rig.boot_with(1, VsockOptions::default(), 1);
     establish(&mut rig, (&mut client, CLIENT), (&mut other, OTHER));
-    send(
-        &mut client,
-        &header(Operation::Request, CLIENT, SERVER, 0),
-        &[],
-    );
-    rig.turn();
-    silent.receive().unwrap();
-    send(
-        &mut silent,
-        &header(Operation::Response, SERVER, CLIENT, 0),
-        &[],
-    );
+    connect(&mut rig, &mut client, &mut silent);
     rig.turn();
     operations(&mut client);
     // More than there is room for; the last ones stay in the ring, and block it.
@@ -209,18 +173,7 @@ fn guests_that_wait_for_each_other_continue() {
     let mut rig = Rig::new(2);
     let mut one = rig.boot_with(0, VsockOptions::default(), 1);
     let mut two = rig.boot_with(1, VsockOptions::default(), 1);
-    send(
-        &mut one,
-        &header(Operation::Request, CLIENT, SERVER, 0),
-        &[],
-    );
-    rig.turn();
-    two.receive().unwrap();
-    send(
-        &mut two,
-        &header(Operation::Response, SERVER, CLIENT, 0),
-        &[],
-    );
+    connect(&mut rig, &mut one, &mut two);
     rig.turn();
     one.receive().unwrap();
     // Neither posts buffers before the other one has taken all its packets.
