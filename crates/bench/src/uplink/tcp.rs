@@ -15,7 +15,7 @@ use vm_harness::error::{Context, Error, Result};
 
 use super::namespace::Namespace;
 
-/// Longest time that a read may poll.
+/// Longest time to wait for the other end.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Returns the median of round trips in microseconds, with a thread in each host that polls its socket.
@@ -30,8 +30,8 @@ pub(super) fn round_trip(hosts: &[Namespace; 2], length: usize, trips: u32) -> R
             let listener = TcpListener::bind((server.address()?, 0)).context(sending)?;
             // If the client is gone, its thread returns the error.
             let _client_is_gone = opened.send(listener.local_addr().context(sending)?);
-            let (stream, _) = listener.accept().context(sending)?;
-            echo(stream, length, trips).context(sending)
+            let accepted = accept(&listener).context(sending)?;
+            echo(accepted, length, trips).context(sending)
         });
         let ask = scope.spawn(move || {
             enter(client)?;
@@ -54,6 +54,21 @@ fn enter(namespace: &Namespace) -> Result<()> {
         .map_err(std::io::Error::from)
         .context(entering)?;
     pin(namespace.host.cpu)
+}
+
+/// Accepts the client's connection. A client that failed does not connect, so the wait has a limit.
+fn accept(listener: &TcpListener) -> IoResult<TcpStream> {
+    listener.set_nonblocking(true)?;
+    let end = Instant::now() + LIMIT;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn echo(mut stream: TcpStream, length: usize, trips: u32) -> IoResult<()> {

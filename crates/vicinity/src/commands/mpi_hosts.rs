@@ -98,7 +98,7 @@ fn text(
     let mut members: Vec<_> = members.filter(|member| member.name != UPLINK).collect();
     members.sort_by_key(|member| (member.group.is_none(), &member.group));
     let mut text = String::new();
-    let mut usable = 0;
+    let mut is_usable = false;
     for member in members {
         let host = Host {
             name: match member.name.as_str() {
@@ -107,18 +107,19 @@ fn text(
             },
             slots: slots(&member.name),
         };
+        let reason = unusable(member);
+        is_usable |= reason.is_none();
         // Writing to a string cannot fail.
-        let _ = match unusable(member) {
+        let _ = match reason {
             Some(reason) => writeln!(text, "# {}: {reason}", host.name),
             None => writeln!(text, "{}", line(&host, launcher)),
         };
-        usable += usize::from(unusable(member).is_none());
     }
-    match usable {
-        0 => Err(Failure::Usage(format!(
+    match is_usable {
+        false => Err(Failure::Usage(format!(
             "no member has joined the message plane:\n{text}"
         ))),
-        _ => Ok(text),
+        true => Ok(text),
     }
 }
 
