@@ -216,20 +216,18 @@ impl Plane {
         let Some(kind) = self.connections.get(ends).map(|connection| connection.kind) else {
             return;
         };
-        let [one, other] = ends.both();
-        let (own, peer) = if one.cid == cid {
-            (one, other)
-        } else {
-            (other, one)
+        let Some(guest) = self.by_cid.get(&cid).copied() else {
+            return;
         };
+        let peer = ends.other_than(cid);
+        let own = ends.other_than(peer.cid);
         let reset = Packet::control(Operation::Reset, kind, peer, own);
-        self.send(cid, reset.header());
+        self.reply(guest, reset.header());
     }
 
-    /// Queues a packet of this device for a guest.
-    pub(crate) fn send(&mut self, cid: u32, header: Header) {
-        let number = self.by_cid.get(&cid);
-        if let Some(guest) = number.and_then(|number| self.guests.get_mut(*number)) {
+    /// Queues a packet of this device for a guest, if there is one to send.
+    pub(crate) fn reply(&mut self, guest: usize, header: impl Into<Option<Header>>) {
+        if let (Some(guest), Some(header)) = (self.guests.get_mut(guest), header.into()) {
             guest.reply(header);
         }
     }

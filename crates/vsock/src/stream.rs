@@ -84,8 +84,7 @@ impl Stream {
     pub(crate) fn header(&mut self, operation: Operation, len: u32, flags: u32) -> Option<Header> {
         let ends = self.ends()?;
         let guest = ends.other_than(HOST_CID);
-        let both = ends.both();
-        let host = if both[0] == guest { both[1] } else { both[0] };
+        let host = ends.other_than(guest.cid);
         let (buf_alloc, fwd_cnt) = self.credit.tell();
         let packet = Packet::control(operation, SocketType::Stream, host, guest);
         Some(Header {

@@ -215,7 +215,7 @@ impl Plane {
         increment(&mut guest.figures.invalid);
         tracing::debug!(vm = %guest.config.name, "refused a packet: {invalid}");
         if let Some(reset) = reset_of_invalid(header, guest.config.cid, invalid) {
-            self.answer(from, reset);
+            self.reply(from, reset);
         }
         None
     }
@@ -229,14 +229,7 @@ impl Plane {
             });
         });
         if packet.operation != Operation::Reset {
-            self.answer(from, packet.reset().header());
-        }
-    }
-
-    /// Queues an answer to the guest whose packets are being handled.
-    fn answer(&mut self, from: usize, header: Header) {
-        if let Some(guest) = self.guests.get_mut(from) {
-            guest.reply(header);
+            self.reply(from, packet.reset().header());
         }
     }
 

@@ -162,7 +162,7 @@ impl Plane {
         if let Some(guest) = self.guests.get_mut(guest) {
             increment(&mut guest.figures.begun);
         }
-        self.tell(guest, header);
+        self.reply(guest, header);
         // A program may hang up before the guest answers.
         self.streams.make_ready(number);
         true

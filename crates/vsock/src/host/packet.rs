@@ -79,7 +79,7 @@ impl Plane {
         stream.state = State::Established { ends };
         let response = stream.header(Operation::Response, 0, 0);
         self.connections.establish(ends);
-        self.tell(guest, response);
+        self.reply(guest, response);
         if self.watch_stream(request).is_err() {
             return self.reset_stream(request);
         }
@@ -118,7 +118,7 @@ impl Plane {
             Operation::CreditRequest => {
                 let update = stream.header(Operation::CreditUpdate, 0, 0);
                 let guest = stream.guest;
-                self.tell(guest, update);
+                self.reply(guest, update);
             }
             Operation::Shutdown => stream.guest_ended |= packet.flags & SHUTDOWN_BOTH,
             Operation::Request | Operation::Reset | Operation::CreditUpdate => {}

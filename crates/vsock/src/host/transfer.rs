@@ -5,7 +5,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::connection::Ends;
 use crate::deferred::Copied;
-use crate::header::{HOST_CID, Header, Operation, SHUTDOWN_BOTH, SHUTDOWN_RECEIVE, SHUTDOWN_SEND};
+use crate::header::{HOST_CID, Operation, SHUTDOWN_BOTH, SHUTDOWN_RECEIVE, SHUTDOWN_SEND};
 use crate::plane::Plane;
 use crate::stream::{State, Stream};
 
@@ -57,7 +57,7 @@ impl Plane {
         if stream.credit.is_update_due() {
             let update = stream.header(Operation::CreditUpdate, 0, 0);
             let guest = stream.guest;
-            self.tell(guest, update);
+            self.reply(guest, update);
         }
         let Some(stream) = self.streams.get_mut(number) else {
             return Ok(());
@@ -85,7 +85,7 @@ impl Plane {
         if ended && stream.has_hung_up && stream.told_ended != SHUTDOWN_BOTH {
             stream.told_ended = SHUTDOWN_BOTH;
             let end = stream.header(Operation::Shutdown, 0, SHUTDOWN_BOTH);
-            self.tell(guest, end);
+            self.reply(guest, end);
             return Ok(());
         }
         if ended || !stream.may_read || stream.guest_ended & SHUTDOWN_RECEIVE != 0 {
@@ -115,7 +115,7 @@ impl Plane {
             };
             stream.told_ended |= flags;
             let end = stream.header(Operation::Shutdown, 0, flags);
-            self.tell(guest, end);
+            self.reply(guest, end);
             return Ok(());
         }
         stream.credit.sent(count);
@@ -131,13 +131,6 @@ impl Plane {
         // There may be more.
         self.streams.make_ready(number);
         Ok(())
-    }
-
-    /// Queues a packet for a guest.
-    pub(crate) fn tell(&mut self, guest: usize, header: Option<Header>) {
-        if let (Some(guest), Some(header)) = (self.guests.get_mut(guest), header) {
-            guest.reply(header);
-        }
     }
 
     /// Ends a stream, and resets its connection in the guest.
