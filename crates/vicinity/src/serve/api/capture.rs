@@ -34,7 +34,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, UnknownNetwork};
 use crate::serve::network::message::Message;
 use crate::serve::network::watch::{WatchError, Watched};
 use crate::{name, priority};
@@ -60,8 +60,8 @@ pub(in crate::serve) struct CaptureQuery {
 enum Refused {
     #[error("the request names no port; name one as VM or NETWORK/VM")]
     Nothing,
-    #[error("there is no network {network}{hint}")]
-    NoNetwork { network: String, hint: String },
+    #[error(transparent)]
+    NoNetwork(#[from] UnknownNetwork),
     #[error("no network has a port {vm}{hint}")]
     NoPort { vm: String, hint: String },
     #[error("{vm} is a port of several networks; choose one of: {}", choices.join(", "))]
@@ -80,9 +80,9 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let code = match self {
             Self::Nothing | Self::Several { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::NoNetwork { .. }
-            | Self::NoPort { .. }
-            | Self::Watch(WatchError::NoPort { .. }) => StatusCode::NOT_FOUND,
+            Self::NoNetwork(_) | Self::NoPort { .. } | Self::Watch(WatchError::NoPort { .. }) => {
+                StatusCode::NOT_FOUND
+            }
             Self::Watch(WatchError::TooMany { .. }) => StatusCode::CONFLICT,
             Self::Watch(WatchError::Socket(_)) | Self::Format(_) | Self::Thread(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -159,16 +159,11 @@ async fn begin(daemon: &Daemon, wanted: &CaptureQuery) -> Result<Body, Refused> 
 impl Daemon {
     /// Watches the port of this name.
     async fn watch(&self, name: &str, bytes: u32) -> Result<(Port, OwnedFd), Refused> {
-        let networks = self.addresses.borrow().networks.clone();
         let (network, vm) = match name.split_once('/') {
             Some((network, vm)) => (network.to_owned(), vm),
             None => (self.network_of(name).await?, name),
         };
-        let Some((_, address)) = networks.iter().find(|(name, _)| *name == network) else {
-            let known = networks.iter().map(|(name, _)| name.as_str());
-            let hint = name::hint(&network, known);
-            return Err(Refused::NoNetwork { network, hint });
-        };
+        let address = self.network(&network)?;
         let (question, answer) = oneshot::channel();
         let message = Message::Watch(vm.to_owned(), bytes, question);
         address
@@ -182,7 +177,7 @@ impl Daemon {
         } = answer.await.map_err(|_| Refused::NetworkEnded)??;
         let port = Port {
             name: format!("{network}/{vm}"),
-            network: address.clone(),
+            network: address,
             id: port,
             number,
             daemon: Handle::current(),

@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::live::{ApiState, Sampler};
+use crate::name;
 use crate::serve::memory_plane::{orchestrator, space_task};
 use crate::serve::network::message::{Answer, Message};
 use crate::serve::request::{Addresses, ChangeRequest, Request};
@@ -23,7 +24,30 @@ pub(in crate::serve) struct Daemon {
     pub(in crate::serve) requests: mpsc::Sender<Request>,
 }
 
+/// A client named a network that the daemon does not serve.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no network {network}{hint}")]
+pub(super) struct UnknownNetwork {
+    network: String,
+    /// A similar name, as a question, if there is one.
+    hint: String,
+}
+
 impl Daemon {
+    /// Returns the sender of a network's task.
+    pub(super) fn network(&self, network: &str) -> Result<mpsc::Sender<Message>, UnknownNetwork> {
+        let addresses = self.addresses.borrow();
+        let networks = &addresses.networks;
+        let found = networks.iter().find(|(name, _)| name == network);
+        found.map(|(_, address)| address.clone()).ok_or_else(|| {
+            let known = networks.iter().map(|(name, _)| name.as_str());
+            UnknownNetwork {
+                network: network.to_owned(),
+                hint: name::hint(network, known),
+            }
+        })
+    }
+
     /// Returns whether the supervisor answers: `false` once the daemon ends.
     pub(in crate::serve) async fn supervisor_answers(&self) -> bool {
         let (question, answer) = oneshot::channel();

@@ -10,19 +10,18 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::daemon::Daemon;
-use crate::name;
+use super::daemon::{Daemon, UnknownNetwork};
 use crate::serve::network::message::Message;
 use crate::status::FdbEntryStatus;
 
 /// Longest time for a list: a full FDB has a thousand pages.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
 enum ListError {
-    #[error("there is no network {network}{hint}")]
-    NoNetwork { network: String, hint: String },
+    #[error(transparent)]
+    NoNetwork(#[from] UnknownNetwork),
     #[error(
         "the data plane of network {0} does not run, or did not list its FDB within 5 s; see `vicinity network list`"
     )]
@@ -32,7 +31,7 @@ enum ListError {
 impl IntoResponse for ListError {
     fn into_response(self) -> Response {
         let code = match self {
-            Self::NoNetwork { .. } => StatusCode::NOT_FOUND,
+            Self::NoNetwork(_) => StatusCode::NOT_FOUND,
             Self::NoList(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         (code, Json(json!({ "error": self.to_string() }))).into_response()
@@ -49,14 +48,9 @@ pub(super) async fn fdb(State(daemon): State<Daemon>, Path(network): Path<String
 
 impl Daemon {
     async fn fdb(&self, network: String) -> Result<Vec<FdbEntryStatus>, ListError> {
-        let networks = self.addresses.borrow().networks.clone();
-        let Some((_, address)) = networks.iter().find(|(name, _)| *name == network) else {
-            let known = networks.iter().map(|(name, _)| name.as_str());
-            let hint = name::hint(&network, known);
-            return Err(ListError::NoNetwork { network, hint });
-        };
+        let address = self.network(&network)?;
         let (question, answer) = oneshot::channel();
-        let listed = timeout(PATIENCE, async {
+        let listed = timeout(LIST_TIMEOUT, async {
             address.send(Message::ListFdb(question)).await.ok()?;
             answer.await.ok()
         });

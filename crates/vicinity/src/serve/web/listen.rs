@@ -23,7 +23,7 @@ use crate::config::WebListen;
 const MAX_CONNECTIONS: usize = 64;
 
 /// Time for the TLS handshake, and for the head of each request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest token in bytes.
 const MAX_TOKEN: usize = 4096;
@@ -108,12 +108,12 @@ impl Address {
 
 async fn serve_client(tls: TlsAcceptor, stream: TcpStream, router: Router) {
     // A handshake that fails or takes too long is the client's fault.
-    let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await else {
+    let Ok(Ok(stream)) = timeout(CLIENT_TIMEOUT, tls.accept(stream)).await else {
         return;
     };
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(CLIENT_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
     if let Err(error) = served {
