@@ -1,5 +1,7 @@
 //! Serves a guest's transmit rings: reads a burst of frames and forwards each to its destination.
 
+mod run;
+
 use arrayvec::ArrayVec;
 use vhost::backend::ring_fault;
 use vhost::chain::Batch;
@@ -13,10 +15,10 @@ use crate::backpressure::{Backlog, Full, InRing};
 use crate::batch_entry::{BatchEntry, Target};
 use crate::capture::Direction;
 use crate::context::WorkerContext;
-use crate::control::{Counters, DropReason};
-use crate::deliver::{End, count_sent, to_guest};
+use crate::control::DropReason;
+use crate::deliver::{End, to_guest};
 use crate::frame::Head;
-use crate::guard::{Checked, Cost, Outgoing, Snapshot, Tagging, egress_tagging};
+use crate::guard::{Checked, Snapshot, Tagging, egress_tagging};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
 use crate::multicast::FloodSource;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
@@ -24,7 +26,7 @@ use crate::resolve::Source;
 use crate::ring_state::{LearnCache, RingState};
 use crate::sender::Sender;
 use crate::switch::{Served, Switch};
-use crate::uplink::Uplink;
+use run::{costs, drop_beyond, drop_run, same_destination, send_out};
 
 impl Switch {
     pub(crate) fn serve_guest(
@@ -368,66 +370,4 @@ impl Switch {
         }
         run.len()
     }
-}
-
-/// Returns the number of leading entries with the same target and VLAN.
-fn same_destination(run: &[BatchEntry<'_, '_>]) -> usize {
-    let of = |entry: &BatchEntry<'_, '_>| (entry.target, entry.checked());
-    let first = run.first().map(of);
-    run.iter()
-        .take_while(|entry| Some(of(entry)) == first)
-        .count()
-}
-
-fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], reason: DropReason) -> usize {
-    for entry in run {
-        sender.drop_frame(entry.chain, entry.head.length, reason);
-    }
-    run.len()
-}
-
-/// Drops frames that exceed the receiver's rate; they count as drops of the receiver.
-#[inline]
-fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &Port) -> usize {
-    if !run.is_empty() {
-        for entry in run {
-            sender.finish(entry.chain, entry.head.length);
-        }
-        receiver.count_drops(sender.pair, DropReason::ReceiveLimit, run.len());
-    }
-    run.len()
-}
-
-/// Returns the cost of each frame for rate limits.
-fn costs(run: &[BatchEntry<'_, '_>]) -> impl Iterator<Item = Cost> {
-    run.iter().map(|entry| Cost::of(&entry.head))
-}
-
-fn send_out(
-    sender: &mut Sender<'_>,
-    run: &[BatchEntry<'_, '_>],
-    tagging: Tagging,
-    uplink: &Uplink,
-) -> usize {
-    // Collect the counters locally, so that the lock on the queue's counters is not taken during
-    // system calls.
-    let mut counters = Counters::default();
-    let queue = uplink.queue(sender.pair);
-    for entry in run {
-        match Outgoing::new(tagging, entry.checked(), &entry.head, &entry.rest()) {
-            Some(out) => {
-                let sent = queue.send(&out.head, &out.rest());
-                count_sent(sent, &out.head, &mut counters);
-            }
-            None => counters.drops.count(DropReason::Untranslatable),
-        }
-        sender
-            .remote_peers
-            .add(entry.destination(), entry.head.length.into());
-        sender.finish(entry.chain, entry.head.length);
-    }
-    queue.flush();
-    let mut sum = queue.egress();
-    *sum = sum.plus(&counters);
-    run.len()
 }

@@ -9,25 +9,26 @@
 //! without acknowledging `VHOST_USER_F_PROTOCOL_FEATURES` first.
 
 mod logging;
+mod regions;
+mod reply;
 mod restore;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
-
-use arrayvec::ArrayVec;
 
 use crate::channel::{Channel, Descriptors, Message};
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault, RingFault};
 use crate::fd_kind::{is_event, is_memory};
 use crate::features::{self, protocol};
-use crate::limits::{MAX_CONFIG, MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
-use crate::memory::{GuestMemory, RegionInfo};
+use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
+use crate::memory::GuestMemory;
 use crate::message::Request;
 use crate::offer::Offer;
 use crate::raw::ForeignFd;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vring::Vring;
+use reply::Reply;
 
 /// The effect of a message on the owner of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,22 +217,8 @@ impl<S> Backend<S> {
                 return Err(fault);
             }
         };
-        match reply {
-            Reply::Number(number) => self.channel.reply(header.request, &number.to_ne_bytes())?,
-            Reply::State(ring, value) => {
-                let mut payload = [0; 8];
-                let (index, number) = payload.split_at_mut(4);
-                index.copy_from_slice(&u32::try_from(ring).unwrap_or(0).to_ne_bytes());
-                number.copy_from_slice(&u32::from(value).to_ne_bytes());
-                self.channel.reply(header.request, &payload)?;
-            }
-            Reply::Config(payload) => self.channel.reply(header.request, &payload)?,
-            Reply::Acknowledge(code) => {
-                if self.acknowledges(header.needs_reply()) {
-                    self.channel.reply(header.request, &code.to_ne_bytes())?;
-                }
-            }
-        }
+        let acknowledges = self.acknowledges(header.needs_reply());
+        reply.send(&self.channel, header.request, acknowledges)?;
         Ok(change)
     }
 
@@ -313,7 +300,13 @@ impl<S> Backend<S> {
                 offset,
                 size,
                 flags,
-            } => return Ok((Change::None, self.config([offset, size, flags])?)),
+            } => {
+                if self.protocol_features & protocol::CONFIG == 0 {
+                    return Err(ProtocolFault::NotNegotiated(24).into());
+                }
+                let reply = Reply::config(&self.offer, [offset, size, flags]);
+                return Ok((Change::None, reply));
+            }
             Request::ResetDevice => return self.stop_all(),
             Request::GetMaxMemSlots => {
                 return Ok((Change::None, Reply::Number(MAX_MEMORY_SLOTS as u64)));
@@ -344,19 +337,6 @@ impl<S> Backend<S> {
         Ok(())
     }
 
-    /// Returns a part of the configuration space. The reply without bytes reports an error.
-    fn config(&self, [offset, size, flags]: [u32; 3]) -> Result<Reply, ProtocolFault> {
-        if self.protocol_features & protocol::CONFIG == 0 {
-            return Err(ProtocolFault::NotNegotiated(24));
-        }
-        let part = self.offer.config_at(offset, size).unwrap_or_default();
-        let size = u32::try_from(part.len()).unwrap_or(0);
-        let mut payload = ArrayVec::new();
-        let head = [offset, size, flags].into_iter().flat_map(u32::to_ne_bytes);
-        payload.extend(head.chain(part.iter().copied()).take(CONFIG_REPLY));
-        Ok(Reply::Config(payload))
-    }
-
     fn set_mtu(&mut self, mtu: u64) -> Reply {
         // 5.1.4.1: at least 68, the smallest MTU of IPv4.
         match u16::try_from(mtu) {
@@ -366,32 +346,6 @@ impl<S> Backend<S> {
             }
             _ => Reply::Acknowledge(1),
         }
-    }
-
-    fn set_memory(&mut self, regions: &[RegionInfo], fds: &[ForeignFd]) -> Result<(), Fault> {
-        let log = self.memory.log().cloned();
-        let mut memory = GuestMemory::default().logged_by(log)?;
-        for (info, fd) in regions.iter().zip(fds) {
-            memory = memory.with(*info, fd.as_fd())?;
-        }
-        self.replace_memory(memory)
-    }
-
-    fn add_region(&mut self, info: RegionInfo, fds: &[ForeignFd]) -> Result<(), Fault> {
-        match fds.first() {
-            Some(fd) => self.replace_memory(self.memory.with(info, fd.as_fd())?),
-            None => Ok(()),
-        }
-    }
-
-    /// Replaces the memory, and locates the parts of running rings in it.
-    fn replace_memory(&mut self, memory: GuestMemory) -> Result<(), Fault> {
-        let memory = Arc::new(memory);
-        self.memory = Arc::clone(&memory);
-        for (ring, vring) in self.vrings_mut().enumerate() {
-            vring.relocate(&memory).map_err(ring_fault(ring))?;
-        }
-        Ok(())
     }
 
     fn start(&mut self, ring: usize, descriptors: Descriptors) -> Result<(), Fault> {
@@ -440,25 +394,6 @@ impl<S> AsFd for Backend<S> {
 /// Returns the range of this ring; an empty range if the number is not below `count`.
 fn one_of(ring: usize, count: usize) -> std::ops::Range<usize> {
     ring.min(count)..(ring + 1).min(count)
-}
-
-/// Largest reply with a part of the configuration space, in bytes.
-const CONFIG_REPLY: usize = 12 + MAX_CONFIG;
-
-/// The reply to a message.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "messages are rare and are stored on the stack"
-)]
-enum Reply {
-    /// A number.
-    Number(u64),
-    /// A ring's state: its number and its base.
-    State(usize, u16),
-    /// A part of the configuration space, with its offset, size and flags.
-    Config(ArrayVec<u8, CONFIG_REPLY>),
-    /// An acknowledgement, sent only if the front-end requested one; 0 is success.
-    Acknowledge(u64),
 }
 
 fn subset(acked: u64, offered: u64) -> Result<u64, ProtocolFault> {

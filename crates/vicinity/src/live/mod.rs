@@ -11,6 +11,7 @@
 //! One [`Live`] describes one interval. As JSON it is one line, in `/v1/live` as in a recording. The daemon makes it
 //! while a client listens, and `vicinity top` makes it for itself.
 
+mod condition;
 mod detector;
 mod explain;
 mod names;
