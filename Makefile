@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell demo-page demo-message demo-mpi selftest test lab bench soak coverage check build deb lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-page demo-message demo-mpi selftest test lab bench soak coverage check build deb lint style clippy deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -49,9 +49,10 @@ selftest:
 ## make test          Runs all checks of CI: lints, dependencies, all tests with VMs, loom, short fuzzing.
 test:
 	@scripts/quietly setup scripts/setup test
-	@scripts/quietly lint $(MAKE) lint
-	@scripts/quietly deny $(MAKE) deny
-	@scripts/beside 'scripts/quietly loom $(MAKE) loom && scripts/quietly fuzz-build scripts/fuzz build' \
+	@scripts/quietly style $(MAKE) style
+	@scripts/beside 'CARGO_TARGET_DIR=target/lint scripts/quietly lint $(MAKE) clippy && \
+		scripts/quietly deny $(MAKE) deny && scripts/quietly loom $(MAKE) loom && \
+		scripts/quietly fuzz-build scripts/fuzz build' \
 		scripts/quietly unit $(MAKE) unit
 	@scripts/quietly fuzz $(MAKE) fuzz
 
@@ -117,12 +118,18 @@ deb:
 	scripts/deb target/deb
 
 ## make lint          Runs rustfmt, clippy, rustdoc, checkpatch and the checks of spelling and prose.
-lint:
+lint: style clippy
+
+# The checks that need no compiler.
+style:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings --allow rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --locked --document-private-items
 	scripts/checkpatch
 	scripts/prose
+
+# Warnings of the compiler, clippy and rustdoc are errors.
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings --allow rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --locked --document-private-items
 
 ## make deny          Checks licences, sources and known vulnerabilities of the dependencies.
 deny:
