@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use vm_harness::error::Result;
-
-use super::hugepages;
+use vm_harness::hugepages;
 
 /// Lists what is left of a run: processes whose command line contains `folder`, the folder itself, and
 /// hugepages if their number is not `pages`.

@@ -39,7 +39,6 @@
 #![forbid(unsafe_code)]
 
 mod cpus;
-mod hugepages;
 mod leftovers;
 mod memory;
 pub mod message;

@@ -61,6 +61,7 @@ pub mod error;
 pub mod guest_module;
 pub mod hardware_counter;
 pub mod host;
+pub mod hugepages;
 pub mod image;
 pub mod instructions;
 pub mod interrupt;

@@ -60,6 +60,7 @@ pub(crate) mod vicinity;
 use std::path::Path;
 
 use vm_harness::error::{Error, Result};
+use vm_harness::hugepages::{self, Hugepages};
 use vm_harness::interrupt;
 use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
@@ -74,7 +75,6 @@ pub use self::report::{Comparison, PeerComparison, Report};
 pub use self::sample::{Figures, Sample};
 
 use self::testpmd_setup::TestpmdSetup;
-use crate::hugepages::{self, Hugepages};
 use crate::priority::Priority;
 use crate::{cpus, leftovers, output, requirements};
 

@@ -236,7 +236,8 @@ impl Rig {
         }))
     }
 
-    fn boot_running<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
+    /// Boots VMs as [`Self::boot_named`] does, with these options.
+    pub(crate) fn boot_running<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
         let vms = self.boot(specs);
         for (number, vm) in (1..).zip(&vms) {
             crate::guest::give_address(vm, number);

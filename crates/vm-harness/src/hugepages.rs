@@ -1,19 +1,23 @@
-//! Reserves hugepages for DPDK, and frees them at the end of the run.
+//! Reserves hugepages, and frees them at the end of the run.
 
 use std::fs;
 
-use vm_harness::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result};
 
 const COUNT: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 /// A reservation of hugepages. Dropping it restores the number of pages from before.
-pub(super) struct Hugepages {
+#[derive(Debug)]
+pub struct Hugepages {
     before: u64,
 }
 
 impl Hugepages {
     /// Adds `pages` hugepages of 2 MB to those that the machine has.
-    pub(super) fn reserve(pages: u64) -> Result<Self> {
+    ///
+    /// # Errors
+    /// This process may not, or the kernel finds fewer.
+    pub fn reserve(pages: u64) -> Result<Self> {
         // The guard is made before the reservation, so that it also frees a partial one.
         let guard = Self { before: total()? };
         let wanted = guard.before + pages;
@@ -37,8 +41,11 @@ impl Drop for Hugepages {
     }
 }
 
-/// Hugepages of 2 MB that the machine has now.
-pub(super) fn total() -> Result<u64> {
+/// Returns the number of hugepages of 2 MB that the machine has now.
+///
+/// # Errors
+/// The kernel has none of this size.
+pub fn total() -> Result<u64> {
     let text = fs::read_to_string(COUNT).context(|| format!("read {COUNT}"))?;
     let count = text.trim().parse();
     count.map_err(|_| Error::unreadable("the number of hugepages", &text))
