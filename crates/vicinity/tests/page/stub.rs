@@ -44,6 +44,8 @@ pub(crate) fn files(origin: &str) -> Files {
         "/",
         "/page.css",
         "/page.js",
+        "/daemon.js",
+        "/vm_table.js",
         "/matrix.js",
         "/detail.js",
         "/format.js",

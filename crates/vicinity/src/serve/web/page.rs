@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 /// Path, content type and text of each file.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 8] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -20,6 +20,8 @@ const FILES: [(&str, &str, &str); 6] = [
         include_str!("page/page.css"),
     ),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/daemon.js", SCRIPT, include_str!("page/daemon.js")),
+    ("/vm_table.js", SCRIPT, include_str!("page/vm_table.js")),
     ("/matrix.js", SCRIPT, include_str!("page/matrix.js")),
     ("/detail.js", SCRIPT, include_str!("page/detail.js")),
     ("/format.js", SCRIPT, include_str!("page/format.js")),

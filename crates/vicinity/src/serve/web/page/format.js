@@ -139,21 +139,24 @@ export function colour(name) {
   return colours.get(name);
 }
 
-// Draws points of [time, value] from `from` to `to`; the top is `top` or the greatest value.
-export function chart(canvas, points, { width, height, from, to, top = 0, line = "--accent" }) {
-  const drawing = context(canvas, width, height);
+// Returns the path of points of [time, value] from `from` to `to`, as in SVG, and the value at its top: `top` or the
+// greatest value.
+export function path(points, { width, height, from, to, top = 0 }) {
   const greatest = points.reduce((most, [, value]) => Math.max(most, number(value)), top);
-  if (points.length === 0 || greatest <= 0 || to <= from) return greatest;
-  const x = (at) => ((at - from) / (to - from)) * width;
-  const y = (value) => height - 1 - (number(value) / greatest) * (height - 2);
-  drawing.beginPath();
-  points.forEach(([at, value], place) => {
-    // A gap of some seconds is no line.
-    if (place === 0 || at - points[place - 1][0] > 5) drawing.moveTo(x(at), y(value));
-    else drawing.lineTo(x(at), y(value));
-  });
-  drawing.strokeStyle = colour(line);
+  if (points.length === 0 || greatest <= 0 || to <= from) return ["", greatest];
+  const x = (at) => (((at - from) / (to - from)) * width).toFixed(1);
+  const y = (value) => (height - 1 - (number(value) / greatest) * (height - 2)).toFixed(1);
+  // A gap of some seconds is no line.
+  const verb = (place) => (place === 0 || points[place][0] - points[place - 1][0] > 5 ? "M" : "L");
+  return [points.map(([at, value], place) => `${verb(place)}${x(at)} ${y(value)}`).join(""), greatest];
+}
+
+// Draws such a path. Returns the value at its top.
+export function chart(canvas, points, options) {
+  const drawing = context(canvas, options.width, options.height);
+  const [line, greatest] = path(points, options);
+  drawing.strokeStyle = colour(options.line ?? "--accent");
   drawing.lineWidth = 1.5;
-  drawing.stroke();
+  drawing.stroke(new Path2D(line));
   return greatest;
 }
