@@ -22,7 +22,7 @@ use crate::pending_connects::Handshakes;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
-use crate::wait_policy::EmptyPolls;
+use crate::wait_policy::{EmptyPolls, Naps};
 
 /// How an endpoint is opened.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,7 @@ pub struct Endpoint {
     /// The relay that forwards the messages of remote peers.
     pub(crate) relay: AwaitedPeer,
     pub(crate) empty_polls: EmptyPolls,
+    pub(crate) naps: Naps,
     /// The peer whose message the program reads in place, see [`crate::in_place`].
     pub(crate) reading: Option<Peer>,
     /// Its link, if the peer has ended meanwhile.
@@ -119,6 +120,7 @@ impl Endpoint {
             yielder: Yielder::default(),
             relay: AwaitedPeer::default(),
             empty_polls: EmptyPolls::default(),
+            naps: Naps::default(),
             reading: None,
             lost_link: None,
             turn: 0,
