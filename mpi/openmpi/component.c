@@ -13,12 +13,24 @@
 
 static bool usable = true;
 
+/* Whether the structures that this component and Open MPI share have one size. */
+static bool layout_fits(void) {
+  return opal_mutex_t_class.cls_sizeof == sizeof(opal_mutex_t) &&
+         mca_btl_base_descriptor_t_class.cls_sizeof == sizeof(mca_btl_base_descriptor_t);
+}
+
 /* The layouts of modules and descriptors differ between minor versions of Open MPI, and its loader
    compares only the version of the component structure (mca_base_component_repository.c). */
 static bool version_fits(void) {
   const char *running = dlsym(RTLD_DEFAULT, "opal_version_string");
-  if (running != NULL && !strncmp(running, MADE_FOR, strlen(MADE_FOR)))
-    return true;
+  if (running != NULL && !strncmp(running, MADE_FOR, strlen(MADE_FOR))) {
+    if (layout_fits())
+      return true;
+    opal_output(0, "btl:vicinity: this component was compiled with headers of another build of Open MPI "
+                   "%s. It is not used. Compile it with the headers of this Open MPI.",
+                running);
+    return false;
+  }
   opal_output(0,
               "btl:vicinity: this component was compiled for Open MPI %sx, and this is Open MPI %s. "
               "It is not used. Install the package openmpi-vicinity of this release, or compile the "
@@ -49,8 +61,8 @@ static int register_parameters(void) {
   parameter("free_list_max", "Largest number of fragments of each kind (-1: no limit)",
             MCA_BASE_VAR_TYPE_INT, &component->fragments_max);
   module->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
-  module->btl_eager_limit = 4096;
-  module->btl_rndv_eager_limit = 4096;
+  module->btl_eager_limit = 8192;
+  module->btl_rndv_eager_limit = 8192;
   module->btl_max_send_size = VICINITY_IN_PLACE_MAX;
   module->btl_rdma_pipeline_send_length = 0;
   module->btl_rdma_pipeline_frag_size = 0;
@@ -71,7 +83,7 @@ static int register_parameters(void) {
   /* All processes connect in MPI_Init, when each of them is in the library and answers. */
   module->btl_flags =
       MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_SINGLE_ADD_PROCS |
-      MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | MCA_BTL_FLAGS_ATOMIC_FOPS;
+      MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | MCA_BTL_FLAGS_ATOMIC_FOPS | VICINITY_FLAGS;
   return mca_btl_base_param_register(&component->super.btl_version, module);
 }
 
@@ -100,7 +112,7 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 static bool open_endpoint(uint32_t key, char *reason, size_t size) {
   vicinity_module_t *module = &vicinity_module;
   mx_endpoint_addr_t own;
-  mx_param_t in_place = {.key = MX_PARAM_HANDLER_DATA, .val.unexp_queue_max = VICINITY_IN_PLACE_MAX};
+  mx_param_t in_place = {.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1};
   uint32_t id;
   mx_return_t code;
   if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
@@ -115,8 +127,6 @@ static bool open_endpoint(uint32_t key, char *reason, size_t size) {
     code = vicinity_mx.get_endpoint_addr(module->endpoint, &own);
   if (code == MX_SUCCESS)
     code = vicinity_mx.decompose_endpoint_addr(own, &module->nic, &id);
-  if (code == MX_SUCCESS)
-    code = vicinity_mx.register_unexp_handler(module->endpoint, vicinity_arrived, NULL);
   if (code != MX_SUCCESS)
     snprintf(reason, size, "%s", vicinity_mx.strerror(code));
   return code == MX_SUCCESS;
@@ -152,8 +162,6 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
     return NULL;
   }
   OBJ_CONSTRUCT(&module->progress_lock, opal_mutex_t);
-  OBJ_CONSTRUCT(&module->deferred_lock, opal_mutex_t);
-  OBJ_CONSTRUCT(&module->deferred, opal_list_t);
   OBJ_CONSTRUCT(&module->region_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->regions, opal_pointer_array_t);
   OBJ_CONSTRUCT(&module->operations, opal_pointer_array_t);
@@ -184,8 +192,6 @@ static int finalize(mca_btl_base_module_t *btl) {
   OBJ_DESTRUCT(&module->operations);
   OBJ_DESTRUCT(&module->regions);
   OBJ_DESTRUCT(&module->region_lock);
-  OPAL_LIST_DESTRUCT(&module->deferred);
-  OBJ_DESTRUCT(&module->deferred_lock);
   OBJ_DESTRUCT(&module->progress_lock);
   OBJ_DESTRUCT(&module->large_fragments);
   OBJ_DESTRUCT(&module->small_fragments);

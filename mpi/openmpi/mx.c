@@ -22,7 +22,6 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_close_endpoint", close_endpoint),
       SYMBOL("mx_get_endpoint_addr", get_endpoint_addr),
       SYMBOL("mx_decompose_endpoint_addr", decompose_endpoint_addr),
-      SYMBOL("mx_register_unexp_handler", register_unexp_handler),
       SYMBOL("mx_iconnect", iconnect),
       SYMBOL("mx_cancel", cancel),
       SYMBOL("mx_isend", isend),
@@ -31,7 +30,9 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_test", test),
       SYMBOL("mx_wait", wait),
       SYMBOL("mx_ipeek", ipeek),
-      SYMBOL("mx_progress", progress),
+      SYMBOL("mx_inject", inject),
+      SYMBOL("mx_next_unexpected", next_unexpected),
+      SYMBOL("mx_keep_unexpected", keep_unexpected),
       SYMBOL("MX_ERRORS_RETURN", errors_return),
 #undef SYMBOL
   };

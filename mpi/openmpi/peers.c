@@ -4,8 +4,6 @@
    alone would not do: two hosts without a common plane may have equal ones. */
 #include "vicinity.h"
 
-#include "opal/mca/pmix/pmix.h"
-
 #include <arpa/inet.h>
 #include <endian.h>
 
@@ -29,7 +27,7 @@ int vicinity_publish(uint32_t key) {
       .nic = htobe64(nic),
       .key = htonl(key),
   };
-  OPAL_MODEX_SEND(result, OPAL_PMIX_GLOBAL, &mca_btl_vicinity_component.super.btl_version, &card,
+  OPAL_MODEX_SEND(result, VICINITY_MODEX_SCOPE, &mca_btl_vicinity_component.super.btl_version, &card,
                   sizeof card);
   return result;
 }
@@ -39,7 +37,7 @@ static bool shared_memory_in_use(void) {
   mca_btl_base_selected_module_t *selected;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
     const char *name = selected->btl_component->btl_version.mca_component_name;
-    if (!strcmp(name, "vader") &&
+    if (!strcmp(name, VICINITY_SHARED_MEMORY) &&
         selected->btl_module->btl_exclusivity > vicinity_module.super.btl_exclusivity)
       return true;
   }

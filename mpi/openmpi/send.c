@@ -87,51 +87,56 @@ mca_btl_base_descriptor_t *vicinity_prepare(mca_btl_base_module_t *btl,
   return &fragment->base;
 }
 
-/* Starts the send. Returns 1 if the message has left the fragment, 0 if it has not yet, and else an
-   error. */
-static int start(vicinity_fragment_t *fragment, mca_btl_base_tag_t tag) {
-  vicinity_module_t *module = &vicinity_module;
-  mx_segment_t segments[2];
-  uint32_t count = (uint32_t)fragment->base.des_segment_count, done = 0;
+/* Sends the segments if there is room for them now, as most often. Returns 1 if they have left, 0 if
+   there is no room or the peer is lost, and else an error. */
+static int inject(struct mca_btl_base_endpoint_t *peer, mx_segment_t *segments, uint32_t count,
+                  mca_btl_base_tag_t tag) {
+  uint32_t sent = 0;
+  mx_return_t code = vicinity_mx.inject(vicinity_module.endpoint, segments, count, peer->address,
+                                        tag, &sent);
+  if (code == MX_SUCCESS)
+    return (int)sent;
+  vicinity_fail(peer->proc, vicinity_mx.strerror(code));
+  return OPAL_ERR_UNREACH;
+}
+
+/* Has the library send the segments when there is room. vicinity_sent ends the fragment. */
+static int queue(vicinity_fragment_t *fragment, mx_segment_t *segments, uint32_t count,
+                 mca_btl_base_tag_t tag) {
   mx_request_t request;
-  mx_status_t status;
-  for (uint32_t i = 0; i < count; i++) {
-    segments[i].segment_ptr = fragment->segments[i].seg_addr.pval;
-    segments[i].segment_length = (uint32_t)fragment->segments[i].seg_len;
-  }
-  mx_return_t code = vicinity_mx.isend(module->endpoint, segments, count, fragment->peer->address,
-                                       tag, fragment, &request);
+  vicinity_module.requests++;
+  mx_return_t code = vicinity_mx.isend(vicinity_module.endpoint, segments, count,
+                                       fragment->peer->address, tag, fragment, &request);
+  if (code == MX_SUCCESS)
+    return OPAL_SUCCESS;
+  vicinity_module.requests--;
   if (code == MX_NO_RESOURCES)
     return OPAL_ERR_OUT_OF_RESOURCE;
-  if (code != MX_SUCCESS) {
-    vicinity_fail(fragment->peer->proc, vicinity_mx.strerror(code));
-    return OPAL_ERR_UNREACH;
-  }
-  code = vicinity_mx.test(module->endpoint, &request, &status, &done);
-  if (code == MX_SUCCESS && done && status.code == MX_STATUS_SUCCESS)
-    return 1;
-  if (code == MX_SUCCESS && done) {
-    vicinity_fail(fragment->peer->proc, vicinity_mx.strstatus(status.code));
-    return OPAL_ERR_UNREACH;
-  }
-  return 0;
+  vicinity_fail(fragment->peer->proc, vicinity_mx.strerror(code));
+  return OPAL_ERR_UNREACH;
 }
 
 int vicinity_send(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,
                   mca_btl_base_descriptor_t *descriptor, mca_btl_base_tag_t tag) {
   vicinity_fragment_t *fragment = (vicinity_fragment_t *)descriptor;
-  uint32_t flags = descriptor->des_flags;
+  uint32_t flags = descriptor->des_flags, count = (uint32_t)descriptor->des_segment_count;
+  mx_segment_t segments[2];
+  for (uint32_t i = 0; i < count; i++) {
+    segments[i].segment_ptr = fragment->segments[i].seg_addr.pval;
+    segments[i].segment_length = (uint32_t)fragment->segments[i].seg_len;
+  }
   fragment->peer = peer;
-  /* Whichever thread finds the completion must call back, unless it is found here. */
-  descriptor->des_flags |= MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
-  vicinity_module.requests++;
-  int result = start(fragment, tag);
-  if (result == 0)
-    return OPAL_SUCCESS;
-  vicinity_module.requests--;
-  descriptor->des_flags = flags;
+  int result = inject(peer, segments, count, tag);
   if (result < 0)
     return result;
+  if (result == 0) {
+    /* Whichever thread finds the completion must call back. */
+    descriptor->des_flags |= MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+    result = queue(fragment, segments, count, tag);
+    if (result != OPAL_SUCCESS)
+      descriptor->des_flags = flags;
+    return result;
+  }
   if (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
     descriptor->des_cbfunc(btl, peer, descriptor, OPAL_SUCCESS);
   if (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
@@ -143,27 +148,19 @@ int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endp
                             opal_convertor_t *convertor, void *header, size_t header_size,
                             size_t payload_size, uint8_t order, uint32_t flags,
                             mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor) {
-  vicinity_fragment_t *fragment = NULL;
+  mx_segment_t segments[2] = {{header, (uint32_t)header_size}, {NULL, (uint32_t)payload_size}};
+  (void)order, (void)flags;
   if (descriptor != NULL)
     *descriptor = NULL;
-  if (header_size + payload_size <= btl->btl_eager_limit)
-    fragment = take(peer, header_size + payload_size,
-                    flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, order);
-  if (fragment == NULL)
+  /* Open MPI then sends the message as a fragment. */
+  if (header_size + payload_size > btl->btl_eager_limit ||
+      (payload_size > 0 && opal_convertor_need_buffers(convertor)))
     return OPAL_ERR_OUT_OF_RESOURCE;
-  memcpy(fragment->data, header, header_size);
-  void *payload = fragment->data + header_size;
-  fragment->base.des_cbfunc = NULL;
-  if (payload_size > 0 && pack(convertor, &payload, &payload_size) < 0) {
-    give_back(fragment);
-    return OPAL_ERROR;
-  }
-  vicinity_module.requests++;
-  int result = start(fragment, tag);
+  if (payload_size > 0)
+    opal_convertor_get_current_pointer(convertor, &segments[1].segment_ptr);
+  int result = inject(peer, segments, payload_size > 0 ? 2 : 1, tag);
   if (result == 0)
-    return OPAL_SUCCESS;
-  vicinity_module.requests--;
-  give_back(fragment);
+    return OPAL_ERR_OUT_OF_RESOURCE;
   return result == 1 ? OPAL_SUCCESS : result;
 }
 

@@ -7,31 +7,24 @@
  *   Open MPI: pml/ob1 (matching, protocols)
  *       |  fragments with a one-byte tag            |                     |
  *   btl/vicinity (this component)               btl/vader             btl/tcp
- *       |  mx_isend, handler of unexpected          same VM               other peers
- *       |  messages (libmyriexpress.so)
+ *       |  mx_inject, mx_next_unexpected            same VM               other peers
+ *       |  (libmyriexpress.so)
  *   message plane: shared memory between the processes of a host, VMs and the host
  *
  * A fragment is one message: the tag is the message's match value, so a fragment has no header of
  * this component. The sender's memory is copied once into the shared memory, and ob1 reads the
  * fragment there. The plane keeps the order of the messages of a pair, and holds a fast sender back.
  *
- * Interface: opal/mca/btl/btl.h of Open MPI 4.1 (BTL 3.1.0), and docs/message-c.md for mx_*.
+ * Interface: opal/mca/btl/btl.h of Open MPI 4.1 and 5.0, whose differences are in abi.h, and
+ * docs/message-c.md for mx_*.
  */
 #ifndef BTL_VICINITY_H
 #define BTL_VICINITY_H
 
-#include "opal_config.h"
-
-#if OPAL_MAJOR_VERSION != 4 || OPAL_MINOR_VERSION != 1
-#error "This component is for Open MPI 4.1 (Debian 12). Other versions have another interface."
-#endif
+#include "abi.h"
 
 #include "opal/class/opal_free_list.h"
-#include "opal/class/opal_list.h"
 #include "opal/class/opal_pointer_array.h"
-#include "opal/mca/btl/base/base.h"
-#include "opal/mca/btl/btl.h"
-#include "opal/threads/mutex.h"
 #include "opal/util/output.h"
 #include "opal/util/proc.h"
 
@@ -60,7 +53,7 @@ typedef struct {
 #define VICINITY_RMA_ANSWER ((uint64_t)3 << 32)
 #define VICINITY_RMA_DATA ((uint64_t)4 << 32)
 
-/* Bytes of the longest message that the library's handler gets with its data. */
+/* Bytes of the longest message that is read where it arrives. */
 #define VICINITY_IN_PLACE_MAX 32768
 
 /* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
@@ -84,13 +77,10 @@ typedef struct {
 
 OBJ_CLASS_DECLARATION(vicinity_fragment_t);
 
-/* A received message that waits: its bytes do not fit into the plane's shared memory at once, or
-   it arrived while Open MPI was in another call of this component. */
+/* A message that is fetched: its bytes do not fit into the plane's shared memory at once. */
 typedef struct {
-  opal_list_item_t super;
   mx_endpoint_addr_t source;
   uint64_t match;
-  uint32_t length;
   unsigned char data[];
 } vicinity_received_t;
 
@@ -102,11 +92,8 @@ typedef struct {
   opal_free_list_t small_fragments; /* of btl_eager_limit bytes */
   opal_free_list_t large_fragments; /* of btl_max_send_size bytes */
   opal_mutex_t progress_lock;
-  opal_mutex_t deferred_lock;
-  opal_list_t deferred;       /* of vicinity_received_t */
-  _Atomic int queued;  /* length of `deferred` */
   _Atomic int requests; /* sends and receives that have not completed */
-  _Atomic int watches;  /* received from peers */
+  int watches;          /* received from peers */
   int peers;            /* number of watches sent */
   struct mca_btl_base_endpoint_t *ended; /* peers whose end has no explanation yet */
   opal_pointer_array_t regions;    /* registered memory */
@@ -126,7 +113,7 @@ typedef struct {
 } vicinity_component_t;
 
 /* The name that Open MPI looks for: mca_<framework>_<component>_component. */
-OPAL_MODULE_DECLSPEC extern vicinity_component_t mca_btl_vicinity_component;
+__attribute__((visibility("default"))) extern vicinity_component_t mca_btl_vicinity_component;
 
 /* mx.c: the functions of libmyriexpress.so, which is loaded when MPI starts. */
 typedef struct {
@@ -139,7 +126,6 @@ typedef struct {
   __typeof__(&mx_close_endpoint) close_endpoint;
   __typeof__(&mx_get_endpoint_addr) get_endpoint_addr;
   __typeof__(&mx_decompose_endpoint_addr) decompose_endpoint_addr;
-  __typeof__(&mx_register_unexp_handler) register_unexp_handler;
   __typeof__(&mx_iconnect) iconnect;
   __typeof__(&mx_cancel) cancel;
   __typeof__(&mx_isend) isend;
@@ -148,7 +134,9 @@ typedef struct {
   __typeof__(&mx_test) test;
   __typeof__(&mx_wait) wait;
   __typeof__(&mx_ipeek) ipeek;
-  __typeof__(&mx_progress) progress;
+  __typeof__(&mx_inject) inject;
+  __typeof__(&mx_next_unexpected) next_unexpected;
+  __typeof__(&mx_keep_unexpected) keep_unexpected;
   const mx_error_handler_t *errors_return;
 } vicinity_mx_t;
 
@@ -208,8 +196,6 @@ void vicinity_answered(mx_endpoint_addr_t source, const void *data, size_t lengt
 void vicinity_rma_completed(void *owner, const mx_status_t *status);
 
 /* receive.c */
-mx_unexp_handler_action_t vicinity_arrived(void *context, mx_endpoint_addr_t source,
-                                           uint64_t match, uint32_t length, void *data);
 int vicinity_progress(void);
 
 /* Tells Open MPI that a peer is lost, once: it ends the job. */

@@ -46,6 +46,6 @@ void vicinity_answer_watches(void) {
     for (; answered < vicinity_module.watches; answered++)
       vicinity_mx.irecv(vicinity_module.endpoint, NULL, 0, VICINITY_WATCH, MX_MATCH_MASK_NONE, NULL,
                         NULL);
-    vicinity_mx.progress(vicinity_module.endpoint);
+    vicinity_progress();
   } while (answered < vicinity_module.peers && vicinity_now() < end);
 }

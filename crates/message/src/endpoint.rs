@@ -17,12 +17,12 @@ use crate::ids::{Peer, Request, SELF};
 use crate::limits::{ENDPOINTS, HEAP, MEDIUM};
 use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
-use crate::peer::Peers;
+use crate::peer::{Link, Peers};
 use crate::pending_connects::Handshakes;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
-use crate::wait_policy::EmptyPolls;
+use crate::wait_policy::{EmptyPolls, Naps};
 
 /// How an endpoint is opened.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,13 @@ pub struct Endpoint {
     /// The relay that forwards the messages of remote peers.
     pub(crate) relay: AwaitedPeer,
     pub(crate) empty_polls: EmptyPolls,
+    pub(crate) naps: Naps,
+    /// The peer whose message the program reads in place, see [`crate::in_place`].
+    pub(crate) reading: Option<Peer>,
+    /// Its link, if the peer has ended meanwhile.
+    pub(crate) lost_link: Option<Box<Link>>,
+    /// The position of the peer whose message is read in place next.
+    pub(crate) turn: usize,
 }
 
 impl Endpoint {
@@ -113,6 +120,10 @@ impl Endpoint {
             yielder: Yielder::default(),
             relay: AwaitedPeer::default(),
             empty_polls: EmptyPolls::default(),
+            naps: Naps::default(),
+            reading: None,
+            lost_link: None,
+            turn: 0,
         })
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct Engine {
     /// Unexpected messages for the program's handler; `None` without a handler. They enter
     /// `unexpected` after the handler has seen them.
     pub(crate) handler_queue: Option<VecDeque<Arrival>>,
+    /// Messages that match no receive stay in the lane, see [`crate::in_place`].
+    pub(crate) in_place: bool,
     pub(crate) heap: Heap,
     pub(crate) copies: Copies,
 }
@@ -81,6 +83,7 @@ impl Engine {
             posted: Queues::new(contexts),
             unexpected: Queues::new(contexts),
             handler_queue: None,
+            in_place: false,
             heap,
             copies: Copies::default(),
         }
@@ -104,7 +107,11 @@ impl Engine {
     #[inline]
     fn take_records(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         let mut left = BURST;
-        while left > 0 && link.accepts_messages() && self.take_message(link, peer)? {
+        while left > 0
+            && link.accepts_messages()
+            && self.may_take(link)
+            && self.take_message(link, peer)?
+        {
             left -= 1;
             // Polling the next slot means waiting for its cache line, and a message that arrives
             // there before the program posts a receive would be copied twice. Returning to the
@@ -132,6 +139,10 @@ impl Engine {
                 Ok(()) | Err(Fault::Revoked) => {}
                 other => return other,
             }
+        }
+        if std::mem::take(&mut link.reading) {
+            // The program has this message already.
+            link.messages_in.step();
         }
         // The loop ends: the ring's producer is gone.
         loop {

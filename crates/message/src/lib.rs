@@ -90,6 +90,8 @@ mod engine;
 mod error;
 mod handshake;
 mod ids;
+mod in_place;
+mod inject;
 mod latency_samples;
 pub mod limits;
 mod matching;

@@ -127,6 +127,13 @@ impl<T> Queues<T> {
         queue.remove(position)
     }
 
+    /// Returns whether a value's queue has an item that `fits`.
+    #[inline]
+    pub(crate) fn has(&self, value: u64, fits: impl FnMut(&T) -> bool) -> bool {
+        let queue = self.queues.get(self.contexts.of(value));
+        queue.is_some_and(|queue| queue.iter().any(fits))
+    }
+
     /// Returns the first item that `fits`, in the pattern's context, or in all contexts if it
     /// selects none.
     pub(crate) fn find(&self, pattern: &Pattern, fits: impl Fn(&T) -> bool) -> Option<&T> {

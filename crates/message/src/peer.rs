@@ -75,6 +75,8 @@ pub(crate) struct Link {
     pub(crate) streams: VecDeque<Request>,
     /// Bytes of the peer's unexpected messages.
     pub(crate) unexpected: u64,
+    /// The program reads the data of the next message where it is, see [`crate::in_place`].
+    pub(crate) reading: bool,
     /// Records were published or slots released, and the peer has not been woken since.
     pub(crate) published: bool,
 }
@@ -110,6 +112,7 @@ impl Link {
             control: VecDeque::new(),
             streams: VecDeque::new(),
             unexpected: 0,
+            reading: false,
             published: false,
         }
     }
@@ -248,6 +251,12 @@ impl Peers {
     #[inline(always)]
     pub(crate) fn active(&self, position: usize) -> Option<Peer> {
         self.active.get(position).copied()
+    }
+
+    /// Returns the number of peers with a link.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.active.len()
     }
 
     /// Returns all links.

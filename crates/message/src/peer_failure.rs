@@ -74,6 +74,9 @@ impl Endpoint {
         if let Some(handler_queue) = &mut self.engine.handler_queue {
             handler_queue.retain(|arrival| !offered(arrival));
         }
+        if self.reading == Some(peer) {
+            self.lost_link = Some(link);
+        }
         if self.lost.len() >= MAX_LOST_PEERS {
             self.lost.pop_front();
         }

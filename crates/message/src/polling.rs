@@ -5,10 +5,11 @@
 //! endpoint counts the polls that found nothing, and yields as a wait would, see
 //! [`wait_policy`](crate::wait_policy). It does not sleep: the program may poll for other things as well.
 
+use std::thread;
 use std::time::Instant;
 
 use crate::endpoint::Endpoint;
-use crate::limits::POLLS_PER_CLOCK_READ;
+use crate::limits::{NAP, POLLS_PER_CLOCK_READ};
 use crate::wait_policy::{EmptyPolls, Step, Wait};
 
 /// A poller that no other program replaces yields once in so many times that it may: a processor without
@@ -44,6 +45,15 @@ impl Endpoint {
         let mut wait = self.empty_polls.wait.unwrap_or_else(|| Wait::begin(now));
         let conditions = self.host_conditions();
         let step = wait.next(now, self.thresholds, conditions, || self.awaits_reply());
+        if self.naps.is_due(now, &wait, conditions) {
+            thread::sleep(NAP);
+            let end = Instant::now();
+            self.naps.ended(end - now, end, self.thresholds);
+            // The others had that time.
+            wait.yielded(end);
+            self.empty_polls.wait = Some(wait);
+            return;
+        }
         let yields = match step {
             Step::Poll => false,
             _ if conditions.contended => true,

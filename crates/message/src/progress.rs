@@ -41,7 +41,7 @@ impl Endpoint {
 
     /// Checks the sockets, without sleeping.
     #[cold]
-    fn poll_sockets(&mut self) {
+    pub(crate) fn poll_sockets(&mut self) {
         self.polls = 0;
         // It fails only for lack of memory, and the next call tries again.
         if let Ok(woken) = self.waiter.wait(Some(Duration::ZERO)) {
@@ -231,7 +231,7 @@ impl Endpoint {
     fn has_work(&mut self) -> bool {
         let engine = &mut self.engine;
         let mut links = self.peers.links();
-        links.any(|link| link.has_record() || engine.could_flush(link).unwrap_or(true))
+        links.any(|link| engine.could_take(link) || engine.could_flush(link).unwrap_or(true))
     }
 
     /// Returns the result of a request when it has ended; `None` if the limit has passed or a waker

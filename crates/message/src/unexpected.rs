@@ -19,12 +19,23 @@ use crate::wire::Control;
 #[derive(Debug)]
 #[must_use]
 pub struct Unexpected {
-    arrival: Arrival,
+    pub(crate) arrival: Arrival,
     /// A copy of a message that this endpoint sent to itself.
     own: Vec<u8>,
+    /// The offset in the lane's data area, if the message is still there.
+    pub(crate) place: Option<u32>,
 }
 
 impl Unexpected {
+    pub(crate) fn new(arrival: Arrival, place: Option<u32>) -> Self {
+        let own = Vec::new();
+        Self {
+            arrival,
+            own,
+            place,
+        }
+    }
+
     /// Returns the sender.
     #[must_use]
     pub fn peer(&self) -> Peer {
@@ -44,9 +55,12 @@ impl Unexpected {
     }
 
     /// Returns the message, if it has arrived: a buffered message, or one of up to 32 KiB that the
-    /// endpoint sent to itself.
+    /// endpoint sent to itself. `None` for a message that is read [in place](Endpoint::next_in_place).
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
+        if self.place.is_some() {
+            return None;
+        }
         let length = usize::try_from(self.arrival.length).ok()?;
         match &self.arrival.body {
             Body::Eager(bytes) => bytes.get(..length),
@@ -111,19 +125,31 @@ impl Endpoint {
             let arrival = self.engine.handler_queue.as_mut()?.pop_front()?;
             if let Some(arrival) = self.receive(arrival) {
                 let own = self.engine.copy_of_own(&arrival);
-                return Some(Unexpected { arrival, own });
+                let place = None;
+                return Some(Unexpected {
+                    arrival,
+                    own,
+                    place,
+                });
             }
         }
     }
 
     /// Passes a message back: it completes a receive posted meanwhile, or is queued for a later
     /// one.
-    pub fn keep(&mut self, unexpected: Unexpected) {
+    pub fn keep(&mut self, mut unexpected: Unexpected) {
+        if unexpected.place.is_some() {
+            self.copy_out(&mut unexpected);
+        }
         self.match_or_store(unexpected.arrival);
     }
 
     /// Drops a message: a synchronous sender's request ends with 0 bytes taken.
+    #[inline]
     pub fn consume(&mut self, unexpected: Unexpected) {
+        if unexpected.place.is_some() {
+            self.release_place(unexpected.arrival.peer);
+        }
         let arrival = unexpected.arrival;
         let sender = match arrival.body {
             Body::Own(sender) => return self.engine.requests.end_with(sender, 0),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use window::calibration::Thresholds;
 
-use crate::limits::{REMOTE_TRANSFER_SPIN, TRANSFER_SPIN};
+use crate::limits::{BEFORE_NAP, BETWEEN_NAPS, REMOTE_TRANSFER_SPIN, SCARCE, TRANSFER_SPIN};
 
 /// What a waiter does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,38 @@ pub(crate) struct HostConditions {
     pub(crate) contended: bool,
     /// The host has too few processors.
     pub(crate) overcommitted: bool,
+}
+
+/// When a program that polls sleeps nevertheless, see [`crate::polling`].
+#[derive(Debug, Default)]
+pub(crate) struct Naps {
+    /// When it was last found that this program had lost its processor.
+    lost_cpu: Option<Instant>,
+    /// When the last nap ended.
+    last: Option<Instant>,
+}
+
+impl Naps {
+    /// Records that the program has found nothing in this wait. Returns whether it is to sleep for
+    /// [`NAP`](crate::limits::NAP).
+    pub(crate) fn is_due(&mut self, now: Instant, wait: &Wait, around: HostConditions) -> bool {
+        if wait.lost_cpu {
+            self.lost_cpu = Some(now);
+        }
+        let within = |since: Option<Instant>, time| {
+            since.is_some_and(|since| now.saturating_duration_since(since) < time)
+        };
+        let scarce = within(self.lost_cpu, SCARCE) || around.overcommitted;
+        around.remote && scarce && wait.polled >= BEFORE_NAP && !within(self.last, BETWEEN_NAPS)
+    }
+
+    /// Records a nap. One that took long shows that processors are still scarce.
+    pub(crate) fn ended(&mut self, took: Duration, now: Instant, thresholds: &Thresholds) {
+        self.last = Some(now);
+        if took >= thresholds.lost_cpu {
+            self.lost_cpu = Some(now);
+        }
+    }
 }
 
 /// One wait, from its first poll to its end or its sleep.
@@ -236,6 +268,55 @@ mod tests {
         assert_eq!(step(contended, 1), Step::Yield);
         assert_eq!(step(NEAR, 19), Step::Poll);
         assert_eq!(step(NEAR, 20), Step::Yield);
+    }
+
+    /// A wait that polls each microsecond for 390 us, from `start` on, and loses its processor once, if
+    /// `loses`. Returns when it naps, in microseconds since its start.
+    fn naps(naps: &mut Naps, around: HostConditions, start: Instant, loses: bool) -> Vec<u128> {
+        let mut wait = Wait::begin(start);
+        let mut now = start;
+        let mut list = Vec::new();
+        if loses {
+            now += thresholds().lost_cpu;
+            wait.next(now, &thresholds(), around, || false);
+        }
+        let begin = now;
+        while now - begin < us(390) {
+            now += us(1);
+            wait.next(now, &thresholds(), around, || false);
+            if naps.is_due(now, &wait, around) {
+                list.push((now - begin).as_micros());
+                now += us(50);
+                naps.ended(us(50), now, &thresholds());
+                wait.yielded(now);
+            }
+        }
+        list
+    }
+
+    #[test]
+    fn polls_nap_only_while_processors_are_scarce_and_for_half_of_the_time() {
+        let (start, mut state) = (Instant::now(), Naps::default());
+        assert_eq!(naps(&mut state, REMOTE, start, false), []);
+        assert_eq!(naps(&mut state, NEAR, start, true), []);
+        let after_loss = naps(&mut state, REMOTE, start, true);
+        assert_eq!(after_loss, [100, 200, 300]);
+        // The next waits remember the loss, for a while.
+        let soon = start + SCARCE / 2;
+        assert_eq!(naps(&mut state, REMOTE, soon, false), [100, 200, 300]);
+        let later = start + SCARCE * 2;
+        assert_eq!(naps(&mut state, REMOTE, later, false), []);
+        assert_eq!(
+            naps(&mut state, OVERCOMMITTED, later, false),
+            [100, 200, 300]
+        );
+    }
+
+    #[test]
+    fn a_long_nap_shows_that_processors_are_scarce() {
+        let (start, mut state) = (Instant::now(), Naps::default());
+        state.ended(thresholds().lost_cpu, start, &thresholds());
+        assert_eq!(naps(&mut state, REMOTE, start, false), [100, 200, 300]);
     }
 
     #[test]

@@ -55,6 +55,42 @@ mx_return_t mx_progress(mx_endpoint_t endpoint);
 mx_return_t mx_set_request_timeout(mx_endpoint_t endpoint, mx_request_t request,
                                    uint32_t timeout_ms);
 
+/*
+ * Only this library has the following. It is for programs with a matching of their own, such as MPI
+ * libraries, which post few receives or none.
+ */
+
+/* A parameter: with 1 in val.unexp_queue_max, messages that match no receive stay where they arrive
+   until mx_next_unexpected takes them, and no handler is called. mx_probe does not find them. */
+#define MX_PARAM_IN_PLACE ((mx_param_key_t)0x5602)
+
+#define MX_INLINE_MAX 48
+
+typedef struct {
+  mx_endpoint_addr_t source;
+  uint64_t match_info;
+  uint32_t length;
+  uint32_t reserved;
+  const void *data; /* NULL for messages above 32768 bytes, and for those of mx_issend */
+  unsigned char inline_data[MX_INLINE_MAX]; /* where data of up to that length is */
+} mx_unexpected_t;
+
+/*
+ * Makes progress, and takes the next message that matches no receive. result is 0 if there is none.
+ * data is in memory that the sender can write, and is valid until the next call for this endpoint,
+ * which consumes the message: only one thread at a time may make these calls. Other calls are allowed
+ * meanwhile.
+ */
+mx_return_t mx_next_unexpected(mx_endpoint_t endpoint, mx_unexpected_t *message, uint32_t *result);
+
+/* Keeps the message that was taken last: it completes a receive that matches it, or waits for one. */
+mx_return_t mx_keep_unexpected(mx_endpoint_t endpoint);
+
+/* Sends a message of at most 32768 bytes, if there is room for it: then result is 1, and the memory may
+   be reused. Otherwise result is 0 and nothing is sent; mx_isend waits for room, or says why not. */
+mx_return_t mx_inject(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t count,
+                      mx_endpoint_addr_t dest, uint64_t match_info, uint32_t *result);
+
 int mx__regcache_clean(void *memory, unsigned long length);
 
 #ifdef __cplusplus

@@ -81,6 +81,21 @@ pub(crate) struct Status {
     pub(crate) context: Pointer,
 }
 
+/// Bytes of a message that [`Unexpected`] holds itself.
+pub(crate) const INLINE_MAX: usize = message::limits::EAGER;
+
+/// `mx_unexpected_t`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Unexpected {
+    pub(crate) source: Address,
+    pub(crate) match_info: u64,
+    pub(crate) length: u32,
+    pub(crate) reserved: u32,
+    pub(crate) data: *const c_void,
+    pub(crate) inline_data: [u8; INLINE_MAX],
+}
+
 /// `mx_mapper_state_t`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -23,6 +23,8 @@ pub(crate) struct Parameters {
     /// Bytes of the longest message that the handler of unexpected messages gets with its data, or
     /// `None` for that of MX.
     pub(crate) handler_data: Option<u64>,
+    /// Whether messages that match no receive stay where they arrive.
+    pub(crate) in_place: bool,
 }
 
 /// `mx_open_endpoint`.
@@ -49,7 +51,10 @@ pub(crate) fn open(
     };
     let data = parameters.handler_data.unwrap_or(MAX_HANDLER_DATA);
     let endpoint = table::add(|number| {
-        let endpoint = message::Endpoint::open(&library.board, &options)?;
+        let mut endpoint = message::Endpoint::open(&library.board, &options)?;
+        if parameters.in_place {
+            endpoint.leave_in_place();
+        }
         Ok(Shared::new(number, parameters.handler, data, endpoint))
     })?;
     let shared = table::endpoint(endpoint)?;

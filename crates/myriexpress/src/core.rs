@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use message::{Completion, Endpoint, Pattern, Peer, Request};
+use message::{Completion, Endpoint, Pattern, Peer, Request, Unexpected};
 
 use crate::abi::{self, Address, Pointer, UnexpectedHandler};
 use crate::codes::{Result, Return, StatusCode};
@@ -60,6 +60,8 @@ pub(crate) struct Core {
     /// The context pointers of the program for its peers.
     pub(crate) contexts: HashMap<u64, usize>,
     pub(crate) handler: Option<Handler>,
+    /// The message that the program reads in place.
+    pub(crate) reading: Option<Unexpected>,
     /// For handlers that the program will register, see [`Handler::data`].
     pub(crate) handler_data: u64,
     /// The thread that runs the handler.
@@ -88,6 +90,7 @@ impl Core {
             entries: Vec::new(),
             contexts: HashMap::new(),
             handler: None,
+            reading: None,
             handler_data,
             handler_thread: None,
             disabled: 0,
@@ -104,6 +107,11 @@ impl Core {
     /// Whether the engine may make progress now.
     pub(crate) fn may_progress(&self) -> bool {
         self.disabled == 0 && self.handler_thread.is_none()
+    }
+
+    /// Whether there is a message for the handler.
+    pub(crate) fn must_handle(&self) -> bool {
+        self.handler.is_some() && self.endpoint.has_unexpected()
     }
 
     /// Registers a request, and returns its handle for the program: the number of the endpoint, and

@@ -158,7 +158,7 @@ impl Locked<'_> {
         }
         core.expire();
         core.endpoint.progress();
-        match core.endpoint.has_unexpected() {
+        match core.must_handle() {
             true => self.handle(),
             false => Ok(self),
         }
@@ -251,11 +251,15 @@ impl Locked<'_> {
         let left = core.sleep_limit(left);
         core.has_leader = true;
         let Core {
-            endpoint, waiting, ..
+            endpoint,
+            waiting,
+            handler,
+            ..
         } = core;
         let slept = endpoint.until(left, |endpoint| {
             let mut all = waiting.iter().map(|(_, condition)| condition).chain([own]);
-            let woken = endpoint.has_unexpected() || all.any(|one| one.holds(endpoint));
+            let handles = handler.is_some() && endpoint.has_unexpected();
+            let woken = handles || all.any(|one| one.holds(endpoint));
             woken.then_some(())
         });
         drop(self);

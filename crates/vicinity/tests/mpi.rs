@@ -102,6 +102,21 @@ fn every_chapter_passes_with_other_components() {
     }
 }
 
+/// The component for Open MPI 5.0, with the packages of Debian 13.
+#[test]
+#[ignore = "downloads 110 MB; run by make soak"]
+fn every_chapter_passes_with_open_mpi_5() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let script = common::root().join("mpi/openmpi/tests/debian-13");
+    let mut run = Command::new(script);
+    run.arg(mpi.files().library)
+        .arg(folder.path().join("debian-13"));
+    let text = common::mx::succeed(&mut run);
+    assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
+}
+
 const MEMBERS: &str = r#"
 [[message.member]]
 name = "a"

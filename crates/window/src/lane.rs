@@ -15,6 +15,7 @@
 use crate::ProtocolError;
 use crate::layout::LaneOffsets;
 use crate::raw::{self, Access, Body, Mapping, SharedBytes, Slots, Word};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Data is allocated in whole cache lines.
@@ -277,6 +278,24 @@ impl Consumer {
         let body = self.slots.body(self.next);
         self.step();
         Record { tag, body }
+    }
+
+    /// Copies the next record out of its slot, as [`take`](Self::take), but the record stays the next
+    /// one.
+    #[inline]
+    #[must_use]
+    pub fn peek(&self, tag: u32) -> Record {
+        let body = self.slots.body(self.next);
+        Record { tag, body }
+    }
+
+    /// Returns the address of data of the next record; `None` if it is not all inside the data area.
+    /// The data stays there until [`release`](Self::release), and the producer can change it at any
+    /// time.
+    #[inline]
+    #[must_use]
+    pub fn data_address(&self, offset: u64, length: usize) -> Option<NonNull<u8>> {
+        self.data.address_of(offset, length)
     }
 
     /// Returns the first word of the next record's body. A second call may return another value,

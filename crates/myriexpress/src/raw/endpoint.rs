@@ -12,8 +12,9 @@ use crate::table;
 const ERROR_HANDLER: u32 = 0;
 const UNEXPECTED_MAX: u32 = 1;
 const CONTEXT_ID: u32 = 2;
-/// A key of this library only.
+/// Keys of this library only.
 const HANDLER_DATA: u32 = 0x5601;
+const IN_PLACE: u32 = 0x5602;
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_open_endpoint(
@@ -49,6 +50,10 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
                 let [a, b, c, d, ..] = parameter.value.to_ne_bytes();
                 let length = u32::from_ne_bytes([a, b, c, d]);
                 parameters.handler_data = connect::handler_data(length)?;
+            }
+            IN_PLACE => {
+                let [a, b, c, d, ..] = parameter.value.to_ne_bytes();
+                parameters.in_place = u32::from_ne_bytes([a, b, c, d]) != 0;
             }
             _ => return Err(Return::BAD_PARAM_NAME),
         }

@@ -7,6 +7,7 @@
 mod connection;
 mod endpoint;
 mod exchange;
+mod in_place;
 mod information;
 mod pointer;
 mod process;

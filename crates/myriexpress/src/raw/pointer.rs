@@ -9,8 +9,9 @@ use std::slice;
 
 use message::{Memory, Segments};
 
-use crate::abi::{Parameter, Segment};
+use crate::abi::{Parameter, Segment, Unexpected};
 use crate::codes::{Result, Return};
+use crate::in_place::Next;
 
 /// A pointer to a value that the call writes, or reads and writes.
 #[repr(transparent)]
@@ -33,6 +34,18 @@ impl<T: Copy> Out<T> {
     pub(super) fn get(&self) -> Option<T> {
         // SAFETY: as above, if it is not null.
         unsafe { self.0.as_ref() }.copied()
+    }
+}
+
+impl Out<Unexpected> {
+    /// Writes a message; data inside of it is where the program's value has it.
+    pub(super) fn put_next(&self, next: &Next) {
+        let mut message = next.message;
+        if next.is_inline {
+            let place = std::mem::offset_of!(Unexpected, inline_data);
+            message.data = self.0.wrapping_byte_add(place).cast_const().cast();
+        }
+        self.put(message);
     }
 }
 
@@ -104,15 +117,12 @@ impl List<Parameter> {
 }
 
 impl List<Segment> {
-    /// Returns the memory of a message.
-    pub(super) fn memory(&self, count: u32) -> Result<Memory> {
+    /// Returns the list, if its segments may describe a message.
+    fn checked(&self, count: u32) -> Result<&[Segment]> {
         if count as usize > message::limits::SEGMENTS {
             return Err(Return::BAD_SEG_CNT);
         }
         let list = self.get(count).ok_or(Return::BAD_SEG_LIST)?;
-        if list.is_empty() {
-            return Ok(Memory::Empty);
-        }
         let total: u64 = list.iter().map(|segment| u64::from(segment.length)).sum();
         if total > u64::from(u32::MAX) {
             return Err(Return::BAD_SEG_LIST);
@@ -121,11 +131,31 @@ impl List<Segment> {
         if list.iter().any(missing) {
             return Err(Return::BAD_SEG_MEM);
         }
+        Ok(list)
+    }
+
+    /// Returns the memory of a message.
+    pub(super) fn memory(&self, count: u32) -> Result<Memory> {
+        let list = self.checked(count)?;
+        if list.is_empty() {
+            return Ok(Memory::Empty);
+        }
         let pieces = list
             .iter()
             .map(|segment| (segment.start.cast(), segment.length as usize));
         // SAFETY: MX requires of `mx_isend` and `mx_irecv` that a segment is memory of the program,
         // which it does not access until the request has completed.
         Ok(Memory::Segments(unsafe { Segments::new(pieces) }?))
+    }
+
+    /// Returns the bytes of a message that is sent before the call returns.
+    pub(super) fn pieces(&self, count: u32) -> Result<impl Iterator<Item = &[u8]> + Clone> {
+        let list = self.checked(count)?.iter();
+        let filled = list.filter(|segment| segment.length > 0);
+        Ok(filled.map(|segment| {
+            // SAFETY: `mx_inject` requires that a segment is memory of the program, which nothing
+            // writes during the call, and `checked` found that it is not null.
+            unsafe { slice::from_raw_parts(segment.start.cast(), segment.length as usize) }
+        }))
     }
 }

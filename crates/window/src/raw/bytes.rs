@@ -39,9 +39,10 @@ impl SharedBytes {
         self.length as u64
     }
 
-    /// Returns the address of `count` bytes from `offset`, if they are inside.
+    /// Returns the address of `count` bytes from `offset`, if they are inside. They may change at any
+    /// time.
     #[inline]
-    fn address_of(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn address_of(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
         let offset = usize::try_from(offset).ok()?;
         if offset.checked_add(count)? > self.length {
             return None;

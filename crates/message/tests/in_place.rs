@@ -1,0 +1,162 @@
+//! Messages that are read where they arrived, and sends without a request.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Pair, pattern};
+use message::{Code, Pattern, Unexpected};
+
+/// The bytes of the message lane's data area.
+const LANE: usize = 256 * 1024;
+
+fn in_place() -> Pair {
+    let mut pair = Pair::new();
+    pair.b.leave_in_place();
+    pair
+}
+
+fn inject(pair: &mut Pair, value: u64, bytes: &[u8]) -> bool {
+    let (first, second) = bytes.split_at(bytes.len() / 3);
+    let pieces = [first, second].into_iter();
+    pair.a.inject(pair.to_b, value, pieces).unwrap()
+}
+
+/// Takes B's next message; B needs no other call.
+fn next(pair: &mut Pair) -> Unexpected {
+    pair.a.progress();
+    pair.b.next_in_place().unwrap()
+}
+
+/// Keeps a message, and returns its bytes.
+fn kept(pair: &mut Pair, message: Unexpected) -> Vec<u8> {
+    let (value, length) = (message.value(), message.length());
+    pair.b.keep(message);
+    let memory = vec![0; usize::try_from(length).unwrap()];
+    let request = pair.b.irecv(Pattern::exactly(value), memory).unwrap();
+    let got = pair.finish_b(request);
+    assert_eq!(got.status.code, Code::Success);
+    got.memory.bytes().to_vec()
+}
+
+#[test]
+fn each_message_is_taken_once_in_order_from_where_it_arrived() {
+    let mut pair = in_place();
+    let lengths = [0, 1, 48, 49, 4096, 32768];
+    for (value, length) in (0..).zip(lengths) {
+        assert!(inject(&mut pair, value, &pattern(length, value)));
+    }
+    for (value, length) in (0..).zip(lengths) {
+        let message = next(&mut pair);
+        assert_eq!((message.peer(), message.value()), (pair.to_a, value));
+        assert_eq!(message.length(), length as u64);
+        let is_in_lane = pair.b.address_in_place(&message).is_some();
+        assert_eq!(is_in_lane, length > 48);
+        // Short messages are copied out.
+        assert_eq!(message.bytes().is_some(), length <= 48);
+        match value % 2 {
+            0 => pair.b.consume(message),
+            _ => assert_eq!(kept(&mut pair, message), pattern(length, value)),
+        }
+    }
+    assert!(pair.b.next_in_place().is_none());
+}
+
+/// A message that is read stays where it is, whatever else the endpoint does.
+#[test]
+fn a_message_that_is_read_is_not_overwritten() {
+    let mut pair = in_place();
+    let bytes = pattern(32768, 1);
+    assert!(inject(&mut pair, 1, &bytes));
+    let message = next(&mut pair);
+    let mut sent = 0;
+    while inject(&mut pair, 2, &pattern(32768, 2)) {
+        pair.run_until_idle();
+        sent += 1;
+    }
+    // The lane is full, and what was read is still there.
+    assert_eq!(sent, LANE / 32768 - 1);
+    assert_eq!(kept(&mut pair, message), bytes);
+    assert!(inject(&mut pair, 3, &bytes), "its place is free again");
+    for value in std::iter::repeat_n(2, sent).chain([3]) {
+        let message = next(&mut pair);
+        assert_eq!(message.value(), value);
+        pair.b.consume(message);
+    }
+}
+
+#[test]
+fn a_message_does_not_overtake_one_that_waits_for_room() {
+    let mut pair = in_place();
+    while inject(&mut pair, 1, &pattern(32768, 1)) {}
+    let queued = pair.a.isend(pair.to_b, 2, pattern(32768, 2)).unwrap();
+    assert!(!inject(&mut pair, 3, b"short"));
+    let mut last = 1;
+    while last == 1 {
+        let message = next(&mut pair);
+        last = message.value();
+        pair.b.consume(message);
+        pair.a.progress();
+    }
+    assert_eq!(last, 2);
+    assert_eq!(pair.finish_a(queued).status.code, Code::Success);
+    assert!(inject(&mut pair, 3, b"short"));
+}
+
+#[test]
+fn receives_and_long_messages_work_beside() {
+    let mut pair = in_place();
+    let long = pair.a.isend(pair.to_b, 1, pattern(100_000, 1)).unwrap();
+    let synchronous = pair.a.issend(pair.to_b, 2, pattern(100, 2)).unwrap();
+    assert!(inject(&mut pair, 3, &pattern(1000, 3)));
+    assert!(!inject(&mut pair, 4, &pattern(32769, 4)), "too long");
+    let posted = pair.b.irecv(Pattern::exactly(3), vec![0; 1000]).unwrap();
+    for (value, length) in [(1, 100_000), (2, 100)] {
+        let message = next(&mut pair);
+        assert_eq!(message.value(), value);
+        assert!(message.bytes().is_none() && pair.b.address_in_place(&message).is_none());
+        assert_eq!(kept(&mut pair, message), pattern(length, value));
+    }
+    assert!(pair.b.next_in_place().is_none(), "a receive matches it");
+    assert_eq!(pair.finish_b(posted).memory.bytes(), pattern(1000, 3));
+    for sent in [long, synchronous] {
+        assert_eq!(pair.finish_a(sent).status.code, Code::Success);
+    }
+}
+
+#[test]
+fn messages_of_a_peer_that_ended_are_still_read() {
+    let mut pair = in_place();
+    for value in 1..=3 {
+        assert!(inject(&mut pair, value, &pattern(1000, value)));
+    }
+    let first = next(&mut pair);
+    let board = pair.board();
+    let other = message::Endpoint::open(&board, &message::Options::default()).unwrap();
+    drop(std::mem::replace(&mut pair.a, other));
+    pair.run_until_idle();
+    assert_eq!(pair.b.lost(), Some(pair.to_a));
+    // What is read now is in memory that the peer has unmapped; this side has not.
+    assert!(pair.b.address_in_place(&first).is_some());
+    assert_eq!(kept(&mut pair, first), pattern(1000, 1));
+    for value in 2..=3 {
+        let message = next(&mut pair);
+        assert_eq!(message.bytes().unwrap(), pattern(1000, value));
+        pair.b.consume(message);
+    }
+    assert!(pair.b.next_in_place().is_none());
+}
+
+#[test]
+fn injecting_to_oneself_or_to_a_peer_that_ended_sends_nothing() {
+    let mut pair = in_place();
+    let own = pair.b.own();
+    let pieces = [&b"own"[..]].into_iter();
+    assert!(!pair.b.inject(own, 1, pieces.clone()).unwrap());
+    let sent = pair.b.isend(own, 1, b"own".to_vec()).unwrap();
+    let message = next(&mut pair);
+    assert_eq!(message.bytes(), Some(&b"own"[..]));
+    pair.b.consume(message);
+    assert_eq!(pair.finish_b(sent).status.taken, 0);
+    pair.b.disconnect(pair.to_a).unwrap();
+    assert!(!pair.b.inject(pair.to_a, 1, pieces).unwrap());
+}

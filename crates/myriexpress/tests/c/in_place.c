@@ -1,0 +1,77 @@
+/* Calls of this library only, for programs that match messages themselves. */
+#include "check.h"
+
+static unsigned char out[100000], in[100000];
+
+static const uint32_t lengths[] = {0, 8, 48, 49, 4096, 32768, 32769, 100000};
+#define LENGTHS (sizeof lengths / sizeof *lengths)
+#define ROUNDS 20
+
+/* Sends a message in two segments; returns whether it left at once. */
+static uint32_t inject(side_t s, uint32_t length, uint64_t match) {
+  mx_segment_t segments[] = {{out, length / 2}, {out + length / 2, length - length / 2}};
+  uint32_t sent = 7;
+  OK(mx_inject(s.endpoint, segments, 2, s.peer, match, &sent));
+  CHECK(sent <= 1);
+  return sent;
+}
+
+static void sender(void) {
+  side_t s = open_side(1, 2);
+  mx_segment_t missing = {NULL, 1};
+  uint32_t sent;
+  fill(out, sizeof out, 5);
+  RETURNS(MX_BAD_SEG_MEM, mx_inject(s.endpoint, &missing, 1, s.peer, 1, &sent));
+  for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
+    uint32_t length = lengths[i % LENGTHS];
+    if (inject(s, length, i)) {
+      CHECK(length <= 32768);
+      continue;
+    }
+    mx_request_t request = start(s.endpoint, s.peer, out, length, i);
+    finish(s.endpoint, &request);
+  }
+  mx_request_t request = start_sync(s.endpoint, s.peer, out, 8, ROUNDS * LENGTHS);
+  CHECK(finish(s.endpoint, &request).xfer_length == 8);
+  barrier(s.endpoint, s.peer);
+  close_side(s);
+}
+
+static mx_unexpected_t next(mx_endpoint_t endpoint) {
+  mx_unexpected_t message;
+  uint32_t found = 0;
+  while (!found)
+    OK(mx_next_unexpected(endpoint, &message, &found));
+  return message;
+}
+
+static void receiver(void) {
+  mx_param_t in_place = {.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1};
+  side_t r = open_side_with(2, 1, &in_place, 1);
+  OK(mx_keep_unexpected(r.endpoint)); /* there is none */
+  for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
+    uint32_t length = lengths[i % LENGTHS];
+    mx_unexpected_t message = next(r.endpoint);
+    CHECK(message.match_info == i && message.length == length);
+    CHECK(!memcmp(&message.source, &r.peer, sizeof r.peer));
+    if (message.data != NULL)
+      CHECK(is_filled(message.data, length, 5));
+    CHECK((message.data != NULL) == (length <= 32768));
+    if (message.data != NULL && i % 3 != 0)
+      continue;
+    memset(in, 0, sizeof in);
+    mx_request_t request = post(r.endpoint, in, sizeof in, i, MX_MATCH_MASK_NONE);
+    OK(mx_keep_unexpected(r.endpoint));
+    mx_status_t status = finish(r.endpoint, &request);
+    CHECK(status.xfer_length == length && is_filled(in, length, 5));
+  }
+  mx_unexpected_t message = next(r.endpoint);
+  CHECK(message.length == 8 && message.data == NULL);
+  OK(mx_keep_unexpected(r.endpoint));
+  mx_request_t request = post(r.endpoint, in, sizeof in, message.match_info, MX_MATCH_MASK_NONE);
+  CHECK(finish(r.endpoint, &request).xfer_length == 8);
+  barrier(r.endpoint, r.peer);
+  close_side(r);
+}
+
+int main(void) { return both(receiver, sender); }
