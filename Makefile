@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell demo-page demo-message demo-mpi selftest test lab bench soak coverage check build deb lint style clippy deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-page demo-message demo-mpi demo-sockets selftest test lab bench soak coverage check build deb lint style clippy deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -39,6 +39,14 @@ demo-mpi:
 	$(MAKE) --directory mpi/openmpi BUILD=$(CURDIR)/target/mpi $(CURDIR)/target/mpi/mca_btl_vicinity.so
 	mpicc -std=gnu11 -O2 mpi/openmpi/examples/figures.c -o target/mpi/figures
 	$(RUN) demo --mpi
+
+## make demo-sockets  Runs iperf3 and sockperf, unmodified, by AF_VSOCK and by TCP between two VMs.
+demo-sockets:
+	scripts/setup demo
+	$(CARGO) build --release --locked --package vicinity
+	$(MAKE) --directory guest/sockets BUILD=$(CURDIR)/target/sockets
+	install $$(scripts/agent) target/sockets/vicinity-agent
+	$(RUN) demo --sockets
 
 ## make selftest      Shows on VMs what works on this host, in at most ten minutes, and writes a report.
 selftest:
@@ -81,6 +89,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms eight_qemus -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms guarded_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms c_programs_of_vms -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms programs_of_other_languages -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture

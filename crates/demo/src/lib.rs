@@ -16,7 +16,7 @@
 //! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: other
 //! programs of the machine disturb the figures of both. [`run`] measures and writes `result.json` and `report.html`.
 //! [`shell()`] keeps the VMs running and opens a console for each; [`web()`] keeps them running with traffic, and serves
-//! the page. [`messages()`] does the same comparison with messages beside TCP, and writes `message.json`; [`mpi()`] with
+//! the page. [`sockets()`] does the same comparison with TCP programs by AF_VSOCK, and writes `sockets.json`. [`messages()`] does the same comparison with messages beside TCP, and writes `message.json`; [`mpi()`] with
 //! MPI programs on the message plane beside Open MPI's TCP, in four VMs, and writes `mpi.json`.
 
 #![forbid(unsafe_code)]
@@ -34,6 +34,7 @@ mod pair;
 mod result;
 mod sample;
 mod shell;
+mod sockets;
 mod web;
 
 use std::fs;
@@ -52,6 +53,7 @@ pub use options::{Durations, Options};
 pub use result::{DemoResult, Ratio, Summary, Verdict};
 pub use sample::{Cpu, Described, Sample};
 pub use shell::shell;
+pub use sockets::{SocketFiles, SocketResult, SocketSample, sockets};
 pub use web::web;
 
 /// Measures, writes `result.json` and `report.html` into the output folder, and returns the result.

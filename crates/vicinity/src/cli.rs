@@ -176,12 +176,16 @@ enum Command {
         /// Run an MPI program in four VMs, on the message plane and over TCP; `make demo-mpi` builds what it needs
         #[arg(long, conflicts_with_all = ["shell", "messages"])]
         mpi: bool,
+        /// Run iperf3 and sockperf between two VMs, unmodified, by AF_VSOCK and by TCP; `make demo-sockets` builds what
+        /// it needs
+        #[arg(long, conflicts_with_all = ["shell", "messages", "mpi"])]
+        sockets: bool,
         /// Keep two VMs running with traffic between them, and serve the page that shows them, instead of measuring
-        #[arg(long, conflicts_with_all = ["shell", "messages", "mpi", "channel"])]
+        #[arg(long, conflicts_with_all = ["shell", "messages", "mpi", "sockets", "channel"])]
         web: bool,
         /// Channel to compare with the bridge: `switch`, or `direct`, with which each VM can read the other's
         /// memory
-        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with_all = ["messages", "mpi"])]
+        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with_all = ["messages", "mpi", "sockets"])]
         channel: String,
         /// Accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the demo fails if KVM does not work. Without
         /// this option, the demo uses KVM if it works
@@ -306,16 +310,18 @@ impl Cli {
                 shell,
                 messages,
                 mpi,
+                sockets,
                 web,
                 channel,
                 accel,
                 folder,
             } => {
                 accel.into_iter().for_each(accel::choose);
-                match (shell, messages, mpi, web) {
+                match (shell, messages, mpi, sockets, web) {
                     (true, ..) => demo::shell(&channel, &folder),
                     (_, true, ..) => print(&demo::messages(&folder)?),
-                    (_, _, true, _) => print(&demo::mpi(&folder)?),
+                    (_, _, true, ..) => print(&demo::mpi(&folder)?),
+                    (_, _, _, true, _) => print(&demo::sockets(&folder)?),
                     (.., true) => demo::web(&folder),
                     _ => print(&demo::run(&channel, &folder)?),
                 }

@@ -61,11 +61,19 @@ pub struct RoundTrip {
 /// # Errors
 /// A server does not start.
 pub fn serve(vm: &Vm) -> Result<()> {
+    serve_by(vm, "")
+}
+
+/// Like [`serve`], by a command that runs programs: `by` is empty, or ends with a space.
+///
+/// # Errors
+/// As for [`serve`].
+pub fn serve_by(vm: &Vm, by: &str) -> Result<()> {
     let limit = Duration::from_secs(30);
-    vm.check("iperf3 --server --daemon", limit)?;
+    vm.check(&format!("{by}iperf3 --server --daemon"), limit)?;
     for carrier in ["--tcp", ""] {
         vm.check(
-            &format!("setsid sockperf server {carrier} --ip 0.0.0.0 --port {SOCKPERF_PORT} </dev/null >/run/sockperf{carrier}.log 2>&1 &"),
+            &format!("setsid {by}sockperf server {carrier} --ip 0.0.0.0 --port {SOCKPERF_PORT} </dev/null >/run/sockperf{carrier}.log 2>&1 &"),
             limit,
         )?;
     }
@@ -80,7 +88,15 @@ pub fn serve(vm: &Vm) -> Result<()> {
 /// # Errors
 /// The client fails or its report cannot be read.
 pub fn tcp(client: &Vm, target: &str, seconds: u32) -> Result<Tcp> {
-    let report = iperf(client, target, seconds, "")?;
+    tcp_by(client, "", target, seconds)
+}
+
+/// Like [`tcp`], by a command that runs the client: `by` is empty, or ends with a space.
+///
+/// # Errors
+/// As for [`tcp`].
+pub fn tcp_by(client: &Vm, by: &str, target: &str, seconds: u32) -> Result<Tcp> {
+    let report = iperf(client, by, target, seconds, "")?;
     parse_tcp(&report)
 }
 
@@ -91,6 +107,7 @@ pub fn tcp(client: &Vm, target: &str, seconds: u32) -> Result<Tcp> {
 pub fn udp(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<Udp> {
     let report = iperf(
         client,
+        "",
         target,
         seconds,
         &format!("--udp --bitrate 0 --length {size}"),
@@ -103,7 +120,21 @@ pub fn udp(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<Udp> {
 /// # Errors
 /// The client fails or its report cannot be read.
 pub fn ping_pong(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<RoundTrip> {
-    sockperf(client, target, seconds, size, "--tcp")
+    ping_pong_by(client, "", target, seconds, size)
+}
+
+/// Like [`ping_pong`], by a command that runs the client: `by` is empty, or ends with a space.
+///
+/// # Errors
+/// As for [`ping_pong`].
+pub fn ping_pong_by(
+    client: &Vm,
+    by: &str,
+    target: &str,
+    seconds: u32,
+    size: u32,
+) -> Result<RoundTrip> {
+    sockperf(client, by, target, seconds, size, "--tcp")
 }
 
 /// Like [`ping_pong`], with UDP messages.
@@ -111,24 +142,25 @@ pub fn ping_pong(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<R
 /// # Errors
 /// As for [`ping_pong`].
 pub fn ping_pong_udp(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<RoundTrip> {
-    sockperf(client, target, seconds, size, "")
+    sockperf(client, "", target, seconds, size, "")
 }
 
 fn sockperf(
     client: &Vm,
+    by: &str,
     target: &str,
     seconds: u32,
     size: u32,
     carrier: &str,
 ) -> Result<RoundTrip> {
     let command = format!(
-        "sockperf ping-pong {carrier} --ip {target} --port {SOCKPERF_PORT} --msg-size {size} --time {seconds} --full-rtt 2>&1"
+        "{by}sockperf ping-pong {carrier} --ip {target} --port {SOCKPERF_PORT} --msg-size {size} --time {seconds} --full-rtt 2>&1"
     );
     parse_sockperf(&client.check(&command, limit(seconds))?)
 }
 
-fn iperf(client: &Vm, target: &str, seconds: u32, more: &str) -> Result<String> {
-    let command = format!("iperf3 --client {target} --time {seconds} --json {more}");
+fn iperf(client: &Vm, by: &str, target: &str, seconds: u32, more: &str) -> Result<String> {
+    let command = format!("{by}iperf3 --client {target} --time {seconds} --json {more}");
     client.check(&command, limit(seconds))
 }
 

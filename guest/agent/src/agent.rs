@@ -30,7 +30,7 @@ struct Attachment {
 }
 
 /// Runs until `stop`, which is called once a second, returns true. Then removes all routes of the agent.
-pub(crate) fn run(stop: impl Fn() -> bool) -> Result<(), AgentError> {
+pub(crate) fn run(stop: &dyn Fn() -> bool) -> Result<(), AgentError> {
     let netlink = Netlink::open()?;
     let changes = Changes::open()?;
     let mut attachment: Option<Attachment> = None;

@@ -1,6 +1,6 @@
 //! `vicinity-agent` runs in VMs. In a VM of a trust group it routes the traffic to the group's other VMs
-//! over the direct channel while that is possible. It also publishes files into a VM's space
-//! ([`publish`]).
+//! over the direct channel while that is possible. It also carries TCP connections by AF_VSOCK ([`sockets`]), and
+//! publishes files into a VM's space ([`publish`]).
 //!
 //! # Theory of operation
 //!
@@ -34,6 +34,7 @@ mod error;
 mod netlink;
 mod plan;
 mod publish;
+mod sockets;
 mod talk;
 
 use std::path::PathBuf;
@@ -46,12 +47,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// The command line.
 const USAGE: &str = "\
 usage: vicinity-agent                         have peers' traffic go by the direct channel; as root
+       vicinity-agent sockets                 have TCP connections go by AF_VSOCK; as root
        vicinity-agent publish FILE... FOLDER  put files into a space, each whole or not at all";
 
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let done = match words.first() {
-        None => return route(),
+        None => return until_signal(agent::run),
+        Some(word) if word.as_os_str() == "sockets" && words.len() == 1 => {
+            return until_signal(sockets::run);
+        }
         Some(word) if word.as_os_str() == "publish" && words.len() > 2 => {
             let folder = words.pop().unwrap_or_default();
             publish::run(words.get(1..).unwrap_or_default(), &folder)
@@ -64,8 +69,8 @@ fn main() -> ExitCode {
     exit_code(done)
 }
 
-/// Routes peers' traffic over the direct channel until a signal arrives.
-fn route() -> ExitCode {
+/// Works until a signal arrives.
+fn until_signal(work: fn(&dyn Fn() -> bool) -> Result<(), error::AgentError>) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
@@ -73,7 +78,7 @@ fn route() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    exit_code(agent::run(|| stop.load(Ordering::Relaxed)))
+    exit_code(work(&|| stop.load(Ordering::Relaxed)))
 }
 
 fn exit_code(done: Result<(), error::AgentError>) -> ExitCode {

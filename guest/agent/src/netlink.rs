@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
     NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
@@ -16,6 +16,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -131,11 +132,33 @@ impl Netlink {
         self.change(RouteNetlinkMessage::DelNeighbour(neighbour), 0)
     }
 
+    /// Leads IPv4 packets with this mark to this VM itself, by a rule and a table of routes of its own.
+    pub(crate) fn lead_to_itself(&self, mark: u32, table: u32) -> Result<(), AgentError> {
+        let route = RouteNetlinkMessage::NewRoute(route_to_itself(table));
+        self.change(route, NLM_F_CREATE | NLM_F_REPLACE)?;
+        let rule = RouteNetlinkMessage::NewRule(rule(mark, table));
+        let result = self.exchange(rule, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
+        let result = match result {
+            // An agent that was killed left it.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            result => result.map(drop),
+        };
+        io(result, || "add a routing rule".to_owned())
+    }
+
+    /// Ends [`lead_to_itself`](Self::lead_to_itself).
+    pub(crate) fn do_not_lead(&self, mark: u32, table: u32) -> Result<(), AgentError> {
+        self.change(RouteNetlinkMessage::DelRule(rule(mark, table)), 0)?;
+        self.change(RouteNetlinkMessage::DelRoute(route_to_itself(table)), 0)
+    }
+
     /// Sends a change. It is no error to remove something that does not exist.
     fn change(&self, message: RouteNetlinkMessage, flags: u16) -> Result<(), AgentError> {
         let removes = matches!(
             message,
-            RouteNetlinkMessage::DelRoute(_) | RouteNetlinkMessage::DelNeighbour(_)
+            RouteNetlinkMessage::DelRoute(_)
+                | RouteNetlinkMessage::DelNeighbour(_)
+                | RouteNetlinkMessage::DelRule(_)
         );
         let result = self.exchange(message, NLM_F_ACK | flags);
         let result = match result {
@@ -212,6 +235,33 @@ fn own(message: &AddressMessage, but: u32) -> Option<Own> {
         address: local.or(address)?,
         prefix: message.header.prefix_len,
     })
+}
+
+/// The loopback device, which is the first one of every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// Returns the rule for packets with a mark. The table's number is also the rule's priority.
+fn rule(mark: u32, table: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![
+        RuleAttribute::Priority(table),
+        RuleAttribute::FwMark(mark),
+        RuleAttribute::Table(table),
+    ];
+    message
+}
+
+/// Returns the route of all addresses to this VM itself.
+fn route_to_itself(table: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Host;
+    message.header.kind = RouteType::Local;
+    message.attributes = vec![RouteAttribute::Table(table), RouteAttribute::Oif(LOOPBACK)];
+    message
 }
 
 fn message(route: Route, index: u32) -> RouteMessage {

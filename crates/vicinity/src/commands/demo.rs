@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use demo::Options;
+use demo::{Options, SocketFiles};
 use vm_harness::mpi::Files;
 use vm_harness::progress::Progress;
 
@@ -56,6 +56,26 @@ pub(crate) fn mpi(folder: &Path) -> Result<String, Failure> {
     let result = demo::mpi(&options, &files, &Progress::start())?;
     let output = options.output.display();
     Ok(format!("{result}\nResults: {output}/mpi.json\n"))
+}
+
+/// Runs unmodified TCP programs between two VMs by AF_VSOCK, and by TCP; returns the table. `folder/sockets` has what
+/// `make demo-sockets` builds.
+pub(crate) fn sockets(folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?;
+    let built = folder.join("sockets");
+    let files = SocketFiles {
+        agent: built.join("vicinity-agent"),
+        library: built.join("libvicinity-sockets.so"),
+    };
+    for file in [&files.agent, &files.library] {
+        if !file.exists() {
+            let text = format!("{} is missing; run `make demo-sockets`", file.display());
+            return Err(Failure::Usage(text));
+        }
+    }
+    let result = demo::sockets(&options, &files, &Progress::start())?;
+    let output = options.output.display();
+    Ok(format!("{result}\nResults: {output}/sockets.json\n"))
 }
 
 /// Boots the demo's VMs and opens a shell in each, until the session ends.

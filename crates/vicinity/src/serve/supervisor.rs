@@ -6,6 +6,7 @@
 //! there on nothing can fail. So a change that is refused has changed nothing.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,7 +26,7 @@ use super::request::{Addresses, ChangeError, ChangeRequest, Request};
 use super::runtime_dir::Folder;
 use super::systemd::fd_store::FdStore;
 use super::systemd::notify::Reloading;
-use super::vsock::{self, VsockError, VsockTask};
+use super::vsock::{self, VsockError, VsockTask, directory};
 use crate::config::{self, Config, Source};
 use crate::runtime_paths::{VSOCK_FOLDER, direct_folder};
 
@@ -148,13 +149,15 @@ impl Supervisor {
 
     fn start_vsocks(&mut self) -> Result<(), ChangeError> {
         let runtime_dir = self.config.runtime_dir.clone();
+        let directories = Arc::new(directory::all(&self.config));
         for set in config::separate(&self.config.vsocks) {
             let vm = set.first().map(|vsock| vsock.vm.clone());
             let refused = |source: VsockError| ChangeError::Vsock {
                 vm: vm.unwrap_or_default(),
                 source,
             };
-            let task = self.start_vsock(&runtime_dir, set).map_err(refused)?;
+            let task = self.start_vsock(&runtime_dir, set, Arc::clone(&directories));
+            let task = task.map_err(refused)?;
             self.vsocks.push(task.address());
             self.tasks.spawn(task.run());
         }
@@ -165,11 +168,12 @@ impl Supervisor {
         &mut self,
         runtime_dir: &Path,
         set: Vec<config::Vsock>,
+        directories: vsock::Directories,
     ) -> Result<VsockTask, VsockError> {
         if self.vsock_folder.is_none() {
             self.vsock_folder = Some(Folder::create(&runtime_dir.join(VSOCK_FOLDER))?);
         }
-        VsockTask::start(runtime_dir, set, self.launch.clone())
+        VsockTask::start(runtime_dir, set, directories, self.launch.clone())
     }
 
     /// Returns the senders of the tasks, now and after changes.
@@ -326,7 +330,18 @@ impl Supervisor {
         self.networks.sort_by_key(|(name, _)| place(name));
         self.spaces.apply(plan.spaces, &mut self.tasks).await;
         (self.source, self.config) = (plan.source, plan.config);
+        self.tell_directories().await;
         self.publish();
+    }
+
+    /// Addresses that VMs have now or no more take effect when their agents ask next.
+    async fn tell_directories(&self) {
+        let directories = Arc::new(directory::all(&self.config));
+        for vsock in &self.vsocks {
+            let message = vsock::Message::Directories(Arc::clone(&directories));
+            // An error means that the task ended by itself.
+            drop(vsock.send(message).await);
+        }
     }
 
     fn run_network(&mut self, network: Network) {

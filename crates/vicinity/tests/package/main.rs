@@ -53,6 +53,9 @@ for module in direct wake; do
     grep -x 'PACKAGE_VERSION="0.1.0"' /usr/src/vicinity-$module-0.1.0/dkms.conf
 done
 vicinity-agent --help 2>&1 | grep usage
+# The library is found by the loader's own name for the folder, and changes nothing without the agent.
+vicinity-run cat /proc/self/maps | grep -c libvicinity-sockets.so
+systemd-analyze verify vicinity-sockets.service
 test -e /usr/include/myriexpress.h
 ldconfig -p | grep libmyriexpress.so
 

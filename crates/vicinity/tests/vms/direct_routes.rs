@@ -32,7 +32,7 @@ members = [\"red\", \"blue\"]
 ";
 
 /// Builds the agent as for guests.
-fn agent() -> PathBuf {
+pub(crate) fn agent() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/agent");
     let mut command = vm_harness::host::command(script);
     command.args(["--profile", "dev"]);

@@ -38,6 +38,8 @@ mod mpi;
 mod queues;
 mod restart;
 mod rig;
+mod sockets;
+mod sockets_programs;
 mod space;
 mod space_lent;
 mod space_nginx;

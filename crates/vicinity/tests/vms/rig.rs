@@ -76,6 +76,13 @@ impl Rig {
         self
     }
 
+    /// Puts these Debian packages into the guests that are booted from now on.
+    pub(crate) fn with_packages(mut self, packages: &[&str]) -> Self {
+        let recipe = packages.iter().fold(recipe(), |all, one| all.package(one));
+        self.image = recipe.build(&home().join("images")).unwrap();
+        self
+    }
+
     /// Puts a file of this host into the guests that are booted from now on.
     pub(crate) fn with_file(mut self, file: &Path, inside: &str, folder: &str) -> Self {
         let folder = home().join(folder);
@@ -252,7 +259,9 @@ impl Rig {
 fn recipe() -> Recipe {
     let recipe = Recipe::default()
         .package("dropbear-bin")
+        .package("nftables")
         .package("socat")
+        .module("nf_tables")
         .module("uio")
         .module("virtiofs")
         .module("vmw_vsock_virtio_transport");

@@ -4,10 +4,14 @@
 //! devices ([`kept`]). The next process continues with them, and resets the connections of the last one.
 
 mod dial;
+pub(super) mod directory;
+mod guest;
 mod kept;
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use tokio::net::UnixListener;
@@ -17,8 +21,10 @@ use tokio::time::Instant;
 use vsock::connection_list::ConnectionList;
 use vsock::event::Event as DeviceEvent;
 use vsock::figures::Figures;
+use vsock::policy::AGENT_PORT;
 
 use self::dial::dial;
+use self::guest::Guest;
 use self::kept::KeptFrontEnd;
 use super::connections::{self, Connection};
 use super::process::child_process::ChildProcess;
@@ -53,21 +59,14 @@ pub(super) enum Message {
     Ask(oneshot::Sender<Vec<VsockStatus>>),
     /// A process connected to the socket of the VM with this number.
     Arrived(usize, Connection),
+    /// The directory of each VM has changed.
+    Directories(Directories),
     /// Stop the process, and end the task.
     Stop,
 }
 
-/// A VM of the set.
-#[derive(Debug)]
-struct Guest {
-    config: Vsock,
-    front_end: Option<KeptFrontEnd>,
-    /// Why its last front-end ended.
-    reason: Option<String>,
-    /// The figures of the last complete report, and of processes before the present one.
-    figures: Figures,
-    before: Figures,
-}
+/// The directory of each VM, by its name.
+pub(super) type Directories = Arc<BTreeMap<String, String>>;
 
 /// A set of VMs, with its process.
 #[derive(Debug)]
@@ -83,6 +82,7 @@ pub(super) struct VsockTask {
     /// The sockets on which host programs connect, in the order of the guests.
     host_sockets: Vec<UnixListener>,
     runtime_dir: PathBuf,
+    directories: Directories,
     _files: Vec<SocketFile>,
     /// The tasks that accept connections; they end with this.
     _tasks: JoinSet<()>,
@@ -93,6 +93,7 @@ impl VsockTask {
     pub(super) fn start(
         runtime_dir: &Path,
         set: Vec<Vsock>,
+        directories: Directories,
         launch: Launch,
     ) -> Result<Self, VsockError> {
         let (sender, inbox) = mpsc::channel(INBOX);
@@ -135,6 +136,7 @@ impl VsockTask {
             pending: PendingRequest::new(ANSWER_TIMEOUT),
             host_sockets,
             runtime_dir: runtime_dir.to_owned(),
+            directories,
             _files: files,
             _tasks: tasks,
         };
@@ -205,6 +207,7 @@ impl VsockTask {
                         }
                     }
                     Some(Message::Arrived(guest, connection)) => self.arrived(guest, connection),
+                    Some(Message::Directories(directories)) => self.directories = directories,
                     Some(Message::Stop) | None => break,
                 },
                 () = sleep_until(deadline) => self.tick(),
@@ -316,13 +319,17 @@ impl VsockTask {
         }
     }
 
-    /// Connects to a host program for the process.
+    /// Connects to a host program for the process, or serves the VM's directory.
     fn connect(&mut self, guest: usize, port: u32, request: u64) {
         let Some(Guest { config, .. }) = self.guests.get(guest) else {
             return;
         };
         let path = vsock_host_port(&self.runtime_dir, &config.vm, port);
-        let socket = dial(&path).inspect_err(|error| {
+        let socket = match (port, self.directories.get(&config.vm)) {
+            (AGENT_PORT, Some(text)) => directory::serve(text),
+            _ => dial(&path),
+        };
+        let socket = socket.inspect_err(|error| {
             tracing::debug!(vm = %config.vm, path = %path.display(), %error, "no host program");
         });
         let order = Order::Connected { request };
@@ -383,26 +390,5 @@ impl VsockTask {
             figures: guest.figures.and_before(&guest.before),
         });
         self.pending.reply(statuses.collect());
-    }
-}
-
-impl Guest {
-    /// Notes that the figures begin again, with another process.
-    fn process_ended(&mut self) {
-        self.before = self.figures.and_before(&self.before);
-        self.figures = Figures::default();
-    }
-
-    fn has_lost_front_end(&self) -> bool {
-        self.front_end
-            .as_ref()
-            .is_some_and(KeptFrontEnd::has_hung_up)
-    }
-
-    /// Drops the front-end, which no process can continue with.
-    fn lose(&mut self, why: &str) {
-        tracing::error!(vm = %self.config.vm, "lost the socket device: {why}");
-        self.front_end = None;
-        self.reason = Some(why.to_owned());
     }
 }
