@@ -31,7 +31,9 @@ fn cell(of: &dyn Fn(&str) -> Vec<f64>, transport: &str, base: &str) -> (f64, f64
 fn row(figure: (&str, u64, &str), values: &[f64], ratio: f64) -> String {
     let (name, bytes, unit) = figure;
     let digits = |value: f64| {
-        if value < 100.0 {
+        if value < 10.0 {
+            format!("{value:.2}")
+        } else if value < 100.0 {
             format!("{value:.1}")
         } else {
             format!("{value:.0}")
@@ -41,13 +43,22 @@ fn row(figure: (&str, u64, &str), values: &[f64], ratio: f64) -> String {
         .iter()
         .map(|value| format!("{} {unit}", digits(*value)))
         .collect();
-    format!("| {name}, {bytes} B | {} | {ratio:.2} |", cells.join(" | "))
+    let ratio = match ratio < 0.1 {
+        true => format!("{ratio:.3}"),
+        false => format!("{ratio:.2}"),
+    };
+    format!("| {name}, {bytes} B | {} | {ratio} |", cells.join(" | "))
 }
 
-/// Two processes of a host: the ratio is that to Open MPI's shared memory.
-fn native() -> Vec<String> {
+/// Processes of a host over these transports: the ratio is that of `own` to `base`.
+fn native(
+    figures: &[(&str, u64, &str)],
+    transports: &[&str],
+    own: &str,
+    base: &str,
+) -> Vec<String> {
     let results = read("mpi.json");
-    let rows = PAIR.map(|figure| {
+    let rows = figures.iter().map(|figure| {
         let of = |transport: &str| -> Vec<f64> {
             let samples = list(&results, "samples").iter();
             let mine = samples.filter(|sample| sample["transport"] == transport);
@@ -58,11 +69,13 @@ fn native() -> Vec<String> {
                 .map(|it| it["figures"][&key].as_f64().unwrap())
                 .collect()
         };
-        let transports = ["plane", "vader", "ucx", "tcp"];
-        let values = transports.map(|transport| cell(&of, transport, "vader").0);
-        row(figure, &values, cell(&of, "plane", "vader").1)
+        let values: Vec<_> = transports
+            .iter()
+            .map(|transport| cell(&of, transport, base).0)
+            .collect();
+        row(*figure, &values, cell(&of, own, base).1)
     });
-    rows.to_vec()
+    rows.collect()
 }
 
 /// VMs: the ratio is that to TCP.
@@ -88,5 +101,13 @@ fn vms() -> Vec<String> {
 
 /// Returns the rows that `docs/mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
-    [native(), vms()].concat()
+    let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
+    [
+        native(&PAIR, &shared_memory, "plane", "vader"),
+        native(&COLLECTIVE, &["plane", "vader", "tcp"], "plane", "tcp"),
+        native(&PAIR, &["mpich_plane", "mpich"], "mpich_plane", "mpich"),
+        native(&PAIR, &["tcp_beside", "tcp"], "tcp_beside", "tcp"),
+        vms(),
+    ]
+    .concat()
 }
