@@ -38,7 +38,7 @@ EXPORT int listen(int fd, int backlog)
 {
 	int result = real()->listen(fd, backlog);
 
-	fresh_forget(fd);
+	unshared_forget(fd);
 	if (result == 0 && table_is_enabled() && option(fd, SO_PROTOCOL) == IPPROTO_TCP)
 		claim_listening(fd);
 	return result;

@@ -15,7 +15,7 @@
 #include "internal.h"
 
 /* The agent answers at once; a server must not wait for an agent that hangs. */
-static const struct timeval patience = {.tv_usec = 500000};
+static const struct timeval agent_timeout = {.tv_usec = 500000};
 
 union control {
 	char bytes[CMSG_SPACE(sizeof(int))];
@@ -29,8 +29,8 @@ static int open_agent(void)
 
 	if (agent < 0)
 		return -1;
-	(void)real()->setsockopt(agent, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	(void)real()->setsockopt(agent, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	(void)real()->setsockopt(agent, SOL_SOCKET, SO_RCVTIMEO, &agent_timeout, sizeof(agent_timeout));
+	(void)real()->setsockopt(agent, SOL_SOCKET, SO_SNDTIMEO, &agent_timeout, sizeof(agent_timeout));
 	if (real()->connect(agent, (struct sockaddr *)&address, sizeof(address)) == 0)
 		return agent;
 	close(agent);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* connect() of a fresh TCP socket to a server in another VM of this host. */
+/* connect() of a new TCP socket to a server in another VM of this host. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
@@ -13,11 +13,11 @@
 #include "internal.h"
 
 /* Milliseconds until a server's VM must have answered. A program that does not block must not wait long. */
-#define PATIENCE 3000
-#define PATIENCE_WITHOUT_BLOCKING 250
+#define CONNECT_TIMEOUT 3000
+#define CONNECT_TIMEOUT_NONBLOCKING 250
 
 /* Seconds for which connections to a VM go by TCP after it did not answer in time. */
-#define AVOIDANCE 60
+#define AVOID_SECONDS 60
 
 /* Source ports, those that Linux gives to TCP connections (ip_local_port_range). */
 #define FIRST_SOURCE 32768
@@ -46,7 +46,7 @@ static bool is_avoided(uint32_t cid)
 
 static void avoid(uint32_t cid)
 {
-	atomic_store(&avoided[cid % 64], milliseconds() + AVOIDANCE * 1000);
+	atomic_store(&avoided[cid % 64], milliseconds() + AVOID_SECONDS * 1000);
 }
 
 /* Reads the IPv4 address that a TCP socket of this family would connect to. */
@@ -164,14 +164,14 @@ static bool reach(int vsock, const struct entry *to, uint16_t port, int64_t unti
 }
 
 /* Returns a connection by AF_VSOCK, or -1. */
-static int open_vsock(const struct entry *to, uint16_t from_index, uint16_t port, int patience)
+static int open_vsock(const struct entry *to, uint16_t from_index, uint16_t port, int timeout)
 {
 	int vsock = real()->socket(AF_VSOCK, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (vsock < 0)
 		return -1;
 	errno = 0;
-	if (bind_source(vsock, from_index) && reach(vsock, to, port, milliseconds() + patience))
+	if (bind_source(vsock, from_index) && reach(vsock, to, port, milliseconds() + timeout))
 		return vsock;
 	if (errno == ETIMEDOUT)
 		avoid(to->cid);
@@ -188,12 +188,12 @@ static bool redirect(int fd, const struct sockaddr_in *to, bool *is_blocking)
 
 	if (!table_find_server(to->sin_addr, ntohs(to->sin_port), &server) || is_avoided(server.cid))
 		return false;
-	if (!fresh_take(fd) || !is_plain(fd, &flags))
+	if (!unshared_take(fd) || !is_plain(fd, &flags))
 		return false;
 	if (!find_source(to, &source) || !table_find_own(source, server.network, &own))
 		return false;
 	*is_blocking = (flags & O_NONBLOCK) == 0;
-	vsock = open_vsock(&server, own.index, ntohs(to->sin_port), *is_blocking ? PATIENCE : PATIENCE_WITHOUT_BLOCKING);
+	vsock = open_vsock(&server, own.index, ntohs(to->sin_port), *is_blocking ? CONNECT_TIMEOUT : CONNECT_TIMEOUT_NONBLOCKING);
 	if (vsock < 0)
 		return false;
 	if (!options_copy(fd, vsock)) {
@@ -209,7 +209,7 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t length)
 	bool is_blocking = true;
 	int saved = errno;
 
-	if (fresh_has(fd) && read_destination(address, length, &to)) {
+	if (unshared_has(fd) && read_destination(address, length, &to)) {
 		int state;
 		bool is_done;
 
@@ -222,6 +222,6 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t length)
 		if (is_done)
 			return is_blocking ? 0 : -1;
 	}
-	fresh_forget(fd);
+	unshared_forget(fd);
 	return real()->connect(fd, address, length);
 }

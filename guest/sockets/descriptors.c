@@ -13,42 +13,42 @@ EXPORT int socket(int domain, int type, int protocol)
 
 	if (fd < 0)
 		return fd;
-	fresh_forget(fd);
+	unshared_forget(fd);
 	/* Another protocol, such as MPTCP, stays what it is. */
 	if (is_internet && is_stream && (protocol == 0 || protocol == IPPROTO_TCP) && table_is_enabled())
-		fresh_note(fd);
+		unshared_note(fd);
 	return fd;
 }
 
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t length)
 {
-	fresh_forget(fd);
+	unshared_forget(fd);
 	return real()->bind(fd, address, length);
 }
 
 EXPORT int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
 {
-	fresh_forget(fd);
+	unshared_forget(fd);
 	return real()->epoll_ctl(set, operation, fd, event);
 }
 
 EXPORT int dup(int fd)
 {
-	fresh_forget(fd);
+	unshared_forget(fd);
 	return real()->dup(fd);
 }
 
 EXPORT int dup2(int fd, int other)
 {
-	fresh_forget(fd);
-	fresh_forget(other);
+	unshared_forget(fd);
+	unshared_forget(other);
 	return real()->dup2(fd, other);
 }
 
 EXPORT int dup3(int fd, int other, int flags)
 {
-	fresh_forget(fd);
-	fresh_forget(other);
+	unshared_forget(fd);
+	unshared_forget(other);
 	return real()->dup3(fd, other, flags);
 }
 
@@ -67,7 +67,7 @@ EXPORT int fcntl(int fd, int command, ...)
 	argument = va_arg(arguments, void *);
 	va_end(arguments);
 	if (!is_harmless(command))
-		fresh_forget(fd);
+		unshared_forget(fd);
 	return real()->fcntl(fd, command, argument);
 }
 
@@ -80,6 +80,6 @@ EXPORT int fcntl64(int fd, int command, ...)
 	argument = va_arg(arguments, void *);
 	va_end(arguments);
 	if (!is_harmless(command))
-		fresh_forget(fd);
+		unshared_forget(fd);
 	return real()->fcntl64(fd, command, argument);
 }

@@ -5,7 +5,7 @@
  * Theory of operation
  *
  *   connect(fd, 10.0.0.4:5432)                                     accept(listener) = fd
- *      | fresh: is fd a new socket that nothing else knows?            | SO_MARK: does the connection come from the agent?
+ *      | unshared: is fd a new socket that nothing else knows?         | SO_MARK: does the connection come from the agent?
  *      | table: is 10.0.0.4 a VM of this host?                         |
  *      v                                                               v
  *   AF_VSOCK connection --- vicinity-agent of the server's VM --- claim: the agent passes the AF_VSOCK connection
@@ -17,7 +17,7 @@
  *
  * A connection goes by TCP, as without this library, whenever anything is unusual. What decides is known, not guessed:
  * only a socket that this process made and that it has not bound, duplicated, inherited or put into an epoll set is
- * replaced (fresh), and only options that an AF_VSOCK socket can have may be set on it (options).
+ * replaced (unshared), and only options that an AF_VSOCK socket can have may be set on it (options).
  *
  * The table and the ports are foreign data. The table's reader copes with any bytes in it, and a peer VM can only delay
  * a connect, by at most the limits in connect.c.
@@ -77,13 +77,13 @@ bool table_find_own(struct in_addr address, uint32_t network, struct entry *from
 /* Finds the address of a CID with this index. UINT32_MAX is this VM. */
 bool table_find_address(uint32_t cid, uint16_t index, struct in_addr *address);
 
-/* fresh.c: sockets that this process made and nothing else knows. */
-void fresh_begin(void);
-void fresh_note(int fd);
-void fresh_forget(int fd);
-bool fresh_has(int fd);
-/* Returns whether the socket is fresh, and forgets it. */
-bool fresh_take(int fd);
+/* unshared.c: sockets that this process made and nothing else knows. */
+void unshared_begin(void);
+void unshared_note(int fd);
+void unshared_forget(int fd);
+bool unshared_has(int fd);
+/* Returns whether the socket is unshared, and forgets it. */
+bool unshared_take(int fd);
 
 /* tag.c: what the kernel keeps of the TCP socket that an AF_VSOCK socket stands for. */
 struct tag {

@@ -160,8 +160,8 @@ EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t 
 	if (level == SOL_SOCKET && name == SO_PRIORITY && tag_read(fd, &tag))
 		return 0;
 	if (real()->setsockopt(fd, level, name, value, length) == 0) {
-		if (fresh_has(fd) && !is_usual(level, name))
-			fresh_forget(fd);
+		if (unshared_has(fd) && !is_usual(level, name))
+			unshared_forget(fd);
 		return 0;
 	}
 	if (level == SOL_SOCKET || !is_unknown(errno) || set(fd, name, level, value, length) != 0)

@@ -57,5 +57,5 @@ const struct real *real(void)
 __attribute__((constructor)) static void begin(void)
 {
 	(void)real();
-	fresh_begin();
+	unshared_begin();
 }

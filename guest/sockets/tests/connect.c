@@ -65,17 +65,17 @@ static void by_ipv6_socket(void)
 static void options(void)
 {
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	struct timeval patience = {.tv_usec = 300000};
+	struct timeval timeout = {.tv_usec = 300000};
 	struct linger linger = {0};
 	struct tcp_info info = {0};
 	char name[16] = "";
-	socklen_t length = sizeof(patience);
+	socklen_t length = sizeof(timeout);
 	char byte;
 
 	set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
 	set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
+	CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0);
 	CHECK(connect(fd, (struct sockaddr *)&server, sizeof(server)) == 0);
 	check_connection(fd, AF_VSOCK);
 	CHECK(option(fd, IPPROTO_TCP, TCP_NODELAY) == 1 && option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1);

@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-static int fresh(int protocol)
+static int new_socket(int protocol)
 {
 	int fd = socket(AF_INET, SOCK_STREAM, protocol);
 
@@ -28,7 +28,7 @@ static void in_epoll(void)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
 	int set = epoll_create1(0);
-	int fd = fresh(0);
+	int fd = new_socket(0);
 
 	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
 	check_tcp(fd);
@@ -37,7 +37,7 @@ static void in_epoll(void)
 
 static void duplicated(void)
 {
-	int fd = fresh(0);
+	int fd = new_socket(0);
 	int other = dup(fd);
 
 	check_tcp(fd);
@@ -47,7 +47,7 @@ static void duplicated(void)
 
 static void inherited(void)
 {
-	int fd = fresh(0);
+	int fd = new_socket(0);
 	int status;
 	pid_t child = fork();
 
@@ -62,7 +62,7 @@ static void inherited(void)
 static void bound(void)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET};
-	int fd = fresh(0);
+	int fd = new_socket(0);
 
 	CHECK(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0);
 	check_tcp(fd);
@@ -70,7 +70,7 @@ static void bound(void)
 
 static void with_unknown_option(void)
 {
-	int fd = fresh(0);
+	int fd = new_socket(0);
 	int value = 1;
 
 	CHECK(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMP, &value, sizeof(value)) == 0);
@@ -91,7 +91,7 @@ static void multipath(void)
 static void without_descriptors(void)
 {
 	struct rlimit before, now;
-	int fd = fresh(0);
+	int fd = new_socket(0);
 
 	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
 	now = before;
@@ -105,7 +105,7 @@ static void without_descriptors(void)
 static void refused(void)
 {
 	struct sockaddr_in nobody = server;
-	int fd = fresh(0);
+	int fd = new_socket(0);
 
 	nobody.sin_port = htons((uint16_t)(ntohs(server.sin_port) + 1));
 	errno = 0;
@@ -115,7 +115,7 @@ static void refused(void)
 
 static void strange_addresses(void)
 {
-	int fd = fresh(0);
+	int fd = new_socket(0);
 
 	CHECK(connect(fd, NULL, 0) == -1);
 	CHECK(connect(fd, (struct sockaddr *)&server, 1) == -1 && errno == EINVAL);

@@ -109,15 +109,11 @@ impl Claims {
 impl Pending {
     /// Waits until the server claims its connection, if servers of its port do so, and hands it over. Returns whether
     /// the server has it.
-    pub(super) fn hand_over(&self, vsock: &Socket, patience: Duration) -> bool {
+    pub(super) fn hand_over(&self, vsock: &Socket, timeout: Duration) -> bool {
         let port = self.pair.1.port();
         let is_claiming = lock(&self.claims.claiming).contains(&port);
-        let patience = if is_claiming {
-            patience
-        } else {
-            Duration::ZERO
-        };
-        let Ok(program) = self.receiver.recv_timeout(patience) else {
+        let timeout = if is_claiming { timeout } else { Duration::ZERO };
+        let Ok(program) = self.receiver.recv_timeout(timeout) else {
             // Another program may have the port now.
             lock(&self.claims.claiming).remove(&port);
             return false;

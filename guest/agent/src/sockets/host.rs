@@ -12,12 +12,12 @@ use super::directory::{Directory, MAX_BYTES};
 const HOST: u32 = 2;
 
 /// Longest wait for a part of the answer. Linux gives up a connect after two seconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the directory.
-pub(super) fn ask() -> io::Result<Directory> {
+pub(super) fn read_directory() -> io::Result<Directory> {
     let socket = vsock()?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(READ_TIMEOUT))?;
     socket.connect(&SockAddr::vsock(HOST, AGENT_PORT))?;
     let mut text = String::new();
     socket.take(MAX_BYTES).read_to_string(&mut text)?;

@@ -6,7 +6,7 @@
 //!  host ── directory: the addresses of this host's VMs ──▶ table ──▶ libvicinity-sockets, in clients
 //!  peers' agents ── they answer, so their VMs accept ─────────▲
 //!
-//!  client's VM ── AF_VSOCK ──▶ server ──▶ knock: TCP from the client's address ──▶ accept() of a server
+//!  client's VM ── AF_VSOCK ──▶ server ──▶ TCP from the client's address ──▶ accept() of a server
 //!                                 └─▶ claim: the server takes the AF_VSOCK connection, or forward: copies the data
 //! ```
 //!
@@ -14,9 +14,9 @@
 //! The agent writes that into a file which the preload library in client programs maps ([`table`]).
 //!
 //! For the servers of this VM the agent listens on an AF_VSOCK port for each TCP port that the host allows
-//! ([`listeners`]). It connects to the server by TCP, from the client's own address ([`knock`]), so the server sees the
-//! client, and no client gains the rights of a local one. Then the server claims the AF_VSOCK connection by its library
-//! ([`claim`]), or the agent copies the data ([`forward`]).
+//! ([`listeners`]). It connects to the server by TCP, from the client's own address ([`tcp_connect`]), so the server sees
+//! the client, and no client gains the rights of a local one. Then the server claims the AF_VSOCK connection by its
+//! library ([`claim`]), or the agent copies the data ([`forward`]).
 //!
 //! Any program may bind an AF_VSOCK port above 1023, and could take connections for a server. So a client's agent first
 //! connects to a port of the server's agent that only root can bind ([`peers`]), and the server's agent opens that port
@@ -33,12 +33,12 @@ mod directory;
 mod filter;
 mod forward;
 mod host;
-mod knock;
 mod listeners;
 mod peers;
 mod routing;
 mod server;
 mod table;
+mod tcp_connect;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,10 +52,10 @@ use self::table::{Shown, Table};
 use crate::error::{AgentError, io};
 
 /// The interval at which the agent looks for changes.
-const TICK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The interval at which the agent asks the host.
-const ASK: Duration = Duration::from_secs(5);
+const DIRECTORY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs until `stop` returns true. Then connections go by TCP again.
 pub(crate) fn run(stop: &dyn Fn() -> bool) -> Result<(), AgentError> {
@@ -82,9 +82,9 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
     let mut why = String::new();
     let mut shown = None;
     while !stop() {
-        if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+        if asked.is_none_or(|asked| asked.elapsed() >= DIRECTORY_INTERVAL) {
             asked = Some(Instant::now());
-            directory = host::ask().unwrap_or_else(|error| {
+            directory = host::read_directory().unwrap_or_else(|error| {
                 say(&mut why, format!("the host says nothing: {error}"));
                 Directory::default()
             });
@@ -114,7 +114,7 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
             table.show(&now);
             shown = Some(now);
         }
-        server.serve(&mut listeners, &peers, &usable, TICK)?;
+        server.serve(&mut listeners, &peers, &usable, CHECK_INTERVAL)?;
     }
     Ok(())
 }

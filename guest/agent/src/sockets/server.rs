@@ -15,9 +15,9 @@ use super::address::tcp_of;
 use super::claim::{Claims, Pair};
 use super::directory::Directory;
 use super::forward::forward;
-use super::knock::knock;
 use super::listeners::Listeners;
 use super::peers::Peers;
+use super::tcp_connect::connect_as;
 use crate::error::{AgentError, io};
 
 /// What the client waits for: guest/sockets/layout.h.
@@ -181,7 +181,7 @@ fn pair(directory: &Directory, (cid, from): (u32, u32), to: u32) -> Option<Pair>
 
 fn connect(vsock: Socket, pair: Pair, claims: &Arc<Claims>) -> io::Result<()> {
     let pending = claims.expect(pair).ok_or(io::ErrorKind::AddrInUse)?;
-    let tcp = knock(pair.0, pair.1)?;
+    let tcp = connect_as(pair.0, pair.1)?;
     vsock.set_write_timeout(Some(CLIENT))?;
     (&vsock).write_all(&[ACCEPTED])?;
     vsock.set_write_timeout(None)?;

@@ -12,10 +12,10 @@
 #include "internal.h"
 
 /* Descriptors from this number on go by TCP. */
-#define MOST 16384
+#define MAX_DESCRIPTORS 16384
 
-/* For each descriptor the inode of a fresh socket, and the number of forks before it was made; zero if it has none. */
-static _Atomic uint64_t fresh[MOST];
+/* For each descriptor the inode of an unshared socket, and the number of forks before it was made; zero if it has none. */
+static _Atomic uint64_t unshared[MAX_DESCRIPTORS];
 static _Atomic uint16_t forks;
 
 /* Both processes have the descriptors now. */
@@ -24,14 +24,14 @@ static void forked(void)
 	atomic_fetch_add(&forks, 1);
 }
 
-void fresh_begin(void)
+void unshared_begin(void)
 {
 	pthread_atfork(NULL, forked, forked);
 }
 
 static bool in_range(int fd)
 {
-	return fd >= 0 && fd < MOST;
+	return fd >= 0 && fd < MAX_DESCRIPTORS;
 }
 
 /* Returns the mark of the socket that a descriptor has now, or zero. */
@@ -44,30 +44,30 @@ static uint64_t mark_of(int fd)
 	return ((uint64_t)status.st_ino << 16) | atomic_load(&forks);
 }
 
-void fresh_note(int fd)
+void unshared_note(int fd)
 {
 	if (in_range(fd))
-		atomic_store(&fresh[fd], mark_of(fd));
+		atomic_store(&unshared[fd], mark_of(fd));
 }
 
-void fresh_forget(int fd)
+void unshared_forget(int fd)
 {
-	if (in_range(fd) && atomic_load_explicit(&fresh[fd], memory_order_relaxed) != 0)
-		atomic_store(&fresh[fd], 0);
+	if (in_range(fd) && atomic_load_explicit(&unshared[fd], memory_order_relaxed) != 0)
+		atomic_store(&unshared[fd], 0);
 }
 
-bool fresh_has(int fd)
+bool unshared_has(int fd)
 {
-	return in_range(fd) && atomic_load_explicit(&fresh[fd], memory_order_relaxed) != 0;
+	return in_range(fd) && atomic_load_explicit(&unshared[fd], memory_order_relaxed) != 0;
 }
 
-bool fresh_take(int fd)
+bool unshared_take(int fd)
 {
 	uint64_t mark;
 
-	if (!fresh_has(fd))
+	if (!unshared_has(fd))
 		return false;
 	/* The descriptor may have been closed, and belong to another socket now. */
-	mark = atomic_exchange(&fresh[fd], 0);
+	mark = atomic_exchange(&unshared[fd], 0);
 	return mark != 0 && mark == mark_of(fd);
 }
