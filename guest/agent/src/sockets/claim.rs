@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const TAKE: u8 = b'V';
 const TAKEN: u8 = b'A';
 
 /// Longest wait for the message of a program that connected.
-const MESSAGE: Duration = Duration::from_millis(500);
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Programs that are connected and have sent nothing yet.
 const MAX_SILENT: usize = 64;
@@ -45,7 +45,7 @@ pub(super) type Pair = (SocketAddrV4, SocketAddrV4);
 /// The connections that can be claimed, and the ports whose servers claim.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    pending: Mutex<HashMap<Pair, Sender<UnixStream>>>,
+    pending: Mutex<HashMap<Pair, SyncSender<UnixStream>>>,
     claiming: Mutex<HashSet<u16>>,
     silent: AtomicUsize,
 }
@@ -66,7 +66,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Claims {
     /// Lets a connection be claimed from now on. Returns `None` if there is one between the same addresses.
     pub(super) fn expect(self: &Arc<Self>, pair: Pair) -> Option<Pending> {
-        let (sender, receiver) = mpsc::channel();
+        // One claim is enough: the program that sends more of them loses the others.
+        let (sender, receiver) = mpsc::sync_channel(1);
         let mut pending = lock(&self.pending);
         if pending.contains_key(&pair) {
             return None;
@@ -98,7 +99,7 @@ impl Claims {
                 };
                 if let Some(pending) = lock(&self.pending).get(&(client, server)) {
                     // The connection may be forwarded since now; then the program sees that this socket closes.
-                    drop(pending.send(program));
+                    drop(pending.try_send(program));
                 }
             }
             _ => {}
@@ -151,7 +152,7 @@ fn pass(program: &UnixStream, what: u8, socket: impl AsFd) -> io::Result<()> {
 
 /// Receives a message and its socket.
 fn receive(program: &UnixStream) -> io::Result<(u8, Socket)> {
-    program.set_read_timeout(Some(MESSAGE))?;
+    program.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -275,6 +276,11 @@ mod tests {
         let (program, mine) = UnixStream::pair().unwrap();
         pass(&program, CLAIM, &rig.accepted).unwrap();
         rig.claims.handle(mine);
+        let (again, mine) = UnixStream::pair().unwrap();
+        pass(&again, CLAIM, &rig.accepted).unwrap();
+        rig.claims.handle(mine);
+        again.set_read_timeout(Some(LONG)).unwrap();
+        assert_eq!((&again).read(&mut [0]).unwrap(), 0, "a claim is kept");
         let (vsock, mut other) = UnixStream::pair().unwrap();
         let answer = thread::spawn(move || {
             let (what, socket) = receive(&program).unwrap();

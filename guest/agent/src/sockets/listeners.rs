@@ -19,16 +19,16 @@ pub(super) struct Listeners {
     pub(super) all: BTreeMap<u32, Socket>,
     /// The port of this agent. It is open only while this agent has all others.
     pub(super) agent: Option<Socket>,
-    /// Agents of other VMs that have been told so, by their CIDs. When their connections end, they stop to send clients
-    /// here.
-    told: BTreeMap<u32, Socket>,
+    /// The agents of other VMs which know that this VM takes connections, by their CIDs. When their connections end, they
+    /// stop to send clients here.
+    notified: BTreeMap<u32, Socket>,
 }
 
 impl Listeners {
     /// Opens the ports that the directory allows, and closes others.
     ///
     /// # Errors
-    /// Another program of this VM has a port. Then no peer is told that this VM takes connections.
+    /// Another program of this VM has a port. Then this VM notifies no peer.
     pub(super) fn update(&mut self, directory: &Directory) -> io::Result<()> {
         let wanted = wanted(directory);
         if wanted.is_empty() || self.all.keys().any(|port| !wanted.contains(port)) {
@@ -46,24 +46,24 @@ impl Listeners {
             let socket = listen(AGENT_PORT);
             self.agent = Some(socket.map_err(|error| taken(AGENT_PORT, &error))?);
         }
-        self.told.retain(|_, peer| is_open(peer));
+        self.notified.retain(|_, peer| is_open(peer));
         Ok(())
     }
 
-    /// Tells an agent of another VM that this VM takes connections. A VM has one such connection, so that none takes the
+    /// Notifies an agent of another VM that this VM takes connections. A VM has one such connection, so that none takes the
     /// place of others.
-    pub(super) fn tell(&mut self, cid: u32, mut peer: Socket) {
-        let told = peer
+    pub(super) fn notify(&mut self, cid: u32, mut peer: Socket) {
+        let notified = peer
             .set_nonblocking(true)
             .and_then(|()| peer.write_all(b"1"));
-        if told.is_ok() {
-            self.told.insert(cid, peer);
+        if notified.is_ok() {
+            self.notified.insert(cid, peer);
         }
     }
 
     fn withdraw(&mut self) {
         self.agent = None;
-        self.told.clear();
+        self.notified.clear();
     }
 }
 

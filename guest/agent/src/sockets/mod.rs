@@ -85,13 +85,13 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
         if asked.is_none_or(|asked| asked.elapsed() >= DIRECTORY_INTERVAL) {
             asked = Some(Instant::now());
             directory = host::read_directory().unwrap_or_else(|error| {
-                say(&mut why, format!("the host says nothing: {error}"));
+                log_once(&mut why, format!("the host says nothing: {error}"));
                 Directory::default()
             });
         }
         let is_filtered = filter::is_present();
         if is_filtered {
-            say(
+            log_once(
                 &mut why,
                 "this VM has a packet filter, so connections go by TCP".to_owned(),
             );
@@ -101,7 +101,7 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
             false => directory.clone(),
         };
         if let Err(error) = listeners.update(&usable) {
-            say(&mut why, error.to_string());
+            log_once(&mut why, error.to_string());
         }
         peers.update(&usable);
         let now = Shown {
@@ -120,7 +120,7 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
 }
 
 /// Logs a reason, unless it is the last one.
-fn say(last: &mut String, reason: String) {
+fn log_once(last: &mut String, reason: String) {
     if *last != reason {
         eprintln!("vicinity-agent: {reason}");
         *last = reason;

@@ -30,10 +30,10 @@ const FIRST_UNPRIVILEGED: u16 = 1024;
 const MAX_OF_VM: usize = 256;
 
 /// Longest wait for a client that takes no data.
-const CLIENT: Duration = Duration::from_secs(1);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a server may leave a connection in its queue before the agent forwards the data instead.
-const CLAIM: Duration = Duration::from_secs(2);
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The server's side of the agent.
 #[derive(Debug)]
@@ -86,25 +86,25 @@ impl Server {
         }
     }
 
-    /// Takes connections until a peer's state changes, or for the length of a tick.
+    /// Takes connections until a peer's state changes, or for this time.
     pub(super) fn serve(
         &self,
         listeners: &mut Listeners,
         peers: &Peers,
         directory: &Directory,
-        tick: Duration,
+        limit: Duration,
     ) -> Result<(), AgentError> {
-        let end = Instant::now() + tick;
+        let end = Instant::now() + limit;
         loop {
             let rest = end.saturating_duration_since(Instant::now());
-            if self.turn(listeners, peers, directory, rest)? || rest.is_zero() {
+            if self.poll_once(listeners, peers, directory, rest)? || rest.is_zero() {
                 return Ok(());
             }
         }
     }
 
     /// Waits once, and takes the connections that are there. Returns whether a peer's state changed.
-    fn turn(
+    fn poll_once(
         &self,
         listeners: &mut Listeners,
         peers: &Peers,
@@ -132,7 +132,7 @@ impl Server {
         }
         if let Some(Ok((peer, from))) = listeners.agent.as_ref().map(Socket::accept) {
             if let Some((cid, _)) = from.as_vsock_address() {
-                listeners.tell(cid, peer);
+                listeners.notify(cid, peer);
             }
         }
         Ok(has_changed)
@@ -182,10 +182,10 @@ fn pair(directory: &Directory, (cid, from): (u32, u32), to: u32) -> Option<Pair>
 fn connect(vsock: Socket, pair: Pair, claims: &Arc<Claims>) -> io::Result<()> {
     let pending = claims.expect(pair).ok_or(io::ErrorKind::AddrInUse)?;
     let tcp = connect_as(pair.0, pair.1)?;
-    vsock.set_write_timeout(Some(CLIENT))?;
+    vsock.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     (&vsock).write_all(&[ACCEPTED])?;
     vsock.set_write_timeout(None)?;
-    if pending.hand_over(&vsock, CLAIM) {
+    if pending.hand_over(&vsock, CLAIM_TIMEOUT) {
         // The server has closed its end; the kernel need not remember the connection.
         return tcp.set_linger(Some(Duration::ZERO));
     }
