@@ -22,7 +22,7 @@ use crate::pending_connects::Handshakes;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
-use crate::wait_policy::{EmptyPolls, Naps};
+use crate::wait_policy::{EmptyPolls, PollSleeps};
 
 /// How an endpoint is opened.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ pub struct Endpoint {
     /// The relay that forwards the messages of remote peers.
     pub(crate) relay: AwaitedPeer,
     pub(crate) empty_polls: EmptyPolls,
-    pub(crate) naps: Naps,
+    pub(crate) poll_sleeps: PollSleeps,
     /// The peer whose message the program reads in place, see [`crate::in_place`].
     pub(crate) reading: Option<Peer>,
     /// Its link, if the peer has ended meanwhile.
@@ -120,7 +120,7 @@ impl Endpoint {
             yielder: Yielder::default(),
             relay: AwaitedPeer::default(),
             empty_polls: EmptyPolls::default(),
-            naps: Naps::default(),
+            poll_sleeps: PollSleeps::default(),
             reading: None,
             lost_link: None,
             turn: 0,

@@ -90,15 +90,15 @@ pub const REMOTE_TRANSFER_SPIN: Duration = Duration::from_millis(20);
 
 /// How long a program that polls sleeps where processors are scarce: a few times what a message takes to
 /// another VM under emulation, and what the program's other transports are delayed at most.
-pub(crate) const NAP: Duration = Duration::from_micros(50);
+pub(crate) const POLL_SLEEP: Duration = Duration::from_micros(50);
 
-/// How long a program polls without success before it naps, and between two naps. So naps take half of its time
-/// from its other transports, at most.
-pub(crate) const BEFORE_NAP: Duration = Duration::from_micros(100);
-pub(crate) const BETWEEN_NAPS: Duration = Duration::from_micros(50);
+/// How long a program polls without success before it sleeps, and between two such sleeps. So they take half of its
+/// time from its other transports, at most.
+pub(crate) const POLLS_BEFORE_SLEEP: Duration = Duration::from_micros(100);
+pub(crate) const POLLS_BETWEEN_SLEEPS: Duration = Duration::from_micros(50);
 
 /// How long processors count as scarce after a program has lost its own.
-pub(crate) const SCARCE: Duration = Duration::from_millis(100);
+pub(crate) const CPU_LOSS_LASTS: Duration = Duration::from_millis(100);
 
 /// Polls of shared memory alone between two polls of the sockets for connects and ended peers.
 pub const POLLS_PER_SOCKET_CHECK: u32 = 1024;

@@ -3,13 +3,14 @@
 //! An MPI library polls so, with as many processes as the machine has processors. The relay and the
 //! gateways, which such a program waits for, then get a processor only if a poller yields its own. So an
 //! endpoint counts the polls that found nothing, and yields as a wait would, see
-//! [`wait_policy`](crate::wait_policy). It does not sleep: the program may poll for other things as well.
+//! [`wait_policy`](crate::wait_policy). It sleeps only where processors are scarce, for half of the time, because the program
+//! may poll for other things as well.
 
 use std::thread;
 use std::time::Instant;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{NAP, POLLS_PER_CLOCK_READ};
+use crate::limits::{POLL_SLEEP, POLLS_PER_CLOCK_READ};
 use crate::wait_policy::{EmptyPolls, Step, Wait};
 
 /// A poller that no other program replaces yields once in so many times that it may: a processor without
@@ -45,10 +46,10 @@ impl Endpoint {
         let mut wait = self.empty_polls.wait.unwrap_or_else(|| Wait::begin(now));
         let conditions = self.host_conditions();
         let step = wait.next(now, self.thresholds, conditions, || self.awaits_reply());
-        if self.naps.is_due(now, &wait, conditions) {
-            thread::sleep(NAP);
+        if self.poll_sleeps.is_due(now, &wait, conditions) {
+            thread::sleep(POLL_SLEEP);
             let end = Instant::now();
-            self.naps.ended(end - now, end, self.thresholds);
+            self.poll_sleeps.ended(end - now, end, self.thresholds);
             // The others had that time.
             wait.yielded(end);
             self.empty_polls.wait = Some(wait);

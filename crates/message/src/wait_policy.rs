@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use window::calibration::Thresholds;
 
-use crate::limits::{BEFORE_NAP, BETWEEN_NAPS, REMOTE_TRANSFER_SPIN, SCARCE, TRANSFER_SPIN};
+use crate::limits::{
+    CPU_LOSS_LASTS, POLLS_BEFORE_SLEEP, POLLS_BETWEEN_SLEEPS, REMOTE_TRANSFER_SPIN, TRANSFER_SPIN,
+};
 
 /// What a waiter does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +43,16 @@ pub(crate) struct HostConditions {
 
 /// When a program that polls sleeps nevertheless, see [`crate::polling`].
 #[derive(Debug, Default)]
-pub(crate) struct Naps {
+pub(crate) struct PollSleeps {
     /// When it was last found that this program had lost its processor.
     lost_cpu: Option<Instant>,
-    /// When the last nap ended.
+    /// When the last sleep ended.
     last: Option<Instant>,
 }
 
-impl Naps {
+impl PollSleeps {
     /// Records that the program has found nothing in this wait. Returns whether it is to sleep for
-    /// [`NAP`](crate::limits::NAP).
+    /// [`POLL_SLEEP`](crate::limits::POLL_SLEEP).
     pub(crate) fn is_due(&mut self, now: Instant, wait: &Wait, around: HostConditions) -> bool {
         if wait.lost_cpu {
             self.lost_cpu = Some(now);
@@ -58,11 +60,14 @@ impl Naps {
         let within = |since: Option<Instant>, time| {
             since.is_some_and(|since| now.saturating_duration_since(since) < time)
         };
-        let scarce = within(self.lost_cpu, SCARCE) || around.overcommitted;
-        around.remote && scarce && wait.polled >= BEFORE_NAP && !within(self.last, BETWEEN_NAPS)
+        let scarce = within(self.lost_cpu, CPU_LOSS_LASTS) || around.overcommitted;
+        around.remote
+            && scarce
+            && wait.polled >= POLLS_BEFORE_SLEEP
+            && !within(self.last, POLLS_BETWEEN_SLEEPS)
     }
 
-    /// Records a nap. One that took long shows that processors are still scarce.
+    /// Records a sleep. One that took long shows that processors are still scarce.
     pub(crate) fn ended(&mut self, took: Duration, now: Instant, thresholds: &Thresholds) {
         self.last = Some(now);
         if took >= thresholds.lost_cpu {
@@ -271,8 +276,13 @@ mod tests {
     }
 
     /// A wait that polls each microsecond for 390 us, from `start` on, and loses its processor once, if
-    /// `loses`. Returns when it naps, in microseconds since its start.
-    fn naps(naps: &mut Naps, around: HostConditions, start: Instant, loses: bool) -> Vec<u128> {
+    /// `loses`. Returns when it sleeps, in microseconds since its start.
+    fn sleeps(
+        state: &mut PollSleeps,
+        around: HostConditions,
+        start: Instant,
+        loses: bool,
+    ) -> Vec<u128> {
         let mut wait = Wait::begin(start);
         let mut now = start;
         let mut list = Vec::new();
@@ -284,10 +294,10 @@ mod tests {
         while now - begin < us(390) {
             now += us(1);
             wait.next(now, &thresholds(), around, || false);
-            if naps.is_due(now, &wait, around) {
+            if state.is_due(now, &wait, around) {
                 list.push((now - begin).as_micros());
                 now += us(50);
-                naps.ended(us(50), now, &thresholds());
+                state.ended(us(50), now, &thresholds());
                 wait.yielded(now);
             }
         }
@@ -295,28 +305,28 @@ mod tests {
     }
 
     #[test]
-    fn polls_nap_only_while_processors_are_scarce_and_for_half_of_the_time() {
-        let (start, mut state) = (Instant::now(), Naps::default());
-        assert_eq!(naps(&mut state, REMOTE, start, false), []);
-        assert_eq!(naps(&mut state, NEAR, start, true), []);
-        let after_loss = naps(&mut state, REMOTE, start, true);
+    fn polls_sleep_only_while_processors_are_scarce_and_for_half_of_the_time() {
+        let (start, mut state) = (Instant::now(), PollSleeps::default());
+        assert_eq!(sleeps(&mut state, REMOTE, start, false), []);
+        assert_eq!(sleeps(&mut state, NEAR, start, true), []);
+        let after_loss = sleeps(&mut state, REMOTE, start, true);
         assert_eq!(after_loss, [100, 200, 300]);
         // The next waits remember the loss, for a while.
-        let soon = start + SCARCE / 2;
-        assert_eq!(naps(&mut state, REMOTE, soon, false), [100, 200, 300]);
-        let later = start + SCARCE * 2;
-        assert_eq!(naps(&mut state, REMOTE, later, false), []);
+        let soon = start + CPU_LOSS_LASTS / 2;
+        assert_eq!(sleeps(&mut state, REMOTE, soon, false), [100, 200, 300]);
+        let later = start + CPU_LOSS_LASTS * 2;
+        assert_eq!(sleeps(&mut state, REMOTE, later, false), []);
         assert_eq!(
-            naps(&mut state, OVERCOMMITTED, later, false),
+            sleeps(&mut state, OVERCOMMITTED, later, false),
             [100, 200, 300]
         );
     }
 
     #[test]
-    fn a_long_nap_shows_that_processors_are_scarce() {
-        let (start, mut state) = (Instant::now(), Naps::default());
+    fn a_long_sleep_shows_that_processors_are_scarce() {
+        let (start, mut state) = (Instant::now(), PollSleeps::default());
         state.ended(thresholds().lost_cpu, start, &thresholds());
-        assert_eq!(naps(&mut state, REMOTE, start, false), [100, 200, 300]);
+        assert_eq!(sleeps(&mut state, REMOTE, start, false), [100, 200, 300]);
     }
 
     #[test]
