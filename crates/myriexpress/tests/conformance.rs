@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{panic, panic::AssertUnwindSafe, thread};
 
 use message::remote::{Broker, Gateway, Member, Transport};
-use tempfile::TempDir;
 
 /// The libraries and headers, built once.
-static INSTALLED: LazyLock<TempDir> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().unwrap();
+static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
+    // A static value is never dropped, so the folder is not a temporary one.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("myriexpress");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/myriexpress");
     let mut command = Command::new(script);
-    command.arg(archive()).arg(folder.path());
+    command.arg(archive()).arg(&folder);
     succeed(&mut command);
     folder
 });
@@ -61,9 +61,9 @@ fn compiler(name: &str, to: &Path) -> Command {
         "-Werror",
         "-pthread",
     ]);
-    command.arg("-I").arg(INSTALLED.path().join("include"));
+    command.arg("-I").arg(INSTALLED.join("include"));
     command.arg(sources.join(name)).arg("-o").arg(to);
-    command.arg("-L").arg(INSTALLED.path().join("lib64"));
+    command.arg("-L").arg(INSTALLED.join("lib64"));
     command
 }
 
@@ -78,7 +78,7 @@ fn run(name: &str) {
 
 fn start(program: &Path, board: &Path) {
     let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", INSTALLED.path().join("lib64"));
+    command.env("LD_LIBRARY_PATH", INSTALLED.join("lib64"));
     command.env("VICINITY_RUNTIME_DIR", board);
     succeed(&mut command);
 }
@@ -135,7 +135,7 @@ fn mx_1_only_the_interface_is_visible() {
         let mut command = Command::new("nm");
         command.args(["--defined-only", "--extern-only", "--format=posix"]);
         command.args(dynamic);
-        let text = succeed(command.arg(INSTALLED.path().join("lib64").join(file)));
+        let text = succeed(command.arg(INSTALLED.join("lib64").join(file)));
         let symbols = text.lines().filter_map(|line| {
             let mut words = line.split(' ');
             Some((words.next()?.to_owned(), words.next()?.to_owned()))
@@ -170,7 +170,7 @@ fn mx_1_only_the_interface_is_visible() {
         ]
     );
     let mut command = Command::new("readelf");
-    let library = INSTALLED.path().join("lib64/libmyriexpress.so");
+    let library = INSTALLED.join("lib64/libmyriexpress.so");
     let dynamic = succeed(command.args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("soname: [libmyriexpress.so]"), "{dynamic}");
     // The version nodes, each followed by the one that it inherits from.
@@ -205,7 +205,7 @@ fn mx_2_errors_are_fatal_unless_a_handler_is_set() {
     let mut compile = compiler("fatal.c", &program);
     succeed(compile.arg("-lmyriexpress"));
     let mut command = Command::new(&program);
-    command.env("LD_LIBRARY_PATH", INSTALLED.path().join("lib64"));
+    command.env("LD_LIBRARY_PATH", INSTALLED.join("lib64"));
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(255));
     assert_eq!(output.stderr, b"libmyriexpress: call mx_init first\n");
@@ -246,7 +246,7 @@ fn between_members(group: Option<&str>) {
     let run = |words: [&str; 4]| {
         let mut command = Command::new(&program);
         command.args(words);
-        command.env("LD_LIBRARY_PATH", INSTALLED.path().join("lib64"));
+        command.env("LD_LIBRARY_PATH", INSTALLED.join("lib64"));
         command.env("VICINITY_RUNTIME_DIR", folder.path().join(words[0]));
         succeed(&mut command);
     };

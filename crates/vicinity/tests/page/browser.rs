@@ -2,10 +2,14 @@
 //! (`content/browser/devtools/devtools_pipe_handler.cc`).
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 /// The browser, which ends with this value.
@@ -52,6 +56,9 @@ impl Browser {
                 "--remote-debugging-pipe",
             ])
             .arg(format!("--user-data-dir={}", profile.path().display()))
+            // Chromium leaves some of its files there.
+            .env("TMPDIR", profile.path())
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -282,9 +289,19 @@ impl Browser {
 }
 
 impl Drop for Browser {
+    /// Asks the browser to end, because its other processes write to the profile after a kill of the first one.
     fn drop(&mut self) {
+        let end = Instant::now() + Duration::from_secs(5);
         // It may have ended by itself.
-        drop(self.child.kill());
+        drop(
+            self.to
+                .write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0"),
+        );
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+            sleep(Duration::from_millis(10));
+        }
+        let group = Pid::from_child(&self.child);
+        drop(kill_process_group(group, Signal::KILL));
         drop(self.child.wait());
     }
 }
