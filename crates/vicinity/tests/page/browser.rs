@@ -301,7 +301,8 @@ impl Drop for Browser {
             sleep(Duration::from_millis(10));
         }
         let group = Pid::from_child(&self.child);
-        drop(kill_process_group(group, Signal::KILL));
+        // After a clean end, no process of the group is left.
+        _ = kill_process_group(group, Signal::KILL);
         drop(self.child.wait());
     }
 }
