@@ -16,8 +16,9 @@
 //! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: other
 //! programs of the machine disturb the figures of both. [`run`] measures and writes `result.json` and `report.html`.
 //! [`shell()`] keeps the VMs running and opens a console for each; [`web()`] keeps them running with traffic, and serves
-//! the page. [`sockets()`] does the same comparison with TCP programs by AF_VSOCK, and writes `sockets.json`. [`messages()`] does the same comparison with messages beside TCP, and writes `message.json`; [`mpi()`] with
-//! MPI programs on the message plane beside Open MPI's TCP, in four VMs, and writes `mpi.json`.
+//! the page. [`messages()`] does the same comparison with messages beside TCP, and writes `message.json`; [`mpi()`] with MPI
+//! programs on the message plane beside Open MPI's TCP, in four VMs, and writes `mpi.json`; [`sockets()`] with TCP programs
+//! by AF_VSOCK, and writes `sockets.json`.
 
 #![forbid(unsafe_code)]
 

@@ -110,9 +110,7 @@ pub fn messages(options: &Options, progress: &Progress) -> Result<MessageResult>
         samples,
     };
     drop(members);
-    let path = options.output.join("message.json");
-    let text = serde_json::to_vec_pretty(&result).context(|| "the result".to_owned())?;
-    fs::write(&path, text).context(|| format!("write {}", path.display()))?;
+    options.write("message.json", &result)?;
     Ok(result)
 }
 

@@ -106,9 +106,7 @@ pub fn mpi(options: &Options, files: &Files, progress: &Progress) -> Result<MpiR
     };
     progress.step("stopping the VMs");
     drop(cluster);
-    let path = options.output.join("mpi.json");
-    let text = serde_json::to_vec_pretty(&result).context(|| "the result".to_owned())?;
-    fs::write(&path, text).context(|| format!("write {}", path.display()))?;
+    options.write("mpi.json", &result)?;
     Ok(result)
 }
 

@@ -1,11 +1,12 @@
 //! Options of the demo.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use vm_harness::direct;
-use vm_harness::error::{Error, Result};
+use vm_harness::error::{Context, Error, Result};
 
 /// Programs, folders, channels and length of the demo.
 #[derive(Clone, Debug)]
@@ -48,6 +49,13 @@ impl Options {
             self.channels = ["bridge", "direct"];
         }
         Ok(self)
+    }
+
+    /// Writes a result as JSON into the output folder.
+    pub(super) fn write(&self, name: &str, result: &impl Serialize) -> Result<()> {
+        let path = self.output.join(name);
+        let text = serde_json::to_vec_pretty(result).context(|| "the result".to_owned())?;
+        fs::write(&path, text).context(|| format!("write {}", path.display()))
     }
 }
 

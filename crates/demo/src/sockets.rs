@@ -40,15 +40,17 @@ const SWITCH: u8 = 2;
 const LIBRARY: &str = "usr/lib/x86_64-linux-gnu/vicinity/libvicinity-sockets.so";
 const AGENT: &str = "usr/bin/vicinity-agent";
 
-/// Runs a program with the library, as `vicinity-run` does.
-const LOADED: &str = "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/vicinity/libvicinity-sockets.so ";
-
-/// How a program's data goes: the name, the network of the server's address, and the command that runs the client.
-const WAYS: [(&str, u8, &str); 3] = [
-    ("sockets", SWITCH, LOADED),
-    ("switch", SWITCH, ""),
-    ("bridge", BRIDGE, ""),
+/// How a program's data goes: the name, the network of the server's address, and whether the client has the library.
+const WAYS: [(&str, u8, bool); 3] = [
+    ("sockets", SWITCH, true),
+    ("switch", SWITCH, false),
+    ("bridge", BRIDGE, false),
 ];
+
+/// Returns the command that runs a program with the library, as `vicinity-run` does.
+fn with_library() -> String {
+    format!("env LD_PRELOAD=/{LIBRARY} ")
+}
 
 /// The files of this host that guests need.
 #[derive(Clone, Debug)]
@@ -129,9 +131,7 @@ pub fn sockets(
     };
     progress.step("stopping the VMs");
     drop(hosts);
-    let path = options.output.join("sockets.json");
-    let text = serde_json::to_vec_pretty(&result).context(|| "the result".to_owned())?;
-    fs::write(&path, text).context(|| format!("write {}", path.display()))?;
+    options.write("sockets.json", &result)?;
     Ok(result)
 }
 
@@ -212,11 +212,12 @@ impl Hosts {
     /// Starts the servers, and waits until a client's data goes by AF_VSOCK.
     fn wait_for_agents(&self) -> Result<()> {
         let [client, server] = &self.vms;
-        workload::serve_by(server, LOADED)?;
+        let by = with_library();
+        workload::serve_by(server, &by)?;
         let target = channel::address(SWITCH, 2);
         interrupt::poll("connections by AF_VSOCK", BOOT, || {
             let before = self.sent()?;
-            let command = format!("{LOADED}iperf3 --client {target} --bytes 1M");
+            let command = format!("{by}iperf3 --client {target} --bytes 1M");
             // The server may still be busy with a client that gave up meanwhile.
             drop(client.run(&command, LIMIT)?);
             Ok((self.sent()? > before + (1 << 20)).then_some(()))
@@ -244,16 +245,20 @@ impl Hosts {
     fn sample(
         &self,
         round: u32,
-        (way, network, by): (&str, u8, &str),
+        (way, network, has_library): (&str, u8, bool),
         options: &Options,
     ) -> Result<SocketSample> {
         let [client, _] = &self.vms;
         let target = channel::address(network, 2);
         let time = options.durations;
+        let by = match has_library {
+            true => with_library(),
+            false => String::new(),
+        };
         let (cpu, sent) = (self.cpu()?, self.sent()?);
-        let tcp = workload::tcp_by(client, by, &target, time.tcp)?;
+        let tcp = workload::tcp_by(client, &by, &target, time.tcp)?;
         let (cpu, sent) = (self.cpu()? - cpu, self.sent()? - sent);
-        let trips = workload::ping_pong_by(client, by, &target, time.round_trip, SMALL)?;
+        let trips = workload::ping_pong_by(client, &by, &target, time.round_trip, SMALL)?;
         Ok(SocketSample {
             round,
             way: way.to_owned(),

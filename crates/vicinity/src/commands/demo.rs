@@ -47,12 +47,10 @@ pub(crate) fn mpi(folder: &Path) -> Result<String, Failure> {
         library: built.join("lib64/libmyriexpress.so"),
         program: built.join("figures"),
     };
-    for file in [&files.component, &files.library, &files.program] {
-        if !file.exists() {
-            let text = format!("{} is missing; run `make demo-mpi`", file.display());
-            return Err(Failure::Usage(text));
-        }
-    }
+    must_exist(
+        &[&files.component, &files.library, &files.program],
+        "demo-mpi",
+    )?;
     let result = demo::mpi(&options, &files, &Progress::start())?;
     let output = options.output.display();
     Ok(format!("{result}\nResults: {output}/mpi.json\n"))
@@ -67,12 +65,7 @@ pub(crate) fn sockets(folder: &Path) -> Result<String, Failure> {
         agent: built.join("vicinity-agent"),
         library: built.join("libvicinity-sockets.so"),
     };
-    for file in [&files.agent, &files.library] {
-        if !file.exists() {
-            let text = format!("{} is missing; run `make demo-sockets`", file.display());
-            return Err(Failure::Usage(text));
-        }
-    }
+    must_exist(&[&files.agent, &files.library], "demo-sockets")?;
     let result = demo::sockets(&options, &files, &Progress::start())?;
     let output = options.output.display();
     Ok(format!("{result}\nResults: {output}/sockets.json\n"))
@@ -91,6 +84,17 @@ pub(crate) fn web(folder: &Path) -> Result<(), Failure> {
         // A signal is the ordinary way to end it.
         Err(vm_harness::error::HarnessError::Interrupted) => Ok(()),
         ended => Ok(ended?),
+    }
+}
+
+/// Refuses to begin without a file that a target of the Makefile makes.
+fn must_exist(files: &[&Path], target: &str) -> Result<(), Failure> {
+    match files.iter().find(|file| !file.exists()) {
+        Some(file) => Err(Failure::Usage(format!(
+            "{} is missing; run `make {target}`",
+            file.display()
+        ))),
+        None => Ok(()),
     }
 }
 
