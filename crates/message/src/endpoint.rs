@@ -82,7 +82,7 @@ pub struct Endpoint {
     /// Its link, if the peer has ended meanwhile.
     pub(crate) lost_link: Option<Box<Link>>,
     /// The position of the peer whose message is read in place next.
-    pub(crate) turn: usize,
+    pub(crate) next_peer: usize,
 }
 
 impl Endpoint {
@@ -123,7 +123,7 @@ impl Endpoint {
             poll_sleeps: PollSleeps::default(),
             reading: None,
             lost_link: None,
-            turn: 0,
+            next_peer: 0,
         })
     }
 

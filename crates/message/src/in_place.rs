@@ -13,8 +13,9 @@ use std::ptr::NonNull;
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine, Offered};
 use crate::ids::Peer;
-use crate::limits::{EAGER, POLLS_PER_SOCKET_CHECK};
+use crate::limits::POLLS_PER_SOCKET_CHECK;
 use crate::peer::{Fault, Link};
+use crate::receive::{copy_eager, copy_medium};
 use crate::unexpected::Unexpected;
 use crate::wire::{self, Envelope};
 
@@ -59,10 +60,9 @@ impl Engine {
         };
         if let Some(length) = wire::eager_length(tag) {
             let value = lane.first();
-            let mut bytes = [0; EAGER];
-            lane.bytes(bytes.get_mut(..length).unwrap_or_default());
+            let body = Body::Eager(copy_eager(lane, length));
             lane.step();
-            let arrival = arrival(peer, value, length as u64, Body::Eager(bytes));
+            let arrival = arrival(peer, value, length as u64, body);
             return Ok(Some((arrival, None)));
         }
         let record = lane.peek(tag);
@@ -75,16 +75,14 @@ impl Engine {
                 length,
                 sender,
             } => {
-                let address = lane.data_address(u64::from(offset), length as usize);
-                address.ok_or(Fault::Malformed)?;
                 if let Some(sender) = sender {
-                    let mut bytes = vec![0; length as usize];
-                    let read = lane.read(u64::from(offset), &mut bytes);
-                    read.ok_or(Fault::Malformed)?;
+                    let bytes = copy_medium(lane, offset, length)?;
                     lane.step();
                     let body = Body::Bytes(bytes, Some(sender));
                     return Ok(Some((arrival(peer, value, u64::from(length), body), None)));
                 }
+                let address = lane.data_address(u64::from(offset), length as usize);
+                address.ok_or(Fault::Malformed)?;
                 link.reading = true;
                 let body = Body::Bytes(Vec::new(), None);
                 let arrival = arrival(peer, value, u64::from(length), body);
@@ -136,13 +134,13 @@ impl Endpoint {
         }
         let count = self.peers.count();
         for _ in 0..count {
-            let Some(peer) = self.peers.active(self.turn) else {
-                self.turn = 0;
+            let Some(peer) = self.peers.active(self.next_peer) else {
+                self.next_peer = 0;
                 continue;
             };
-            self.turn += 1;
-            if self.turn >= count {
-                self.turn = 0;
+            self.next_peer += 1;
+            if self.next_peer >= count {
+                self.next_peer = 0;
             }
             let found = self.take_in_place(peer);
             if found.is_some() {

@@ -94,8 +94,8 @@ pub(crate) const POLL_SLEEP: Duration = Duration::from_micros(50);
 
 /// How long a program polls without success before it sleeps, and between two such sleeps. So they take half of its
 /// time from its other transports, at most.
-pub(crate) const POLLS_BEFORE_SLEEP: Duration = Duration::from_micros(100);
-pub(crate) const POLLS_BETWEEN_SLEEPS: Duration = Duration::from_micros(50);
+pub(crate) const POLLING_BEFORE_SLEEP: Duration = Duration::from_micros(100);
+pub(crate) const POLLING_BETWEEN_SLEEPS: Duration = Duration::from_micros(50);
 
 /// How long processors count as scarce after a program has lost its own.
 pub(crate) const CPU_LOSS_LASTS: Duration = Duration::from_millis(100);

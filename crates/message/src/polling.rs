@@ -3,8 +3,8 @@
 //! An MPI library polls so, with as many processes as the machine has processors. The relay and the
 //! gateways, which such a program waits for, then get a processor only if a poller yields its own. So an
 //! endpoint counts the polls that found nothing, and yields as a wait would, see
-//! [`wait_policy`](crate::wait_policy). It sleeps only where processors are scarce, for half of the time, because the program
-//! may poll for other things as well.
+//! [`wait_policy`](crate::wait_policy). It sleeps only where processors are scarce, for half of the
+//! time, because the program may poll for other things as well.
 
 use std::thread;
 use std::time::Instant;

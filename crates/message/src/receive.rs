@@ -11,7 +11,7 @@ use crate::peer::{Fault, Link};
 use crate::remote_memory;
 use crate::request::State;
 use crate::wire::{self, Control, Envelope, Handle, Source};
-use window::lane::Record;
+use window::lane::{Consumer, Record};
 
 impl Engine {
     /// Takes the next record of the message lane; false if there is none.
@@ -39,11 +39,7 @@ impl Engine {
     fn arrive_eager(&mut self, link: &mut Link, peer: Peer, length: usize) {
         let lane = &link.messages_in;
         let value = lane.first();
-        let copied = || {
-            let mut copy = [0; EAGER];
-            lane.bytes(copy.get_mut(..length).unwrap_or_default());
-            copy
-        };
+        let copied = || copy_eager(lane, length);
         if let Some(request) = self.match_posted(value) {
             let message = (peer, value, length as u64);
             self.requests.end_receive(request, message, |memory| {
@@ -80,9 +76,7 @@ impl Engine {
                         }
                     }
                     None => {
-                        let mut bytes = vec![0; length as usize];
-                        let read = link.messages_in.read(at, &mut bytes);
-                        read.ok_or(Fault::Malformed)?;
+                        let bytes = copy_medium(&mut link.messages_in, offset, length)?;
                         let body = Body::Bytes(bytes, sender);
                         self.store_unexpected(link, peer, value, u64::from(length), body);
                     }
@@ -376,6 +370,25 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Copies the next record of a lane, an eager message of this length, out of its slot.
+#[inline(always)]
+pub(crate) fn copy_eager(lane: &Consumer, length: usize) -> [u8; EAGER] {
+    let mut copy = [0; EAGER];
+    lane.bytes(copy.get_mut(..length).unwrap_or_default());
+    copy
+}
+
+/// Copies the data of a medium message out of its lane.
+///
+/// # Errors
+/// The data is not all inside the lane's data area.
+pub(crate) fn copy_medium(lane: &mut Consumer, offset: u32, length: u32) -> Result<Vec<u8>, Fault> {
+    let mut bytes = vec![0; length as usize];
+    let read = lane.read(u64::from(offset), &mut bytes);
+    read.ok_or(Fault::Malformed)?;
+    Ok(bytes)
 }
 
 /// Returns the bytes of an eager message.

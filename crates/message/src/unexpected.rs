@@ -125,11 +125,9 @@ impl Endpoint {
             let arrival = self.engine.handler_queue.as_mut()?.pop_front()?;
             if let Some(arrival) = self.receive(arrival) {
                 let own = self.engine.copy_of_own(&arrival);
-                let place = None;
                 return Some(Unexpected {
-                    arrival,
                     own,
-                    place,
+                    ..Unexpected::new(arrival, None)
                 });
             }
         }

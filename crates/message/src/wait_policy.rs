@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use window::calibration::Thresholds;
 
 use crate::limits::{
-    CPU_LOSS_LASTS, POLLS_BEFORE_SLEEP, POLLS_BETWEEN_SLEEPS, REMOTE_TRANSFER_SPIN, TRANSFER_SPIN,
+    CPU_LOSS_LASTS, POLLING_BEFORE_SLEEP, POLLING_BETWEEN_SLEEPS, REMOTE_TRANSFER_SPIN,
+    TRANSFER_SPIN,
 };
 
 /// What a waiter does next.
@@ -63,8 +64,8 @@ impl PollSleeps {
         let scarce = within(self.lost_cpu, CPU_LOSS_LASTS) || around.overcommitted;
         around.remote
             && scarce
-            && wait.polled >= POLLS_BEFORE_SLEEP
-            && !within(self.last, POLLS_BETWEEN_SLEEPS)
+            && wait.polled >= POLLING_BEFORE_SLEEP
+            && !within(self.last, POLLING_BETWEEN_SLEEPS)
     }
 
     /// Records a sleep. One that took long shows that processors are still scarce.

@@ -73,7 +73,7 @@ fn a_message_that_is_read_is_not_overwritten() {
         pair.run_until_idle();
         sent += 1;
     }
-    // The lane is full, and what was read is still there.
+    // The lane has no more room, and the message that is read still occupies its part.
     assert_eq!(sent, LANE / 32768 - 1);
     assert_eq!(kept(&mut pair, message), bytes);
     assert!(inject(&mut pair, 3, &bytes), "its place is free again");
@@ -135,7 +135,7 @@ fn messages_of_a_peer_that_ended_are_still_read() {
     drop(std::mem::replace(&mut pair.a, other));
     pair.run_until_idle();
     assert_eq!(pair.b.lost(), Some(pair.to_a));
-    // What is read now is in memory that the peer has unmapped; this side has not.
+    // The peer has unmapped the memory of this message. This side still maps it.
     assert!(pair.b.address_in_place(&first).is_some());
     assert_eq!(kept(&mut pair, first), pattern(1000, 1));
     for value in 2..=3 {
