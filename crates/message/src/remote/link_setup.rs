@@ -10,6 +10,7 @@ use super::member::MemberState;
 use super::relay::Relay;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
+use crate::limits::MESSAGES;
 
 /// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
@@ -159,16 +160,25 @@ impl Broker {
 
     /// Ends draining links between two endpoints that connect again. An endpoint that connects
     /// again has closed its last link, whichever of the two had connected that one. The other end
-    /// may never take what is left in that link, and it has to learn of the close before it learns
-    /// of the new link.
-    fn end_older_offers(&mut self, [from, to]: [Address; 2]) {
-        let links = self.links.iter();
-        let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
-        let old = links.filter(|(_, link)| link.draining && joins(link));
-        let old: Vec<u64> = old.map(|(key, _)| *key).collect();
-        for key in old {
+    /// has to learn of the close before it learns of the new link. What is left in the old link is
+    /// forwarded first, as far as the other end has room; the other end may never take the rest.
+    fn end_older_offers(&mut self, between: [Address; 2]) {
+        let mut older = self.older_offers(between);
+        let mut rounds = 0..MESSAGES.slots;
+        while !older.is_empty() && rounds.next().is_some() && self.relay() {
+            older = self.older_offers(between);
+        }
+        for key in older {
             self.end_link(key);
         }
+    }
+
+    /// Returns the draining links between two endpoints.
+    fn older_offers(&self, [from, to]: [Address; 2]) -> Vec<u64> {
+        let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
+        let old = self.links.iter();
+        let old = old.filter(|(_, link)| link.draining && joins(link));
+        old.map(|(key, _)| *key).collect()
     }
 
     /// Handles an endpoint's answer to a connect; `None` if its gateway violated the protocol.

@@ -14,6 +14,7 @@ mod common;
 mod hostile;
 mod hosts;
 mod programs;
+mod reopened;
 mod uplink;
 
 use std::time::Duration;

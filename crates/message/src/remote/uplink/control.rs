@@ -4,9 +4,10 @@ use mxoe::wire::Mac;
 use mxoe::{Address, Code, Node};
 use window::Side;
 
+use super::Uplink;
 use super::link::{EndpointPair, Link, NodeContext};
+use super::state::State;
 use super::wire_member::WireMember;
-use super::{State, Uplink};
 use crate::address::random;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
@@ -77,7 +78,7 @@ impl Uplink {
     }
 
     /// Connects for an endpoint here to one on another host; returns the verdict if that fails.
-    fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
+    pub(super) fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
         let host = Mac::from_nic(hello.to.nic).ok_or(UNKNOWN)?;
         let peer = u8::try_from(hello.to.endpoint).map_err(|_| CLOSED)?;
         let pair = EndpointPair {
@@ -88,6 +89,17 @@ impl Uplink {
                 endpoint: peer,
             },
         };
+        if !self.finish_close(pair) {
+            let hello = Box::new(*hello);
+            let waiting = State::Waiting {
+                pair,
+                window,
+                hello,
+            };
+            self.links.insert(id, waiting);
+            self.waiting.push(id);
+            return Ok(());
+        }
         let now = self.port.now();
         let crossing = self.pairs.get(&pair).copied();
         if crossing.is_some_and(|id| matches!(self.links.get(&id), Some(State::Up(_)))) {
@@ -110,7 +122,6 @@ impl Uplink {
         let (key, token) = (hello.key, u64::from(id));
         let begun = node.connect(now, pair.endpoint, pair.peer, key, token);
         begun.map_err(|_| FULL)?;
-        self.closing.retain(|closing| *closing != pair);
         self.links.insert(id, State::Dialing { pair, window });
         self.pairs.insert(pair, id);
         Ok(())
@@ -200,31 +211,6 @@ impl Uplink {
         if self.pairs.get(&pair) == Some(&id) {
             self.pairs.remove(&pair);
             self.closing.push(pair);
-        }
-    }
-
-    /// Removes partners whose link has ended, once they have acknowledged all that was sent, and
-    /// then endpoints without partners.
-    pub(super) fn close_finished(&mut self) {
-        for at in (0..self.closing.len()).rev() {
-            let Some(&pair) = self.closing.get(at) else {
-                continue;
-            };
-            let Some(wire_member) = self.wire_members.get_mut(&pair.nic) else {
-                self.closing.swap_remove(at);
-                continue;
-            };
-            if !wire_member.node.is_idle(pair.endpoint, pair.peer) {
-                continue;
-            }
-            wire_member.node.disconnect(pair.endpoint, pair.peer);
-            self.closing.swap_remove(at);
-            let mut others = self.closing.iter().chain(self.pairs.keys());
-            let same =
-                |other: &EndpointPair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
-            if !others.any(same) {
-                wire_member.node.close(pair.endpoint);
-            }
         }
     }
 

@@ -21,10 +21,12 @@
 //! what arrives. A link ends when its endpoint is closed or the peer is lost. The node still sends
 //! what the endpoint had sent before its end.
 
+mod closing;
 mod control;
 mod link;
 mod node_events;
 mod outgoing;
+mod state;
 mod wire_member;
 
 use std::collections::HashMap;
@@ -39,6 +41,7 @@ use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter};
 
 use self::link::{EndpointPair, Link, NodeContext};
+use self::state::State;
 use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
@@ -96,34 +99,11 @@ pub struct Uplink {
     pairs: HashMap<EndpointPair, LinkId>,
     /// Pairs whose endpoint is closed, and whose peer has not acknowledged everything yet.
     closing: Vec<EndpointPair>,
+    /// Links that may be in the state [`State::Waiting`].
+    waiting: Vec<LinkId>,
     next: u32,
     /// When anything was last moved.
     moved: Option<Instant>,
-}
-
-/// The state of a link.
-#[derive(Debug)]
-enum State {
-    /// An endpoint here connects; the other host has not answered yet.
-    Dialing { pair: EndpointPair, window: u32 },
-    /// An endpoint of another host connects; the endpoint here has not answered yet. With whether
-    /// the two are connected on the wire already, and the key that the peer gave.
-    Offered {
-        pair: EndpointPair,
-        is_connected: bool,
-        key: u32,
-    },
-    /// The link is up.
-    Up(Box<Link>),
-}
-
-impl State {
-    fn pair(&self) -> EndpointPair {
-        match self {
-            Self::Dialing { pair, .. } | Self::Offered { pair, .. } => *pair,
-            Self::Up(link) => link.pair,
-        }
-    }
 }
 
 const HOST: Token = 0;
@@ -186,6 +166,7 @@ impl Uplink {
             links: HashMap::new(),
             pairs: HashMap::new(),
             closing: Vec::new(),
+            waiting: Vec::new(),
             next: 0,
             moved: None,
         };
@@ -264,7 +245,7 @@ impl Uplink {
         moved |= self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links().map_err(broken)?;
-        self.close_finished();
+        self.close_finished().map_err(broken)?;
         self.sent = true;
         for wire_member in self.wire_members.values_mut() {
             self.sent &= self.port.send(&mut wire_member.node)?;

@@ -3,9 +3,10 @@
 use mxoe::{Address, Code, Event};
 use window::Side;
 
+use super::Uplink;
 use super::control::answer;
 use super::link::{EndpointPair, Link};
-use super::{State, Uplink};
+use super::state::State;
 use crate::address;
 use crate::error::Error;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};

@@ -1,0 +1,61 @@
+//! The ends of connections, and the connects that wait for them.
+//!
+//! A program may end before its peer has acknowledged all that it sent, so a connection outlives its
+//! link. The next program may open the same endpoint meanwhile. It is another peer of the other host:
+//! it must not continue the connection of the program before it. So its connect to the same peer
+//! waits until that connection has ended.
+
+use super::Uplink;
+use super::control::answer;
+use super::link::EndpointPair;
+use super::state::State;
+use crate::peer::Fault;
+
+impl Uplink {
+    /// Ends the connections whose link has ended, once the peers have acknowledged all that was
+    /// sent. Then begins the connects that waited for that.
+    pub(super) fn close_finished(&mut self) -> Result<(), Fault> {
+        if self.closing.is_empty() && self.waiting.is_empty() {
+            return Ok(());
+        }
+        for pair in self.closing.clone() {
+            self.finish_close(pair);
+        }
+        for id in std::mem::take(&mut self.waiting) {
+            // A link of another state has been removed, and its number used again.
+            let Some(State::Waiting { .. }) = self.links.get(&id) else {
+                continue;
+            };
+            let Some(State::Waiting { window, hello, .. }) = self.links.remove(&id) else {
+                continue;
+            };
+            if let Err(verdict) = self.dial(id, window, &hello) {
+                self.control.send(answer(id, verdict, 0))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection of a pair whose link has ended, and closes an endpoint without
+    /// connections. Returns false if the peer has not acknowledged everything.
+    pub(super) fn finish_close(&mut self, pair: EndpointPair) -> bool {
+        let Some(at) = self.closing.iter().position(|closing| *closing == pair) else {
+            return true;
+        };
+        let node = self.node(pair.nic);
+        if node.is_some_and(|node| !node.is_idle(pair.endpoint, pair.peer)) {
+            return false;
+        }
+        self.closing.swap_remove(at);
+        let mut others = self.closing.iter().chain(self.pairs.keys());
+        let same = |other: &EndpointPair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
+        let unused = !others.any(same);
+        if let Some(node) = self.node(pair.nic) {
+            node.disconnect(pair.endpoint, pair.peer);
+            if unused {
+                node.close(pair.endpoint);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,39 @@
+//! The states of a link.
+
+use super::link::{EndpointPair, Link};
+use crate::handshake::Hello;
+
+/// The state of a link.
+#[derive(Debug)]
+pub(super) enum State {
+    /// An endpoint here connects. The peer has not acknowledged yet what the last program with this
+    /// endpoint sent.
+    Waiting {
+        pair: EndpointPair,
+        window: u32,
+        hello: Box<Hello>,
+    },
+    /// An endpoint here connects; the other host has not answered yet.
+    Dialing { pair: EndpointPair, window: u32 },
+    /// An endpoint of another host connects; the endpoint here has not answered yet. With whether
+    /// the two are connected on the wire already, and the key that the peer gave.
+    Offered {
+        pair: EndpointPair,
+        is_connected: bool,
+        key: u32,
+    },
+    /// The link is up.
+    Up(Box<Link>),
+}
+
+impl State {
+    /// Returns the endpoints of the link.
+    pub(super) fn pair(&self) -> EndpointPair {
+        match self {
+            Self::Waiting { pair, .. }
+            | Self::Dialing { pair, .. }
+            | Self::Offered { pair, .. } => *pair,
+            Self::Up(link) => link.pair,
+        }
+    }
+}
