@@ -116,10 +116,12 @@ fn poll(endpoint: &mut Endpoint, request: Request) -> Result<Option<Completion>,
     Ok(None)
 }
 
-/// Waits for a request, as long as the peer is connected and `go_on` returns true.
+/// Waits for a request, as long as the peer is connected and `go_on` returns true. After an
+/// error, the request does not exist any more.
 #[inline(always)]
 fn finish(
     endpoint: &mut Endpoint,
+    peer: Peer,
     request: Request,
     mode: WaitMode,
     go_on: &impl Fn() -> bool,
@@ -135,12 +137,30 @@ fn finish(
                 code => Err(Error::Connection(code)),
             };
         }
-        if endpoint.lost().is_some() {
+        if is_lost(endpoint, peer) {
+            discard(endpoint, request)?;
             return Err(Error::Connection(Code::Closed));
         }
         if !go_on() {
+            discard(endpoint, request)?;
             return Err(Error::Connection(Code::Cancelled));
         }
+    }
+}
+
+/// Returns whether this peer was lost since the last call. Other peers may have been lost too: the
+/// clients of earlier measurements.
+fn is_lost(endpoint: &mut Endpoint, peer: Peer) -> bool {
+    std::iter::from_fn(|| endpoint.lost()).any(|lost| lost == peer)
+}
+
+/// Discards a request. A receive that stayed would take a message of the next client.
+#[cold]
+fn discard(endpoint: &mut Endpoint, request: Request) -> Result<(), Error> {
+    match endpoint.cancel(request) {
+        // The end of the link ends a send.
+        Ok(_) | Err(Error::CannotCancel) => endpoint.forget(request),
+        Err(error) => Err(error),
     }
 }
 
@@ -154,9 +174,9 @@ fn echo(
     let mut room = memory(endpoint, peer, order)?;
     for _ in 0..order.load.count {
         let request = endpoint.irecv(Pattern::exactly(DATA), room)?;
-        let got = finish(endpoint, request, mode, go_on)?;
+        let got = finish(endpoint, peer, request, mode, go_on)?;
         let request = endpoint.isend(peer, DATA, got.memory)?;
-        room = finish(endpoint, request, mode, go_on)?.memory;
+        room = finish(endpoint, peer, request, mode, go_on)?.memory;
     }
     Ok(())
 }
@@ -176,14 +196,22 @@ fn receive_stream(
         requests.push_back(endpoint.irecv(Pattern::exactly(DATA), room)?);
     }
     while let Some(request) = requests.pop_front() {
-        let got = finish(endpoint, request, WaitMode::Block, go_on)?;
+        let got = match finish(endpoint, peer, request, WaitMode::Block, go_on) {
+            Ok(got) => got,
+            Err(error) => {
+                for request in requests {
+                    discard(endpoint, request)?;
+                }
+                return Err(error);
+            }
+        };
         if let Some(more) = left.checked_sub(1) {
             left = more;
             requests.push_back(endpoint.irecv(Pattern::exactly(DATA), got.memory)?);
         }
     }
     let request = endpoint.isend(peer, END, Memory::Empty)?;
-    finish(endpoint, request, WaitMode::Block, go_on).map(|_| ())
+    finish(endpoint, peer, request, WaitMode::Block, go_on).map(|_| ())
 }
 
 /// Sends the order to the peer, which has to take it within `timeout`.
@@ -199,7 +227,7 @@ fn begin(
     let request = endpoint.issend(peer, ORDER, order.encode())?;
     let end = Instant::now() + timeout;
     let go_on_until = || Instant::now() < end && go_on();
-    match finish(endpoint, request, WaitMode::Block, &go_on_until) {
+    match finish(endpoint, peer, request, WaitMode::Block, &go_on_until) {
         Err(Error::Connection(Code::Cancelled)) if go_on() => Err(Error::Timeout),
         other => other.map(|_| ()),
     }
@@ -237,9 +265,9 @@ pub fn round_trips(
     for _ in 0..count {
         let sent = endpoint.isend(peer, DATA, there)?;
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
-        back = finish(endpoint, request, mode, go_on)?.memory;
+        back = finish(endpoint, peer, request, mode, go_on)?.memory;
         laps.record();
-        there = finish(endpoint, sent, mode, go_on)?.memory;
+        there = finish(endpoint, peer, sent, mode, go_on)?.memory;
     }
     match is_same(&back, &there) {
         true => Ok(laps.times()),
@@ -281,97 +309,18 @@ pub fn stream(
         let memory = match spare.pop() {
             Some(memory) => memory,
             None => match requests.pop_front() {
-                Some(oldest) => finish(endpoint, oldest, WaitMode::Block, go_on)?.memory,
+                Some(oldest) => finish(endpoint, peer, oldest, WaitMode::Block, go_on)?.memory,
                 None => Memory::Empty,
             },
         };
         requests.push_back(endpoint.isend(peer, DATA, memory)?);
     }
     for request in requests {
-        finish(endpoint, request, WaitMode::Block, go_on)?;
+        finish(endpoint, peer, request, WaitMode::Block, go_on)?;
     }
-    finish(endpoint, end, WaitMode::Block, go_on)?;
+    finish(endpoint, peer, end, WaitMode::Block, go_on)?;
     Ok(start.elapsed())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Board, Options};
-
-    const TEN: Load = Load {
-        memory: Kind::Program,
-        length: 8,
-        count: 10,
-        window: 1,
-    };
-
-    #[test]
-    fn round_trips_and_streams_end_and_so_does_the_server() {
-        let folder = tempfile::tempdir().unwrap();
-        let board = Board::open(folder.path()).unwrap();
-        let open = || Endpoint::open(&board, &Options::default()).unwrap();
-        let (mut here, mut there) = (open(), open());
-        let address = there.address();
-        std::thread::scope(|scope| {
-            let server = scope.spawn(move || {
-                answer(&mut there, WaitMode::Block, &|| true).unwrap();
-                answer(&mut there, WaitMode::Poll, &|| true).unwrap();
-            });
-            let peer = here.connect(address, 0, None).unwrap();
-            for length in [8, 5000, 100_000] {
-                for memory in Kind::ALL {
-                    let load = |count| Load {
-                        memory,
-                        length,
-                        count,
-                        window: window(length),
-                    };
-                    let times =
-                        round_trips(&mut here, peer, load(10), WaitMode::Block, &|| true).unwrap();
-                    assert_eq!(times.len(), 10);
-                    stream(&mut here, peer, load(100), &|| true).unwrap();
-                }
-            }
-            drop(here);
-            // The server serves the first client until a second after its end, and then the next
-            // client.
-            std::thread::sleep(Duration::from_millis(1500));
-            let mut here = open();
-            let peer = here.connect(address, 0, None).unwrap();
-            let times = round_trips(&mut here, peer, TEN, WaitMode::Poll, &|| true).unwrap();
-            assert_eq!(times.len(), 10);
-            drop(here);
-            server.join().unwrap();
-        });
-    }
-
-    #[test]
-    fn a_peer_that_serves_no_order_is_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let board = Board::open(folder.path()).unwrap();
-        let open = || Endpoint::open(&board, &Options::default()).unwrap();
-        let (mut here, mut there) = (open(), open());
-        let address = there.address();
-        let done = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    there.progress();
-                }
-            });
-            let peer = here.connect(address, 0, None).unwrap();
-            let order = Order {
-                stream: false,
-                load: TEN,
-            };
-            let late = begin(&mut here, peer, order, Duration::ZERO, &|| true);
-            let hour = Duration::from_secs(3600);
-            let stopped = begin(&mut here, peer, order, hour, &|| false);
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
-            let cancelled = matches!(stopped, Err(Error::Connection(Code::Cancelled)));
-            assert!(cancelled, "{stopped:?}");
-        });
-    }
-}
+mod tests;
