@@ -195,17 +195,6 @@ impl Engine {
                 return Ok(true);
             };
             let left = wanted - sent;
-            if left == 0 && confirmed {
-                // The transfer to another host is still going on: the receiver's *done* ends the
-                // send.
-                entry.state = State::Offered;
-                return Ok(true);
-            }
-            if left == 0 {
-                link.awaited_replies = link.awaited_replies.saturating_sub(1);
-                self.requests.end_with(request, wanted);
-                return Ok(true);
-            }
             let length = u32::try_from(left).unwrap_or(CHUNK).min(CHUNK);
             let Some(room) = link.control_out.room(length)? else {
                 return Ok(false);
@@ -218,12 +207,6 @@ impl Engine {
                 Some(())
             });
             written.ok_or(Fault::Malformed)?;
-            entry.state = State::Streaming {
-                sent: sent + u64::from(length),
-                wanted,
-                receiver,
-                confirmed,
-            };
             let chunk = Control::Chunk {
                 receiver,
                 offset: room.offset,
@@ -232,6 +215,27 @@ impl Engine {
             link.control_out.push_with_data(&chunk.encode(), room);
             // The peer is woken now, not at the end: it works while the next chunk is copied.
             link.wake();
+            let sent = sent + u64::from(length);
+            if sent < wanted {
+                entry.state = State::Streaming {
+                    sent,
+                    wanted,
+                    receiver,
+                    confirmed,
+                };
+                continue;
+            }
+            // The state changes with the last chunk, because the receiver may reply at once.
+            match confirmed {
+                // The transfer to another host is still going on: the receiver's *done* ends the
+                // send.
+                true => entry.state = State::Offered,
+                false => {
+                    link.awaited_replies = link.awaited_replies.saturating_sub(1);
+                    self.requests.end_with(request, wanted);
+                }
+            }
+            return Ok(true);
         }
         Ok(false)
     }
@@ -363,3 +367,6 @@ fn gather(memory: &Memory) -> Vec<u8> {
     });
     bytes
 }
+
+#[cfg(test)]
+mod tests;
