@@ -53,6 +53,7 @@ impl Endpoint {
             // The others had that time.
             wait.yielded(end);
             self.empty_polls.wait = Some(wait);
+            self.poll_sockets();
             return;
         }
         let yields = match step {
@@ -68,5 +69,9 @@ impl Endpoint {
             false => self.empty_polls.left_out += 1,
         }
         self.empty_polls.wait = Some(wait);
+        // Other programs ran meanwhile, for milliseconds perhaps. One of them may have connected.
+        if yields && self.yielder.is_contended() {
+            self.poll_sockets();
+        }
     }
 }

@@ -9,9 +9,11 @@ mod common;
 #[path = "common/plane.rs"]
 mod plane;
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use message::{Completion, Endpoint, Pattern, Peer, Request};
+use message::{Board, Completion, Endpoint, Options, Pattern, Peer, Request};
 use plane::{DIRECT, MEDIATED, Plane, connect};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -23,6 +25,9 @@ const MESSAGES: u32 = 200;
 /// microseconds for a message through the relay. A thread that does not yield polls until its time slice ends,
 /// which is three milliseconds or more (`sysctl_sched_base_slice`, kernel/sched/fair.c).
 const LIMIT: Duration = Duration::from_micros(500);
+
+/// Held by each test: the tests measure processor time, and one keeps a processor busy.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Polls until the request has ended, as MPI's progress engine does: it never waits in a call.
 fn poll(endpoint: &mut Endpoint, request: Request) -> Completion {
@@ -72,6 +77,7 @@ fn processor_time() -> Duration {
 
 #[test]
 fn programs_that_poll_on_one_processor_let_each_other_and_the_relay_run() {
+    let _alone = ALONE.lock();
     use_one_processor();
     for members in [DIRECT, MEDIATED] {
         let plane = Plane::new(&members);
@@ -86,4 +92,52 @@ fn programs_that_poll_on_one_processor_let_each_other_and_the_relay_run() {
         println!("{members:?}: {each:?} a message");
         assert!(each < LIMIT, "{members:?}: {each:?} a message");
     }
+}
+
+/// Returns how many time slices this thread has had (Documentation/scheduler/sched-stats.rst).
+fn time_slices() -> u32 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+/// Where other programs want the processor too, a poll that yields can take milliseconds. A connect
+/// that waited for a number of polls alone took seconds.
+#[test]
+fn a_program_that_polls_on_a_busy_processor_accepts_connects_after_a_yield() {
+    const CONNECTS: u32 = 40;
+    // Two checks of the sockets, for the connection and for its offer, and what the connecting program
+    // needs in between. Without a check after a yield, it took 6 to 11.
+    const SLICES: u32 = 5;
+    let _alone = ALONE.lock();
+    use_one_processor();
+    let folder = tempfile::tempdir().unwrap();
+    let board = Board::open(folder.path()).unwrap();
+    let open = || Endpoint::open(&board, &Options::default()).unwrap();
+    let mut polling = open();
+    let address = polling.address();
+    let done = AtomicBool::new(false);
+    let slices = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let poller = scope.spawn(|| {
+            let request = polling.irecv(Pattern::ANY, Vec::new()).unwrap();
+            while !done.load(Relaxed) {
+                assert!(polling.test(request).unwrap().is_none());
+            }
+            time_slices()
+        });
+        for _ in 0..CONNECTS {
+            let connected = open().connect(address, 0, Some(Duration::from_secs(60)));
+            connected.unwrap();
+        }
+        done.store(true, Relaxed);
+        poller.join().unwrap()
+    });
+    println!("{slices} time slices for {CONNECTS} connects");
+    assert!(slices < CONNECTS * SLICES, "{slices}");
 }
