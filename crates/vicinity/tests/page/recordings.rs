@@ -206,16 +206,35 @@ pub(crate) fn demo() -> String {
     String::from_utf8(unpacked.unwrap().stdout).unwrap()
 }
 
-/// Returns the text of a recording: the same figures for some seconds, with changing use.
+/// Returns the text of a recording of some seconds.
 pub(crate) fn recording(live: &Value, seconds: u32) -> String {
-    let lines = (0..seconds).map(|second| {
-        let mut live = live.clone();
-        live["at"] = json!(BEGAN + f64::from(second));
-        for vm in live["vms"].as_array_mut().unwrap() {
-            let used = vm["guest"]["use"].as_f64().unwrap();
-            vm["guest"]["use"] = json!(used * (1.0 + 0.3 * f64::from(second % 7) / 7.0));
-        }
-        format!("{live}\n")
-    });
+    let lines = (0..seconds).map(|second| format!("{}\n", interval(live, second)));
     lines.collect()
+}
+
+/// Returns these figures in a later second, with other use, waits and rates.
+pub(crate) fn interval(live: &Value, second: u32) -> Value {
+    let factor = 1.0 + 0.3 * f64::from(second % 7) / 7.0;
+    let mut live = live.clone();
+    live["at"] = json!(BEGAN + f64::from(second));
+    scale(&mut live["host"], &["busy"], factor);
+    for vm in live["vms"].as_array_mut().unwrap() {
+        scale(&mut vm["guest"], &["use", "wait"], factor);
+    }
+    for port in live["ports"].as_array_mut().unwrap() {
+        let rates = ["tx_frames", "tx_bytes", "rx_frames", "rx_bytes"];
+        scale(&mut port["rates"], &rates, factor);
+    }
+    for pair in live["pairs"].as_array_mut().unwrap() {
+        scale(pair, &["frames", "bytes"], factor);
+    }
+    live
+}
+
+fn scale(figures: &mut Value, keys: &[&str], factor: f64) {
+    for key in keys {
+        if let Some(value) = figures[*key].as_f64() {
+            figures[*key] = json!(value * factor);
+        }
+    }
 }

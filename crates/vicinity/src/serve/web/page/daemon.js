@@ -48,11 +48,11 @@ async function* pieces(onOpen) {
   const response = await fetch("v1/live", { headers: { Accept: "text/event-stream", ...authorization() }, cache: "no-store" });
   if (!response.ok) throw Object.assign(new Error(), { status: response.status });
   onOpen();
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const [reader, decoder] = [response.body.getReader(), new TextDecoder()];
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    yield value;
+    yield decoder.decode(value, { stream: true });
   }
 }
 
@@ -63,6 +63,7 @@ export async function read(onOpen, show) {
   for await (const piece of pieces(onOpen)) {
     rest += piece;
     if (rest.length > MAX_LINE) throw new Error("a line is too long");
+    if (!piece.includes("\n")) continue;
     const lines = rest.split("\n");
     rest = lines.pop();
     // A page that was asleep shows the last line only.

@@ -1,6 +1,6 @@
 // The matrix of who sends to whom: a heat map on a canvas, and the busiest pairs in a table.
 
-import { T, bytes, colour, context, count, fillTable, name, number, records, setText, string } from "./format.js";
+import { T, bytes, colour, context, count, fillTable, name, number, records, setHidden, setText, string } from "./format.js";
 
 const STEPS = 8;
 // A cell of step n has at least 10^(n + 3) bytes a second, up to the last step.
@@ -214,8 +214,8 @@ export function update(live) {
 // Shows the figures; `again` orders the endpoints again.
 function render(again = false) {
   const has = drawn.pairs.length > 0;
-  element("no-pairs").hidden = has;
-  element("matrix-both").hidden = !has;
+  setHidden(element("no-pairs"), has);
+  setHidden(element("matrix-both"), !has);
   if (!has) return;
   const uplinks = new Set(drawn.ports.filter((port) => port.kind === "uplink").map((port) => port.vm));
   const sum = sums(drawn.pairs);
@@ -289,8 +289,9 @@ export function start(open) {
     render();
   });
   element("matrix-order").addEventListener("click", () => render(true));
-  new IntersectionObserver(([section]) => {
-    isVisible = section.isIntersecting;
+  // A browser that was busy tells several changes at a time, the last one last.
+  new IntersectionObserver((changes) => {
+    isVisible = changes[changes.length - 1].isIntersecting;
     if (isVisible) render();
   }).observe(element("matrix"));
   new ResizeObserver(() => view.rows.length > 0 && draw()).observe(element("matrix-map"));

@@ -1,6 +1,6 @@
 // The page: reads the figures as server-sent events, and shows what needs attention first.
 
-import { T, ago, bytes, clock, count, fillTable, h, list, name, nameElement, number, percent, records, setText, string } from "./format.js";
+import { T, ago, bytes, clock, count, fillTable, h, list, name, nameElement, number, percent, records, setHidden, setText, string } from "./format.js";
 import { get, read, setToken } from "./daemon.js";
 import * as table from "./vm_table.js";
 import * as matrix from "./matrix.js";
@@ -150,7 +150,7 @@ function render() {
   renderMessages(live);
   detail.update(live);
   const unknown = list(live.cannot_read).map(string);
-  element("unknown").hidden = unknown.length === 0;
+  setHidden(element("unknown"), unknown.length === 0);
   if (element("unknown-list").children.length !== unknown.length) {
     element("unknown-list").replaceChildren(...unknown.map((text) => h("li", {}, text)));
   }
@@ -175,8 +175,9 @@ function renderHost(live) {
 function renderProblems(live) {
   const problems = records(live.problems);
   setText(element("problems-title"), problems.length === 0 ? "Problems" : `Problems (${problems.length})`);
-  document.title = problems.length === 0 ? "Vicinity" : `(${problems.length}) Vicinity`;
-  element("no-problems").hidden = problems.length > 0;
+  const title = problems.length === 0 ? "Vicinity" : `(${problems.length}) Vicinity`;
+  if (document.title !== title) document.title = title;
+  setHidden(element("no-problems"), problems.length > 0);
   const output = element("problem-list");
   const key = JSON.stringify(problems.map(({ kind, vm, network, text, remedy }) => [kind, vm, network, text, remedy]));
   if (output.dataset.key !== key) {
@@ -226,7 +227,7 @@ const REMOTE_SHOWN = 40;
 
 function renderRemote(live) {
   const peers = records(live.remote_peers);
-  element("remote").hidden = peers.length === 0;
+  setHidden(element("remote"), peers.length === 0);
   const address = (peer) => string(peer.mac) + (number(peer.vlan) > 0 ? ` in VLAN ${number(peer.vlan)}` : "");
   fillTable(
     element("remote-table"),
@@ -239,7 +240,7 @@ function renderRemote(live) {
 
 function renderGroups(live) {
   const groups = records(live.direct);
-  element("direct").hidden = groups.length === 0;
+  setHidden(element("direct"), groups.length === 0);
   const rows = groups.flatMap((group) => records(group.members).length > 0
     ? records(group.members).map((member) => [name(member.vm), name(group.name), string(member.state), string(member.reason)])
     : [["-", name(group.name), group.up ? "starting" : "down", string(group.reason)]]);
@@ -248,7 +249,7 @@ function renderGroups(live) {
 
 function renderSpaces(live) {
   const spaces = records(live.spaces);
-  element("spaces").hidden = spaces.length === 0;
+  setHidden(element("spaces"), spaces.length === 0);
   fillTable(
     element("space-table"),
     ["VM", "State", "Slots", "Waiting", "Files", "Clients", "Sent", "Pushed"],
@@ -261,7 +262,7 @@ function renderSpaces(live) {
 
 function renderMessages(live) {
   const plane = live.messages;
-  element("messages").hidden = plane == null;
+  setHidden(element("messages"), plane == null);
   const word = (member) => (!member.connected ? "VM is off" : !member.joined ? "not joined" : member.silent ? "silent" : member.polling ? "polls" : "joined");
   fillTable(
     element("message-table"),

@@ -1,6 +1,6 @@
 // The table of VMs, with a chart of the last minute in each cell that has one.
 
-import { bytes, count, h, nameElement, path, percent, setText } from "./format.js";
+import { bytes, count, h, nameElement, path, percent, setHidden, setText } from "./format.js";
 
 const SPARK = { width: 72, height: 20 };
 export const SPARK_SECONDS = 60;
@@ -18,11 +18,12 @@ const COLUMNS = [
 ];
 
 const ORDER_SECONDS = 5;
-// Charts are drawn in every third interval, a third of the rows in each: a chart costs more than the texts of its row.
-const CHART_TURNS = 3;
+// Charts are drawn in every fifth interval, a fifth of the rows in each: a chart costs more than the texts of its row.
+const CHART_TURNS = 5;
 // For people who want less motion.
-const STILL_TURNS = 5;
+const STILL_TURNS = 10;
 
+const body = element("vm-table").tBodies[0];
 const table = { all: [], rows: new Map(), visible: new Set(), observer: null, at: 0, ordered: 0, turn: 0, sort: "wait", down: true, filter: "" };
 const still = window.matchMedia("(prefers-reduced-motion: reduce)");
 const narrow = window.matchMedia("(max-width: 40rem)");
@@ -39,7 +40,7 @@ export function start(open, points) {
       arrange();
       updateRows();
     });
-    head.append(h("th", { scope: "col", className: key === "vm" ? "" : "figure" }, button));
+    head.append(h("th", { scope: "col", role: "columnheader", className: key === "vm" ? "" : "figure" }, button));
   }
   table.observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -58,12 +59,12 @@ export function start(open, points) {
 function makeRow(vm) {
   const button = h("button", { type: "button", className: "who" }, nameElement(vm));
   button.addEventListener("click", () => table.open(vm));
-  const row = h("tr", {}, h("th", { scope: "row" }, button));
+  const row = h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, button));
   const made = { row, cells: [], isDrawn: false };
   for (const column of COLUMNS.slice(1)) {
     const value = h("span", {});
     const line = column.top === undefined ? null : chartElement(column);
-    row.append(h("td", { className: "figure" }, line?.parentElement, value));
+    row.append(h("td", { role: "cell", className: "figure" }, line?.parentElement, value));
     made.cells.push({ text: column.text, value, line });
   }
   table.observer.observe(row);
@@ -98,14 +99,12 @@ export function update(all, at) {
   }
   // Rows do not move while somebody points at them, except on request, and not each second: a move lays the whole table
   // out again.
-  const isDue = Math.abs(at - table.ordered) >= ORDER_SECONDS && !body().matches(":hover, :focus-within");
+  const isDue = Math.abs(at - table.ordered) >= ORDER_SECONDS && !body.matches(":hover, :focus-within");
   if (isDue || isOther) arrange();
   updateRows();
-  element("no-vms").hidden = all.length > 0;
-  element("vm-table").hidden = all.length === 0;
+  setHidden(element("no-vms"), all.length > 0);
+  setHidden(element("vm-table"), all.length === 0);
 }
-
-const body = () => element("vm-table").tBodies[0];
 
 // Puts the rows into their order.
 function arrange() {
@@ -115,8 +114,8 @@ function arrange() {
   const compare = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0);
   const sorted = [...all].sort((a, b) => (down ? compare(b, a) : compare(a, b)) || (a.vm < b.vm ? -1 : 1));
   const rows = sorted.filter((row) => row.vm.toLowerCase().includes(filter)).map((row) => table.rows.get(row.vm).row);
-  const there = body().children;
-  if (rows.length !== there.length || rows.some((row, place) => there[place] !== row)) body().replaceChildren(...rows);
+  const there = body.children;
+  if (rows.length !== there.length || rows.some((row, place) => there[place] !== row)) body.replaceChildren(...rows);
   setText(element("vm-count"), filter ? `${rows.length} of ${all.length}` : String(all.length));
   [...element("vm-table").tHead.rows[0].cells].forEach((cell, place) => {
     cell.setAttribute("aria-sort", COLUMNS[place].key === sort ? (down ? "descending" : "ascending") : "none");
@@ -138,11 +137,11 @@ function updateRows() {
     row.classList.toggle("hot", figures.wait >= 0.2);
     for (const { text, value } of cells) setText(value, text(figures));
     if (narrow.matches || (made.isDrawn && (table.turn + place) % turns !== 0)) continue;
-    made.isDrawn = true;
-    drawCharts(figures.vm, cells);
+    made.isDrawn = drawCharts(figures.vm, cells);
   }
 }
 
+// Returns whether there are lines: a chart of one point has none, and does not wait for its turn to have one.
 function drawCharts(vm, cells) {
   const { at } = table;
   const points = table.points(vm).filter((point) => point.at >= at - SPARK_SECONDS);
@@ -152,4 +151,5 @@ function drawCharts(vm, cells) {
     const [drawn] = path(points.map((point) => [point.at, point[key]]), { ...SPARK, from: at - SPARK_SECONDS, to: at, top });
     line.setAttribute("d", drawn);
   });
+  return points.length > 1;
 }
