@@ -70,7 +70,7 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	$(CARGO) test --workspace --locked --lib --bins
 
-## make soak          Runs the long tests (three hours): hostile peers, forty VMs, kills, fuzzing.
+## make soak          Runs the long tests (four hours): hostile peers, forty VMs, kills, fuzzing.
 soak:
 	scripts/setup test
 	scripts/checkpatch --fetch
@@ -92,6 +92,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms programs_of_other_languages -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
+	VICINITY_SOAK_SECONDS=3600 $(CARGO) test --release --locked --package vicinity --test page heap -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test mpi -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture

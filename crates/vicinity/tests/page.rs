@@ -13,6 +13,8 @@ mod browser;
 mod common;
 #[path = "page/figures.rs"]
 mod figures;
+#[path = "page/heap.rs"]
+mod heap;
 #[path = "page/input.rs"]
 mod input;
 #[path = "page/pictures.rs"]

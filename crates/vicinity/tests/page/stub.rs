@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::recordings::interval;
+
 /// What the server does in an answer to `/v1/live`. After the last step it closes the connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -17,6 +19,8 @@ pub(crate) enum Step {
     Line(String),
     /// Sends bytes as they are.
     Bytes(Vec<u8>),
+    /// Sends the intervals that begin with these figures, one a second, until the other side closes the connection.
+    Live(Value),
     /// Keeps the connection until the server ends.
     Stay,
 }
@@ -154,19 +158,34 @@ fn serve(
     )?;
     for step in steps {
         let bytes = match step {
-            Step::Line(line) => format!("data: {line}\n\n").into_bytes(),
+            Step::Line(line) => event(&line),
             Step::Bytes(bytes) => bytes,
+            Step::Live(live) => {
+                for second in 0.. {
+                    chunk(stream, &event(&interval(&live, second).to_string()))?;
+                    thread::sleep(Duration::from_secs(1));
+                }
+                return Ok(());
+            }
             Step::Stay => {
                 // Returns when the other side or the test closes the connection.
                 reader.read_line(&mut line)?;
                 return Ok(());
             }
         };
-        write!(stream, "{:x}\r\n", bytes.len())?;
-        stream.write_all(&bytes)?;
-        stream.write_all(b"\r\n")?;
+        chunk(stream, &bytes)?;
         // A page shows only the last line of what arrives at once.
         thread::sleep(Duration::from_millis(15));
     }
     Ok(())
+}
+
+fn event(line: &str) -> Vec<u8> {
+    format!("data: {line}\n\n").into_bytes()
+}
+
+fn chunk(mut stream: &TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    write!(stream, "{:x}\r\n", bytes.len())?;
+    stream.write_all(bytes)?;
+    stream.write_all(b"\r\n")
 }
