@@ -90,6 +90,8 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms guarded_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms c_programs_of_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms programs_of_other_languages -- --ignored --nocapture
+	$(CARGO) install --quiet --locked --root target/tools vhost-device-vsock@0.3.0
+	VHOST_DEVICE_VSOCK=$(CURDIR)/target/tools/bin/vhost-device-vsock $(CARGO) test --release --locked --package vicinity --test vms figures_of_af_vsock -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	VICINITY_SOAK_SECONDS=3600 $(CARGO) test --release --locked --package vicinity --test page heap -- --ignored --nocapture

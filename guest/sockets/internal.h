@@ -51,7 +51,6 @@ struct real {
 	int (*dup2)(int, int);
 	int (*dup3)(int, int, int);
 	int (*fcntl)(int, int, ...);
-	int (*fcntl64)(int, int, ...);
 	int (*ioctl)(int, unsigned long, ...);
 	int (*epoll_ctl)(int, int, int, struct epoll_event *);
 	ssize_t (*sendto)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);

@@ -34,14 +34,11 @@ static void resolve_all(void)
 	RESOLVE(dup2);
 	RESOLVE(dup3);
 	RESOLVE(fcntl);
-	RESOLVE(fcntl64);
 	RESOLVE(ioctl);
 	RESOLVE(epoll_ctl);
 	RESOLVE(sendto);
 	RESOLVE(sendmsg);
 #undef RESOLVE
-	if (functions.fcntl64 == NULL)
-		functions.fcntl64 = functions.fcntl;
 }
 
 const struct real *real(void)

@@ -208,6 +208,14 @@ impl Ring {
         }
     }
 
+    /// Returns the number of chains that were added to the used ring since the last
+    /// [`publish`](Self::publish).
+    #[inline]
+    #[must_use]
+    pub fn unpublished(&self) -> u16 {
+        self.next_used.wrapping_sub(self.published)
+    }
+
     /// Advances the used index to include every chain added since the last call. Returns true when
     /// the driver wants a call for them (2.7.7.2).
     #[inline]

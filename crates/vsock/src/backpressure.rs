@@ -71,21 +71,34 @@ impl Plane {
             }
         }
         let mut bytes = 0;
+        let result = self.deliver_deferred(number, receiver, &mut bytes);
+        if let Some(guest) = self.guests.get_mut(number) {
+            guest.figures.received_bytes += bytes;
+        }
+        result
+    }
+
+    /// Delivers deferred packets, and counts their bytes; returns whether none is left.
+    fn deliver_deferred(
+        &mut self,
+        number: usize,
+        receiver: &Device,
+        bytes: &mut u64,
+    ) -> Result<bool, Fault> {
         for guest in &mut self.guests {
             let Some(sender) = &mut guest.device else {
                 continue;
             };
             while let Some(first) = sender.deferred.first_for(number) {
-                if !deliver_copied(&receiver.backend, first)? {
+                let before = first.delivered;
+                let is_whole = deliver_copied(&receiver.backend, first)?;
+                *bytes += u64::from(first.delivered - before);
+                if !is_whole {
                     return Ok(false);
                 }
-                bytes += u64::from(first.header.len);
                 sender.deferred.remove_first_for(number);
                 sender.full_since = None;
             }
-        }
-        if let Some(guest) = self.guests.get_mut(number) {
-            guest.figures.received_bytes += bytes;
         }
         Ok(true)
     }

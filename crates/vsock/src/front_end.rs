@@ -115,6 +115,8 @@ impl Plane {
         let Some(device) = &mut guest.device else {
             return Ok(());
         };
+        // A ring that stops, or moves, has no unreported packets.
+        device.report_now()?;
         if driver_was_reset(device, &message.request) {
             device.reset();
             guest.replies.clear();

@@ -92,6 +92,8 @@ pub(crate) struct Device {
     /// Since when the first packet waits, and the deferred packets have no room for it.
     pub(crate) full_since: Option<Instant>,
     pub(crate) deferred: Deferred,
+    /// Since when handled packets are not in the used index of the transmit ring.
+    pub(crate) unreported_since: Option<Instant>,
     /// Where the transmit ring was stopped.
     pub(crate) stopped_at: Option<u16>,
 }
@@ -115,6 +117,7 @@ impl Device {
             waits_for: None,
             full_since: None,
             deferred: Deferred::default(),
+            unreported_since: None,
             stopped_at: None,
         }
     }
@@ -130,6 +133,7 @@ impl Device {
         self.waits_for = None;
         self.full_since = None;
         self.deferred = Deferred::default();
+        self.unreported_since = None;
         self.stopped_at = None;
         self.may_transmit = true;
     }

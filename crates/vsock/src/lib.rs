@@ -86,6 +86,7 @@ pub mod packet;
 pub mod plane;
 pub mod policy;
 mod receive;
+mod report;
 mod stream;
 mod streams;
 mod transmit;

@@ -10,6 +10,11 @@ pub const MAX_PAYLOAD: u32 = 64 << 10;
 pub const BURST: u16 = 64;
 const _: () = assert!(BURST as usize == vhost::limits::BATCH);
 
+/// How long handled packets of data may stay unreported to a sender that sends nothing more. A call of the
+/// driver costs the guest an interrupt, and in Linux two switches of threads. Within this time another packet
+/// of the same conversation usually comes.
+pub const REPORT_DELAY: Duration = Duration::from_millis(1);
+
 /// Guests that one process serves.
 pub const MAX_GUESTS: usize = 64;
 

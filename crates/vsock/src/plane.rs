@@ -255,6 +255,7 @@ impl Plane {
             self.accept(number);
             self.serve_receiver(number);
             self.serve_sender(number);
+            self.report_late(number);
         }
         self.serve_streams();
         self.end_late_handshakes();

@@ -15,6 +15,7 @@ use crate::limits::{BURST, MAX_REPLIES};
 use crate::packet::{Invalid, Packet, reset_of_invalid};
 use crate::plane::Plane;
 use crate::receive::{Payload, RECEIVE, TRANSMIT, deliver, publish};
+use crate::report::Report;
 
 /// The result of an attempt to handle a packet.
 enum Outcome {
@@ -36,8 +37,9 @@ impl Plane {
             return Err(Fault::Truncated);
         }
         let mut touched = Vec::new();
-        let result = self.burst(from, device, &memory, &mut touched);
-        publish(&device.backend, TRANSMIT)?;
+        let mut report = None;
+        let result = self.burst(from, device, &memory, &mut touched, &mut report);
+        device.report(report, self.now)?;
         for receiver in touched {
             self.publish_received(receiver);
         }
@@ -50,6 +52,7 @@ impl Plane {
         device: &mut Device,
         memory: &vhost::memory::GuestMemory,
         touched: &mut Vec<usize>,
+        report: &mut Option<Report>,
     ) -> Result<(), Fault> {
         let seqpacket = device.has_seqpacket();
         let Device {
@@ -81,9 +84,14 @@ impl Plane {
                 return Ok(());
             }
             let mut cursor = Cursor::new(batch.spans(chain));
+            let mut when = Report::Now;
             let packet = match head.take() {
-                Some(head) => continued(head, chain, &mut cursor),
-                None => self.next_packet(from, chain, &mut cursor, seqpacket),
+                Some(head) => {
+                    let operation = Operation::from_number(head.header.op);
+                    when = operation.map_or(Report::Now, Report::of);
+                    continued(head, chain, &mut cursor)
+                }
+                None => self.next_packet(from, chain, &mut cursor, seqpacket, &mut when),
             };
             let outcome = match packet {
                 None => Outcome::Done,
@@ -113,6 +121,7 @@ impl Plane {
             }
             ring.consume(1);
             ring.put_used(chain.head, 0);
+            *report = (*report).max(Some(when));
             *full_since = None;
         }
         *may_transmit = true;
@@ -146,6 +155,7 @@ impl Plane {
         chain: &Chain,
         cursor: &mut Cursor<'_, '_>,
         seqpacket: bool,
+        when: &mut Report,
     ) -> Option<Head> {
         let own = self.guests.get(from)?.config.cid;
         let mut bytes = [0; Header::SIZE];
@@ -166,6 +176,7 @@ impl Plane {
             self.packet_to_host(from, &packet, cursor);
             return None;
         }
+        *when = Report::of(packet.operation);
         let to = match self.destination(&packet) {
             Some(to) => to,
             None => {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::event_key::EventKey;
 use crate::guest::Device;
-use crate::limits::STUCK_TIMEOUT;
+use crate::limits::{REPORT_DELAY, STUCK_TIMEOUT};
 use crate::plane::Plane;
 use crate::receive::RECEIVE;
 
@@ -23,9 +23,15 @@ impl Plane {
             .guests
             .iter()
             .filter_map(|guest| guest.device.as_ref()?.full_since);
-        let stuck = since.min();
-        let stuck = stuck.map(|since| (since + STUCK_TIMEOUT).saturating_duration_since(self.now));
-        stuck.into_iter().chain(self.handshake_deadline()).min()
+        let stuck = since.min().map(|since| since + STUCK_TIMEOUT);
+        let unreported = self
+            .guests
+            .iter()
+            .filter_map(|guest| guest.device.as_ref()?.unreported_since);
+        let report = unreported.min().map(|since| since + REPORT_DELAY);
+        let at = [stuck, report].into_iter().flatten().min();
+        let after = at.map(|at| at.saturating_duration_since(self.now));
+        after.into_iter().chain(self.handshake_deadline()).min()
     }
 
     /// Waits for events until there is work; returns at once if there is. Returns whether the supervisor's

@@ -41,7 +41,7 @@ const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/vicinity/libvicinity-sockets.so
 const CONFORMANCE: &str = "/usr/local/bin/conformance";
 
 /// Builds a file of guest/sockets.
-fn make(name: &str) -> PathBuf {
+pub(crate) fn make(name: &str) -> PathBuf {
     let file = home().join("sockets").join(name);
     let mut command = vm_harness::host::command("make");
     command.arg("--silent").arg("--directory");

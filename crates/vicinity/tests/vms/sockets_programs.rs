@@ -74,7 +74,7 @@ fn programs_of_other_languages_and_servers_of_debian_use_af_vsock() {
         ("python3 /root/echo.py", 7001),
         ("node /root/echo.js", 7002),
     ];
-    for name in ["echo.py", "echo.js"] {
+    for name in ["echo.py", "echo.js", "messages.py"] {
         rig = rig.with_file(&source(name), &format!("root/{name}"), name);
     }
     if let Some(class) = java_class(&folder) {
@@ -159,9 +159,20 @@ fn programs_that_know_af_vsock(web: &Vm, db: &Vm) {
     );
     let said = sh(
         web,
-        "for n in $(seq 50); do echo hello | timeout 5 ncat --vsock 4 7008 && exit; sleep 0.2; done; exit 1",
+        "for n in $(seq 50); do (echo hello; sleep 1) | timeout 5 ncat --vsock 4 7008 && exit; sleep 0.2; done; exit 1",
     );
     assert_eq!(said, "hello");
+
+    step("SOCK_SEQPACKET keeps the ends of messages");
+    sh(
+        db,
+        "setsid python3 /root/messages.py serve 7010 </dev/null >/tmp/messages 2>&1 &",
+    );
+    let said = sh(
+        web,
+        "for n in $(seq 50); do timeout 20 python3 /root/messages.py send 4 7010 && exit; sleep 0.2; done; exit 1",
+    );
+    assert_eq!(said, "7 messages, the longest with 200000 bytes");
 
     step("ssh, by socat");
     let key = "dropbearkey -t ed25519 -f";

@@ -91,6 +91,7 @@ fn a_receiver_that_never_reads_delays_no_connection_to_others() {
         }
     }
     assert_eq!(numbers, order);
+    assert_eq!(rig.plane.figures(1).received_bytes, 4 * 500);
     assert_eq!(rig.plane.figures(0).stuck, 0);
 }
 

@@ -12,6 +12,7 @@ mod backpressure;
 mod figures;
 mod host;
 mod hostile;
+mod report;
 mod resume;
 mod rig;
 mod streams;
