@@ -27,12 +27,12 @@ fn become_nobody() -> rustix::io::Result<()> {
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
     // A service manager may have started the process without this capability.
-    let kept = RETAINED_CAPABILITIES & capabilities(None)?.permitted;
+    let retained = RETAINED_CAPABILITIES & capabilities(None)?.permitted;
     set_capabilities(
         None,
         CapabilitySets {
-            effective: kept,
-            permitted: kept,
+            effective: retained,
+            permitted: retained,
             inheritable: CapabilitySet::empty(),
         },
     )?;

@@ -23,7 +23,7 @@ pub type Key = (u32, u64);
 
 /// A setting, as the payload of the message that makes it alone, and the descriptor of that message.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StoredSetting {
     /// What it is about.
     pub key: Key,
     /// The payload.
@@ -36,7 +36,7 @@ pub struct Kept {
 #[derive(Debug)]
 pub enum Setting {
     /// The setting has this value now.
-    Set(Kept),
+    Set(StoredSetting),
     /// There is no such setting any more.
     Remove(Key),
     /// There is no setting with this message number any more.
@@ -79,7 +79,7 @@ pub fn settings(message: &Message) -> io::Result<Vec<Setting>> {
         same.transpose()
     };
     let set = |key: Key, payload: Vec<u8>, descriptor| {
-        Setting::Set(Kept {
+        Setting::Set(StoredSetting {
             key,
             payload,
             descriptor,
@@ -165,13 +165,15 @@ impl Message {
 }
 
 /// Returns the messages that make these settings, in the order in which a device accepts them.
-pub(crate) fn messages(kept: impl IntoIterator<Item = Kept>) -> Result<Vec<Message>, Fault> {
+pub(crate) fn messages(
+    stored: impl IntoIterator<Item = StoredSetting>,
+) -> Result<Vec<Message>, Fault> {
     let mut messages = Vec::new();
-    for Kept {
+    for StoredSetting {
         key: (request, _),
         payload,
         descriptor,
-    } in kept
+    } in stored
     {
         let Some(place) = ORDER.iter().position(|known| *known == request) else {
             return Err(ProtocolFault::Unknown(request).into());

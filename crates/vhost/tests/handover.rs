@@ -15,7 +15,7 @@ use vhost::backend::Backend;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, ProtocolFault};
 use vhost::features::protocol;
-use vhost::handover::{Kept, Key, Setting, settings};
+use vhost::handover::{Key, Setting, StoredSetting, settings};
 use vhost::offer::Offer;
 
 /// What the owner of a device keeps.
@@ -23,11 +23,12 @@ use vhost::offer::Offer;
 struct Store(BTreeMap<Key, (Vec<u8>, Option<OwnedFd>)>);
 
 impl Store {
-    fn keep(&mut self, changes: Vec<Setting>) {
+    fn store(&mut self, changes: Vec<Setting>) {
         for change in changes {
             match change {
-                Setting::Set(kept) => {
-                    self.0.insert(kept.key, (kept.payload, kept.descriptor));
+                Setting::Set(stored) => {
+                    self.0
+                        .insert(stored.key, (stored.payload, stored.descriptor));
                 }
                 Setting::Remove(key) => drop(self.0.remove(&key)),
                 Setting::RemoveAll(number) => self.0.retain(|key, _| key.0 != number),
@@ -35,20 +36,23 @@ impl Store {
         }
     }
 
-    fn kept(&self) -> Vec<Kept> {
+    fn stored(&self) -> Vec<StoredSetting> {
         let same = |fd: &OwnedFd| fd.try_clone().unwrap();
-        let kept = self.0.iter().map(|(key, (payload, descriptor))| Kept {
-            key: *key,
-            payload: payload.clone(),
-            descriptor: descriptor.as_ref().map(same),
-        });
-        kept.collect()
+        let stored = self
+            .0
+            .iter()
+            .map(|(key, (payload, descriptor))| StoredSetting {
+                key: *key,
+                payload: payload.clone(),
+                descriptor: descriptor.as_ref().map(same),
+            });
+        stored.collect()
     }
 }
 
 fn serve(backend: &mut Backend, store: &mut Store) {
     while let Some(message) = backend.receive().unwrap() {
-        store.keep(settings(&message).unwrap());
+        store.store(settings(&message).unwrap());
         backend.apply(message).unwrap();
     }
 }
@@ -98,7 +102,7 @@ fn a_device_continues_in_another_process_where_it_was() {
             // The process is killed: its socket is closed without being shut down.
             std::mem::forget(backend);
             backend = Backend::new(same.try_clone().unwrap(), 1).unwrap();
-            backend.restore(store.kept()).unwrap();
+            backend.restore(store.stored()).unwrap();
         }
         // A message that the first process did not read yet is answered by the last one.
         assert!(nic.wire.send(request::GET_FEATURES, &[], &[]));
@@ -113,7 +117,7 @@ fn a_device_continues_in_another_process_where_it_was() {
         let (_, base) = nic.wire.state(request::GET_VRING_BASE);
         assert_eq!(base as u16, 65_530_u16.wrapping_add(35));
         let mut next: Backend = Backend::new(same.try_clone().unwrap(), 1).unwrap();
-        next.restore(store.kept()).unwrap();
+        next.restore(store.stored()).unwrap();
         assert!(!next.vring(1).unwrap().is_running() && next.vring(0).unwrap().is_running());
     }
 }
@@ -124,7 +128,7 @@ fn settings_that_are_no_settings_are_refused() {
         let (_wire, theirs) = Wire::pair();
         let mut backend: Backend = Backend::new(theirs, 1).unwrap();
         let descriptor = None;
-        backend.restore([Kept {
+        backend.restore([StoredSetting {
             key,
             payload,
             descriptor,

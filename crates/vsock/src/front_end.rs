@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use vhost::backend::{Change, ring_fault};
 use vhost::channel::Message;
 use vhost::fault::{Fault, RingFault};
-use vhost::handover::{Kept, Setting, settings};
+use vhost::handover::{Setting, StoredSetting, settings};
 use vhost::message::Request;
 use vhost::vring::Notifier;
 
@@ -58,7 +58,7 @@ impl Plane {
         let guest = number;
         self.events
             .extend(changes.into_iter().map(|change| match change {
-                Setting::Set(Kept {
+                Setting::Set(StoredSetting {
                     key,
                     payload,
                     descriptor,

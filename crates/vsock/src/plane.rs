@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventFlags};
 use vhost::alarm::Alarm;
 use vhost::backend::Backend;
 use vhost::fault::Fault;
-use vhost::handover::Kept;
+use vhost::handover::StoredSetting;
 
 use crate::connection::{Connections, Ends};
 use crate::connection_list::{ConnectionList, Listed};
@@ -88,16 +88,21 @@ impl Plane {
         Ok(epoll::modify(&self.poll, control, data, interest)?)
     }
 
-    /// Serves a guest's front-end from now on. `kept` is empty for a new one; otherwise this process
+    /// Serves a guest's front-end from now on. `stored` is empty for a new one; otherwise this process
     /// continues for the last one, and the guest's connections of that time are reset.
-    pub fn attach(&mut self, guest: usize, socket: OwnedFd, kept: Vec<Kept>) {
+    pub fn attach(&mut self, guest: usize, socket: OwnedFd, stored: Vec<StoredSetting>) {
         self.detach(guest, None);
-        if let Err(fault) = self.try_attach(guest, socket, kept) {
+        if let Err(fault) = self.try_attach(guest, socket, stored) {
             self.end(guest, &fault);
         }
     }
 
-    fn try_attach(&mut self, number: usize, socket: OwnedFd, kept: Vec<Kept>) -> Result<(), Fault> {
+    fn try_attach(
+        &mut self,
+        number: usize,
+        socket: OwnedFd,
+        stored: Vec<StoredSetting>,
+    ) -> Result<(), Fault> {
         let Some(guest) = self.guests.get_mut(number) else {
             return Ok(());
         };
@@ -107,8 +112,8 @@ impl Plane {
         let edge = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.poll, &backend, EventKey::Socket(number).data(), edge)
             .map_err(Fault::Host)?;
-        let continues = !kept.is_empty();
-        let restored = backend.restore(kept);
+        let continues = !stored.is_empty();
+        let restored = backend.restore(stored);
         guest.device = Some(Device::new(backend));
         guest.is_attached = true;
         guest.may_receive = true;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use front_end::{VsockDevice, VsockOptions, Wire};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use vhost::handover::{Kept, Key};
+use vhost::handover::{Key, StoredSetting};
 use vsock::connection_list::ConnectionList;
 use vsock::event::Event;
 use vsock::guest::GuestConfig;
@@ -107,14 +107,14 @@ impl Rig {
             let mut busy = self.plane.work();
             while let Some((event, descriptor)) = self.plane.next_event() {
                 busy = true;
-                self.keep(event, descriptor);
+                self.store(event, descriptor);
             }
             self.plane.execute_pending();
             idle = if busy { 0 } else { idle + 1 };
         }
     }
 
-    fn keep(&mut self, event: Event, descriptor: Option<OwnedFd>) {
+    fn store(&mut self, event: Event, descriptor: Option<OwnedFd>) {
         match event {
             Event::Keep {
                 guest,
@@ -157,16 +157,16 @@ impl Rig {
                 continue;
             };
             assert!(!store.is_answering);
-            let kept = store
+            let stored = store
                 .settings
                 .iter()
-                .map(|(key, (payload, descriptor))| Kept {
+                .map(|(key, (payload, descriptor))| StoredSetting {
                     key: *key,
                     payload: payload.clone(),
                     descriptor: descriptor.as_ref().map(|fd| fd.try_clone().unwrap()),
                 });
             let socket = socket.try_clone().unwrap();
-            self.plane.attach(guest, socket, kept.collect());
+            self.plane.attach(guest, socket, stored.collect());
         }
         self.turn();
     }

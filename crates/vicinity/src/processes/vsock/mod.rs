@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::ProcessKind;
 use switch::control::ControlSocket;
-use vhost::handover::Kept;
+use vhost::handover::StoredSetting;
 use vsock::connection_list::ConnectionList;
 use vsock::guest::GuestConfig;
 use vsock::plane::Plane;
@@ -67,13 +67,13 @@ fn take_parts(control: ControlSocket) -> io::Result<Server> {
             }
             Some((Order::Begin, Some(memory))) => {
                 let list = ConnectionList::take(memory.as_fd()).map_err(io::Error::other)?;
-                let kept = guests.iter().map(|_| Vec::new()).collect();
+                let stored = guests.iter().map(|_| Vec::new()).collect();
                 let plane = Plane::new(guests, list)?;
                 plane.watch_control(control.as_fd())?;
                 return Ok(Server {
                     control,
                     plane,
-                    kept,
+                    stored,
                     outbox: VecDeque::new(),
                     waits_for_room: false,
                 });
@@ -88,7 +88,7 @@ struct Server {
     control: ControlSocket,
     plane: Plane,
     /// The settings of each guest that has no front-end yet.
-    kept: Vec<Vec<Kept>>,
+    stored: Vec<Vec<StoredSetting>>,
     /// Events that wait for room in the control socket. Bounded: the device reads no front-end's message while
     /// events of one wait, and the supervisor requests one report at a time.
     outbox: VecDeque<(Event, Option<OwnedFd>)>,
@@ -151,8 +151,8 @@ impl Server {
                     },
                     descriptor,
                 )) => {
-                    if let Some(kept) = self.kept.get_mut(guest) {
-                        kept.push(Kept {
+                    if let Some(stored) = self.stored.get_mut(guest) {
+                        stored.push(StoredSetting {
                             key,
                             payload,
                             descriptor,
@@ -160,8 +160,8 @@ impl Server {
                     }
                 }
                 Some((Order::Attach { guest }, Some(socket))) => {
-                    let kept = self.kept.get_mut(guest).map(std::mem::take);
-                    self.plane.attach(guest, socket, kept.unwrap_or_default());
+                    let stored = self.stored.get_mut(guest).map(std::mem::take);
+                    self.plane.attach(guest, socket, stored.unwrap_or_default());
                 }
                 Some((Order::Listen { guest }, Some(listener))) => {
                     self.plane.listen(guest, listener)?;
@@ -170,7 +170,7 @@ impl Server {
                     self.plane.connected(request, socket);
                 }
                 Some((Order::Report, _)) => {
-                    for guest in 0..self.kept.len() {
+                    for guest in 0..self.stored.len() {
                         let figures = self.plane.figures(guest);
                         self.outbox
                             .push_back((Event::Figures { guest, figures }, None));

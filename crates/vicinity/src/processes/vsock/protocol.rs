@@ -21,7 +21,7 @@ pub(crate) enum Order {
     },
     /// All guests were named. Carries the memory of the list of connections. Begin.
     Begin,
-    /// A setting of a guest's device that the last process kept. Carries the setting's descriptor, if it has one.
+    /// A setting of a guest's device that the last process stored. Carries the setting's descriptor, if it has one.
     Setting {
         /// The guest.
         guest: usize,

@@ -2,14 +2,14 @@
 
 use vsock::figures::Figures;
 
-use super::kept::KeptFrontEnd;
+use super::stored_front_end::StoredFrontEnd;
 use crate::config::Vsock;
 
 /// A VM of the set.
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) config: Vsock,
-    pub(super) front_end: Option<KeptFrontEnd>,
+    pub(super) front_end: Option<StoredFrontEnd>,
     /// Why its last front-end ended.
     pub(super) reason: Option<String>,
     /// The figures of the last complete report, and of processes before the present one.
@@ -27,7 +27,7 @@ impl Guest {
     pub(super) fn has_lost_front_end(&self) -> bool {
         self.front_end
             .as_ref()
-            .is_some_and(KeptFrontEnd::has_hung_up)
+            .is_some_and(StoredFrontEnd::has_hung_up)
     }
 
     /// Drops the front-end, which no process can continue with.

@@ -1,12 +1,12 @@
 //! The sockets plane: a process for each set of VMs that common groups connect, which is started again when it ends.
 //!
 //! The supervisor owns the sockets that QEMUs connect to, and keeps the connected ones with the settings of their
-//! devices ([`kept`]). The next process continues with them, and resets the connections of the last one.
+//! devices ([`stored_front_end`]). The next process continues with them, and resets the connections of the last one.
 
 mod dial;
 pub(super) mod directory;
 mod guest;
-mod kept;
+mod stored_front_end;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +25,7 @@ use vsock::policy::AGENT_PORT;
 
 use self::dial::dial;
 use self::guest::Guest;
-use self::kept::KeptFrontEnd;
+use self::stored_front_end::StoredFrontEnd;
 use super::connections::{self, Connection};
 use super::process::child_process::ChildProcess;
 use super::process::deadline::{ANSWER_TIMEOUT, sleep_until};
@@ -242,7 +242,7 @@ impl VsockTask {
             tracing::warn!(%vm, "refused a QEMU, because the process of its socket device does not run");
             return;
         }
-        let front_end = KeptFrontEnd::new(connection.stream);
+        let front_end = StoredFrontEnd::new(connection.stream);
         match front_end.hand_over(number, &mut self.process.plane.orders) {
             Ok(()) => (guest.front_end, guest.reason) = (Some(front_end), None),
             Err(error) => {
@@ -270,10 +270,10 @@ impl VsockTask {
                 key,
                 payload,
             } => {
-                let kept = self
+                let is_stored = self
                     .front_end(guest)
-                    .map(|kept| kept.keep(key, payload, descriptor));
-                if kept == Some(false) {
+                    .map(|stored| stored.store(key, payload, descriptor));
+                if is_stored == Some(false) {
                     tracing::error!(
                         "internal error, report it as a bug: a device has too many settings"
                     );
@@ -281,16 +281,16 @@ impl VsockTask {
                 }
             }
             DeviceEvent::Forget { guest, key } => {
-                self.change(guest, |kept| kept.forget(key));
+                self.change(guest, |stored| stored.forget(key));
             }
             DeviceEvent::ForgetAll { guest, request } => {
-                self.change(guest, |kept| kept.forget_all(request));
+                self.change(guest, |stored| stored.forget_all(request));
             }
             DeviceEvent::Answering { guest } => {
-                self.change(guest, |kept| kept.is_answering = true);
+                self.change(guest, |stored| stored.is_answering = true);
             }
             DeviceEvent::Answered { guest } => {
-                self.change(guest, |kept| kept.is_answering = false);
+                self.change(guest, |stored| stored.is_answering = false);
             }
             DeviceEvent::Connect {
                 guest,
@@ -312,10 +312,10 @@ impl VsockTask {
         }
     }
 
-    /// Changes what is kept of a guest's front-end, if it has one.
-    fn change(&mut self, guest: usize, change: impl FnOnce(&mut KeptFrontEnd)) {
-        if let Some(kept) = self.front_end(guest) {
-            change(kept);
+    /// Changes what is stored of a guest's front-end, if it has one.
+    fn change(&mut self, guest: usize, change: impl FnOnce(&mut StoredFrontEnd)) {
+        if let Some(stored) = self.front_end(guest) {
+            change(stored);
         }
     }
 
@@ -336,7 +336,7 @@ impl VsockTask {
         self.process.plane.orders.push(order, socket.ok());
     }
 
-    fn front_end(&mut self, guest: usize) -> Option<&mut KeptFrontEnd> {
+    fn front_end(&mut self, guest: usize) -> Option<&mut StoredFrontEnd> {
         self.guests.get_mut(guest)?.front_end.as_mut()
     }
 

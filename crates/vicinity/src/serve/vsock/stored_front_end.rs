@@ -21,14 +21,14 @@ const MAX_SETTING: usize = 64;
 
 /// A front-end that is connected.
 #[derive(Debug)]
-pub(super) struct KeptFrontEnd {
+pub(super) struct StoredFrontEnd {
     socket: ForeignFd,
     settings: BTreeMap<Key, (Vec<u8>, Option<ForeignFd>)>,
     /// It waits for a reply. If the process ended now, it would be unknown whether it got one.
     pub(super) is_answering: bool,
 }
 
-impl KeptFrontEnd {
+impl StoredFrontEnd {
     pub(super) fn new(socket: ForeignFd) -> Self {
         Self {
             socket,
@@ -38,7 +38,12 @@ impl KeptFrontEnd {
     }
 
     /// Keeps a setting. Returns false if there are more than a device can have: the process is not sound.
-    pub(super) fn keep(&mut self, key: Key, payload: Vec<u8>, descriptor: Option<OwnedFd>) -> bool {
+    pub(super) fn store(
+        &mut self,
+        key: Key,
+        payload: Vec<u8>,
+        descriptor: Option<OwnedFd>,
+    ) -> bool {
         let value = (payload, descriptor.map(ForeignFd::from));
         let fits = value.0.len() <= MAX_SETTING;
         self.settings.insert(key, value);
@@ -89,7 +94,7 @@ impl KeptFrontEnd {
     }
 }
 
-impl Drop for KeptFrontEnd {
+impl Drop for StoredFrontEnd {
     /// Shows the front-end that no process serves it any more.
     fn drop(&mut self) {
         // It may be gone itself.
