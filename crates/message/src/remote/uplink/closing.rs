@@ -8,7 +8,7 @@
 use super::Uplink;
 use super::control::answer;
 use super::link::EndpointPair;
-use super::state::State;
+use super::state::WaitingDial;
 use crate::peer::Fault;
 
 impl Uplink {
@@ -21,14 +21,7 @@ impl Uplink {
         for pair in self.closing.clone() {
             self.finish_close(pair);
         }
-        for id in std::mem::take(&mut self.waiting) {
-            // A link of another state has been removed, and its number used again.
-            let Some(State::Waiting { .. }) = self.links.get(&id) else {
-                continue;
-            };
-            let Some(State::Waiting { window, hello, .. }) = self.links.remove(&id) else {
-                continue;
-            };
+        for WaitingDial { id, window, hello } in std::mem::take(&mut self.waiting) {
             if let Err(verdict) = self.dial(id, window, &hello) {
                 self.control.send(answer(id, verdict, 0))?;
             }

@@ -6,7 +6,7 @@ use window::Side;
 
 use super::Uplink;
 use super::link::{EndpointPair, Link, NodeContext};
-use super::state::State;
+use super::state::{State, WaitingDial};
 use super::wire_member::WireMember;
 use crate::address::random;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
@@ -90,14 +90,8 @@ impl Uplink {
             },
         };
         if !self.finish_close(pair) {
-            let hello = Box::new(*hello);
-            let waiting = State::Waiting {
-                pair,
-                window,
-                hello,
-            };
-            self.links.insert(id, waiting);
-            self.waiting.push(id);
+            let hello = *hello;
+            self.waiting.push(WaitingDial { id, window, hello });
             return Ok(());
         }
         let now = self.port.now();
@@ -188,6 +182,7 @@ impl Uplink {
             }
         }
         self.drop_link(id);
+        self.waiting.retain(|dial| dial.id != id);
         // The uplink does not access the window any more.
         self.control.send(ControlMessage::Close { link: id })
     }

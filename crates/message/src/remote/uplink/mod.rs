@@ -41,7 +41,7 @@ use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter};
 
 use self::link::{EndpointPair, Link, NodeContext};
-use self::state::State;
+use self::state::{State, WaitingDial};
 use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
@@ -99,8 +99,8 @@ pub struct Uplink {
     pairs: HashMap<EndpointPair, LinkId>,
     /// Pairs whose endpoint is closed, and whose peer has not acknowledged everything yet.
     closing: Vec<EndpointPair>,
-    /// Links that may be in the state [`State::Waiting`].
-    waiting: Vec<LinkId>,
+    /// Connects that wait for the end of an earlier connection of the same pair.
+    waiting: Vec<WaitingDial>,
     next: u32,
     /// When anything was last moved.
     moved: Option<Instant>,

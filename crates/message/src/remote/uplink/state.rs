@@ -1,18 +1,12 @@
-//! The states of a link.
+//! The states of a link, and connects that have no link yet.
 
 use super::link::{EndpointPair, Link};
 use crate::handshake::Hello;
+use crate::remote::control_message::LinkId;
 
 /// The state of a link.
 #[derive(Debug)]
 pub(super) enum State {
-    /// An endpoint here connects. The peer has not acknowledged yet what the last program with this
-    /// endpoint sent.
-    Waiting {
-        pair: EndpointPair,
-        window: u32,
-        hello: Box<Hello>,
-    },
     /// An endpoint here connects; the other host has not answered yet.
     Dialing { pair: EndpointPair, window: u32 },
     /// An endpoint of another host connects; the endpoint here has not answered yet. With whether
@@ -30,10 +24,17 @@ impl State {
     /// Returns the endpoints of the link.
     pub(super) fn pair(&self) -> EndpointPair {
         match self {
-            Self::Waiting { pair, .. }
-            | Self::Dialing { pair, .. }
-            | Self::Offered { pair, .. } => *pair,
+            Self::Dialing { pair, .. } | Self::Offered { pair, .. } => *pair,
             Self::Up(link) => link.pair,
         }
     }
+}
+
+/// A connect of an endpoint here, as the host has asked for it. The peer has not acknowledged yet what
+/// the last program with this endpoint sent.
+#[derive(Debug)]
+pub(super) struct WaitingDial {
+    pub(super) id: LinkId,
+    pub(super) window: u32,
+    pub(super) hello: Hello,
 }
