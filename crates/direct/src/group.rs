@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::auto::Auto;
 use crate::control::Control;
+use crate::deferred_unplug::DeferredUnplug;
 use crate::member::{Member, MemberState};
 use crate::policy::{Policies, Policy};
 use crate::resources::{GroupResources, MemberResources};
@@ -30,6 +31,7 @@ pub struct Group {
     members: Vec<Member>,
     policies: Policies,
     auto: Auto,
+    deferred_unplug: DeferredUnplug,
 }
 
 /// The state of a member.
@@ -87,6 +89,7 @@ impl Group {
             member_resources,
             policies,
             auto: Auto::default(),
+            deferred_unplug: DeferredUnplug::default(),
         }
     }
 
@@ -155,6 +158,10 @@ impl Group {
     /// # Errors
     /// The kernel refuses.
     pub fn advance(&mut self) -> Result<(), DirectError> {
+        self.advance_at(Instant::now())
+    }
+
+    fn advance_at(&mut self, now: Instant) -> Result<(), DirectError> {
         let mut changed = false;
         for member in &mut self.members {
             let events = member.vm.as_mut().map(Vm::read_events);
@@ -167,6 +174,7 @@ impl Group {
                 Some(Err(error)) => {
                     tracing::info!("the QEMU of VM {} ended: {error}", member.name);
                     member.remove_vm(&self.control)?;
+                    self.deferred_unplug.add(now);
                     changed = true;
                 }
             }
@@ -177,7 +185,7 @@ impl Group {
             self.route()?;
             self.ring_doorbells();
         }
-        self.update_views();
+        self.update_views(now);
         Ok(())
     }
 
@@ -275,8 +283,9 @@ impl Group {
     }
 
     /// Plugs in and unplugs views, so that every member sees the RAM of every other that is joined, and of
-    /// no other.
-    fn update_views(&mut self) {
+    /// no other. Views of members that have ended may stay for a moment, see [`DeferredUnplug`].
+    fn update_views(&mut self, now: Instant) {
+        let ended_stay = self.deferred_unplug.is_waiting(now);
         for index in 0..self.members.len() {
             let (before, rest) = self.members.split_at_mut(index);
             let Some((member, after)) = rest.split_first_mut() else {
@@ -292,6 +301,9 @@ impl Group {
                 tracing::warn!("VM {}: {error}", member.name);
             }
             for peer in before.iter().chain(after.iter()) {
+                if peer.vm.is_none() && ended_stay {
+                    continue;
+                }
                 let policy = self.policies.of(&member.name, &peer.name);
                 let seen = peer.vm.as_ref().map(|vm| &vm.ram);
                 let seen = seen.filter(|_| peer.is_in() && policy != Policy::Never);
@@ -350,3 +362,6 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

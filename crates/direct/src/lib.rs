@@ -28,7 +28,8 @@
 //!
 //! [`Group`] serves the group. It looks for members that are absent, lets them join, and notices that a
 //! VM has ended when the connection to its monitor ends. Then it ends that VM's sessions in the window,
-//! so that no member waits for the VM, and unplugs the views of its RAM. What may fail: a QEMU, a guest
+//! so that no member waits for the VM, and unplugs the views of its RAM a second later, with those of other VMs that
+//! have ended (`deferred_unplug`). What may fail: a QEMU, a guest
 //! that does not release a view (the view stays until the guest does), and a VM whose memory cannot be
 //! shared (the group leaves it out and reports the reason).
 //!
@@ -58,6 +59,7 @@
 
 mod auto;
 mod control;
+mod deferred_unplug;
 mod error;
 mod fd_sets;
 mod group;

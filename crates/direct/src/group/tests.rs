@@ -1,0 +1,180 @@
+//! A group of VMs whose monitors answer as QEMU's do.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::paths;
+
+/// A VM without a guest: its RAM, and a monitor. Like QEMU's, the monitor greets its client, has one client at a
+/// time, answers each command, and lists an unplugged device until the guest has released it.
+struct FakeQemu {
+    _ram: std::os::fd::OwnedFd,
+    /// The devices that the monitor was asked to unplug.
+    unplugged: Receiver<String>,
+    /// The connection, once a client has connected.
+    connection: Receiver<UnixStream>,
+}
+
+impl FakeQemu {
+    fn start(folder: &Path, name: &str, size: u64) -> Self {
+        let ram = memfd_create(
+            "memory-backend-memfd",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        );
+        let ram = ram.unwrap();
+        ftruncate(&ram, size).unwrap();
+        fcntl_add_seals(&ram, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        let listener = UnixListener::bind(paths::monitor(folder, name)).unwrap();
+        let (sender, unplugged) = channel();
+        let (hand_over, connection) = channel();
+        thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            hand_over.send(socket.try_clone().unwrap()).unwrap();
+            serve(socket, size, &sender);
+        });
+        Self {
+            _ram: ram,
+            unplugged,
+            connection,
+        }
+    }
+
+    /// Ends the VM, as its monitor's client sees it.
+    fn end(&self) {
+        let connection = self.connection.recv().unwrap();
+        connection.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    /// Returns the devices that the monitor was asked to unplug since the last call.
+    fn unplugged(&self) -> Vec<String> {
+        self.unplugged.try_iter().collect()
+    }
+}
+
+/// Answers the commands of one client until the connection ends.
+fn serve(socket: UnixStream, size: u64, unplugged: &Sender<String>) {
+    let mut out = socket.try_clone().unwrap();
+    let mut send = |message: Value| writeln!(out, "{message}");
+    if send(json!({"QMP": {"version": {}, "capabilities": ["oob"]}})).is_err() {
+        return;
+    }
+    let mut devices: Vec<(String, String)> = Vec::new();
+    let mut releasing: Vec<String> = Vec::new();
+    for line in BufReader::new(socket).lines().map_while(Result::ok) {
+        let command: Value = serde_json::from_str(&line).unwrap();
+        let arguments = &command["arguments"];
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_owned();
+        let answer = match command["execute"].as_str().unwrap() {
+            "query-status" => json!({"status": "running", "running": true}),
+            "query-memdev" => json!([{"id": "ram", "size": size, "share": true}]),
+            "qom-get" => match text("property").as_str() {
+                "memory-backend" => json!("/objects/ram"),
+                "type" => json!("memory-backend-memfd"),
+                _ => json!(""),
+            },
+            "human-monitor-command" => json!(format!(
+                "FlatView #0\n AS \"memory\", root: system\n  {:016x}-{:016x} (prio 0, ram): ram\n",
+                0,
+                size - 1
+            )),
+            "add-fd" => json!({"fdset-id": 1, "fd": 30}),
+            "device_add" => {
+                devices.push((text("id"), text("driver")));
+                json!({})
+            }
+            "device_del" => {
+                releasing.push(text("id"));
+                unplugged.send(text("id")).unwrap();
+                json!({})
+            }
+            "qom-list" if text("path") == "/machine/peripheral" => {
+                let children = devices
+                    .iter()
+                    .map(|(id, driver)| json!({"name": id, "type": format!("child<{driver}>")}));
+                let children = json!(children.collect::<Vec<_>>());
+                devices.retain(|(id, _)| !releasing.contains(id));
+                children
+            }
+            "qom-list" | "query-memory-devices" | "query-chardev" | "query-fdsets" => json!([]),
+            _ => json!({}),
+        };
+        if send(json!({"return": answer})).is_err() {
+            return;
+        }
+    }
+}
+
+/// Starts VMs a, b, c and d, and lets them join. The smallest has this many MiB. The sizes tell the memories apart,
+/// because the VMs of all tests are this process.
+fn joined(folder: &Path, smallest: u64) -> (Group, [FakeQemu; 4]) {
+    let names = ["a", "b", "c", "d"];
+    let vms = std::array::from_fn(|index| {
+        FakeQemu::start(folder, names[index], smallest << (20 + index))
+    });
+    let mut group = Group::new(folder, &names.map(str::to_owned)).unwrap();
+    let now = Instant::now();
+    // Found, joined, and seen by the others.
+    for _ in 0..3 {
+        group.advance_at(now).unwrap();
+    }
+    let states: Vec<_> = group.statuses().collect();
+    assert!(
+        states
+            .iter()
+            .all(|one| one.state == "joined" && one.reason.is_none()),
+        "{states:?}"
+    );
+    (group, vms)
+}
+
+#[test]
+fn views_of_vms_that_end_are_unplugged_together_after_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, [a, b, c, d]) = joined(folder.path(), 16);
+    let start = Instant::now();
+    let at = |group: &mut Group, milliseconds| {
+        let now = start + Duration::from_millis(milliseconds);
+        group.advance_at(now).unwrap();
+    };
+    b.end();
+    at(&mut group, 0);
+    c.end();
+    at(&mut group, 900);
+    assert_eq!(group.statuses().nth(1).unwrap().state, "absent");
+    assert!(a.unplugged().is_empty() && d.unplugged().is_empty());
+    at(&mut group, 1000);
+    for vm in [&a, &d] {
+        assert_eq!(vm.unplugged(), ["vicinity-view-of-b", "vicinity-view-of-c"]);
+    }
+    // Nothing is asked twice, and a later end begins a time of its own.
+    at(&mut group, 1250);
+    d.end();
+    at(&mut group, 1500);
+    at(&mut group, 2499);
+    assert!(a.unplugged().is_empty());
+    at(&mut group, 2500);
+    assert_eq!(a.unplugged(), ["vicinity-view-of-d"]);
+}
+
+#[test]
+fn the_view_of_a_vm_that_leaves_is_unplugged_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, [a, b, c, _d]) = joined(folder.path(), 256);
+    b.end();
+    let now = Instant::now();
+    group.advance_at(now).unwrap();
+    assert!(group.set_left("c", true));
+    group.advance_at(now).unwrap();
+    // Its peers use another path from now on. Then its devices are removed.
+    thread::sleep(Duration::from_millis(1100));
+    group.advance_at(now).unwrap();
+    assert_eq!(a.unplugged(), ["vicinity-view-of-c"]);
+    group.advance_at(now).unwrap();
+    assert!(!c.unplugged().is_empty());
+}
