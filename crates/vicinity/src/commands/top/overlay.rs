@@ -22,7 +22,7 @@ pub(super) const KEYS: [(&str, &str); 11] = [
     ("e", "explain why the selected VM waits"),
     (
         "/",
-        "show only VMs with a text in their names; Enter keeps it, Esc ends it",
+        "show VMs with a text in their names; Enter keeps it, Esc ends it",
     ),
     ("p", "show or hide the remedies of the problems"),
     ("?", "show or hide this help"),
