@@ -18,6 +18,8 @@ pub(crate) struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: Option<String>,
+    /// The sessions of the open page's workers, which are targets of their own.
+    workers: Vec<String>,
     target: Option<Value>,
     /// Runs in each page before its own scripts.
     first: Option<String>,
@@ -68,6 +70,7 @@ impl Browser {
             to,
             from: BufReader::new(from),
             session: None,
+            workers: Vec::new(),
             target: None,
             first: None,
             next: 0,
@@ -84,6 +87,7 @@ impl Browser {
             self.call("Target.closeTarget", json!({ "targetId": target }));
         }
         self.events.clear();
+        self.workers.clear();
         let target = self.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attached = self.call(
             "Target.attachToTarget",
@@ -91,6 +95,11 @@ impl Browser {
         );
         self.target = Some(target["targetId"].clone());
         self.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        // Workers start when their events are on their way, too.
+        self.call(
+            "Target.setAutoAttach",
+            json!({ "autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true }),
+        );
         for domain in ["Page", "Runtime", "Log", "Network"] {
             self.call(&format!("{domain}.enable"), json!({}));
         }
@@ -255,18 +264,8 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, parameters: impl Into<Value>) -> Value {
-        self.next += 1;
-        let mut message = json!({ "id": self.next, "method": method, "params": parameters.into() });
-        if let Some(session) = self
-            .session
-            .as_ref()
-            .filter(|_| !method.starts_with("Target."))
-        {
-            message["sessionId"] = json!(session);
-        }
-        let mut bytes = message.to_string().into_bytes();
-        bytes.push(0);
-        self.to.write_all(&bytes).unwrap();
+        let session = self.session.clone();
+        let id = self.send(session.as_deref(), method, parameters.into());
         loop {
             let mut bytes = Vec::new();
             self.from.read_until(0, &mut bytes).unwrap();
@@ -276,15 +275,42 @@ impl Browser {
                 "Chromium ended; is the package chromium installed?"
             );
             let answer: Value = serde_json::from_slice(&bytes).unwrap();
-            if answer["id"] == self.next {
+            if answer["id"] == id {
                 assert!(answer.get("error").is_none(), "{method}: {answer}");
                 return answer["result"].clone();
             }
-            // Only events of the open page count.
-            if answer["sessionId"].as_str() == self.session.as_deref() {
-                self.events.push(answer);
+            // Only events of the open page and its workers count.
+            let of = answer["sessionId"].as_str();
+            let is_worker = self
+                .workers
+                .iter()
+                .any(|worker| Some(worker.as_str()) == of);
+            if of != self.session.as_deref() && !is_worker {
+                continue;
             }
+            if of.is_some() && answer["method"] == "Target.attachedToTarget" {
+                let worker = answer["params"]["sessionId"].as_str().unwrap().to_owned();
+                for method in ["Runtime.enable", "Log.enable", "Network.enable"] {
+                    self.send(Some(&worker), method, json!({}));
+                }
+                self.send(Some(&worker), "Runtime.runIfWaitingForDebugger", json!({}));
+                self.workers.push(worker);
+            }
+            self.events.push(answer);
         }
+    }
+
+    /// Sends a command, to the browser itself without a session. Returns its number.
+    fn send(&mut self, session: Option<&str>, method: &str, parameters: Value) -> u64 {
+        self.next += 1;
+        let mut message = json!({ "id": self.next, "method": method, "params": parameters });
+        if let Some(session) = session {
+            message["sessionId"] = json!(session);
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        self.to.write_all(&bytes).unwrap();
+        self.next
     }
 }
 

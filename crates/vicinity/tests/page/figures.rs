@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::recordings::large;
-use super::{Browser, Page, SHOWN, WIDE};
+use super::{Browser, LARGEST_MATRIX, Page, SHOWN, WIDE, show_matrix};
 use crate::common::{Daemon, until, vicinity};
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -65,7 +65,7 @@ fn figures_of_the_page() {
         main_thread(&mut browser)
     );
 
-    browser.eval("document.querySelector('#matrix').scrollIntoView()");
+    show_matrix(&mut browser);
     sleep(Duration::from_secs(2));
     println!(
         "the same while the matrix is on the screen: {:.1} ms a second",
@@ -75,7 +75,8 @@ fn figures_of_the_page() {
     let page = Page::of(&large(512, 20), 600);
     browser.open(&page.url, WIDE, false);
     browser.until(SHOWN);
-    browser.eval("(() => { const size = document.querySelector('#matrix-size'); size.value = '512'; size.dispatchEvent(new Event('change')); })()");
+    show_matrix(&mut browser);
+    browser.eval(LARGEST_MATRIX);
     let draws = browser.eval(
         "import('/matrix.js').then((matrix) => Array.from({ length: 9 }, () => matrix.draw()).sort((a, b) => a - b)[4])",
     );

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::recordings::{empty, faulty, large};
 use super::stub::{Files, Step, Stub, files};
-use super::{Browser, Faults, Page, SHOWN, WIDE};
+use super::{Browser, Faults, Page, SHOWN, WIDE, show_matrix};
 use crate::common::until;
 
 fn page_files() -> Files {
@@ -166,8 +166,7 @@ fn a_thousand_vms_with_ten_thousand_pairs_are_shown() {
         .collect();
     let stub = opened(&mut browser, &files, vec![lines]);
     browser.until("document.querySelectorAll('#vm-table tbody tr').length === 1000");
-    browser.eval("document.querySelector('#matrix').scrollIntoView()");
-    browser.until("document.querySelectorAll('#pair-table tbody tr').length === 40");
+    show_matrix(&mut browser);
     browser.eval("document.querySelector('#filter').focus()");
     browser.type_text("vm-0999");
     browser.until("document.querySelectorAll('#vm-table tbody tr').length === 1");
@@ -195,4 +194,68 @@ fn no_page_of_another_site_shows_the_page_in_a_frame() {
         !told.is_empty()
     });
     assert!(told[0].contains("ERR_BLOCKED_BY_RESPONSE"), "{told:?}");
+}
+
+/// A client as Cockpit's: text arrives in pieces, and a promise ends with the connection.
+const COCKPIT: &str = "globalThis.cockpit = { http: () => ({ get: (path) => {
+  let take = () => {};
+  const all = fetch(path).then(async (answer) => {
+    const [reader, decoder] = [answer.body.getReader(), new TextDecoder()];
+    let text = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return text;
+      const piece = decoder.decode(value, { stream: true });
+      text += piece;
+      take(piece);
+    }
+  });
+  return { stream: (callback) => (take = callback), then: (...them) => all.then(...them) };
+} }) }; globalThis.Worker = null;";
+
+#[test]
+fn cockpits_client_shows_the_same_without_a_worker() {
+    let files = page_files();
+    let mut browser = Browser::start();
+    browser.before_each_page(COCKPIT);
+    let lines: Vec<Step> = (0..3)
+        .map(|second| Step::of(&at(faulty(), second)))
+        .chain([Step::Stay])
+        .collect();
+    let stub = opened(&mut browser, &files, vec![lines]);
+    browser.until("document.querySelector('#version').textContent.endsWith(':22')");
+    browser.until("document.querySelectorAll('#vm-table tbody tr').length === 8");
+    browser.eval("document.querySelector('#matrix').scrollIntoView()");
+    browser.until("document.querySelectorAll('#pair-table tbody tr').length === 8");
+    // The last interval has the details, although no other one comes.
+    browser.click("#problem-list .who");
+    browser.until("document.querySelector('#detail').textContent.includes('CPU 0/KVM')");
+    assert_eq!(browser.faults(&stub.origin), Faults::default());
+}
+
+#[test]
+fn a_page_that_is_busy_shows_the_newest_interval_and_has_no_queue() {
+    let files = page_files();
+    let mut browser = Browser::start();
+    browser.before_each_page(
+        "new MutationObserver(() => { const text = document.querySelector('#version')?.textContent; \
+         if (text && window.told?.at(-1) !== text) (window.told ??= []).push(text); }) \
+         .observe(document, { subtree: true, childList: true, characterData: true });",
+    );
+    let mut last = at(faulty(), 100);
+    last["program"] = json!("9.9.9");
+    let lines: Vec<Step> = (0..100)
+        .map(|second| Step::of(&at(faulty(), second)))
+        .chain([Step::of(&last), Step::Stay])
+        .collect();
+    let stub = opened(&mut browser, &files, vec![lines]);
+    browser.until(SHOWN);
+    // The main thread stands still while most of the intervals arrive.
+    browser.eval(
+        "(() => { const end = performance.now() + 3000; while (performance.now() < end); })()",
+    );
+    browser.until("document.querySelector('#version').textContent.includes('9.9.9')");
+    let shown = browser.eval("window.told.length").as_u64().unwrap();
+    assert!(shown < 60, "{shown} of 101 intervals were shown");
+    assert_eq!(browser.faults(&stub.origin), Faults::default());
 }

@@ -49,6 +49,8 @@ pub(crate) fn files(origin: &str) -> Files {
         "/page.css",
         "/page.js",
         "/daemon.js",
+        "/worker.js",
+        "/interval.js",
         "/vm_table.js",
         "/matrix.js",
         "/detail.js",

@@ -13,7 +13,7 @@ use crate::live::{Problem, Severity};
 const SHOWN: usize = 4;
 
 /// Every key, and what it does.
-const KEYS: [(&str, &str); 11] = [
+pub(super) const KEYS: [(&str, &str); 11] = [
     ("← →", "choose the column to sort by"),
     ("r", "reverse the order"),
     ("↑ ↓", "select a VM"),
@@ -22,7 +22,7 @@ const KEYS: [(&str, &str); 11] = [
     ("e", "explain why the selected VM waits"),
     (
         "/",
-        "show only the VMs whose name contains a text; Enter keeps it, Esc ends it",
+        "show VMs with a text in their names; Enter keeps it, Esc ends it",
     ),
     ("p", "show or hide the remedies of the problems"),
     ("?", "show or hide this help"),

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 /// Path, content type and text of each file.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 10] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -21,6 +21,8 @@ const FILES: [(&str, &str, &str); 8] = [
     ),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
     ("/daemon.js", SCRIPT, include_str!("page/daemon.js")),
+    ("/worker.js", SCRIPT, include_str!("page/worker.js")),
+    ("/interval.js", SCRIPT, include_str!("page/interval.js")),
     ("/vm_table.js", SCRIPT, include_str!("page/vm_table.js")),
     ("/matrix.js", SCRIPT, include_str!("page/matrix.js")),
     ("/detail.js", SCRIPT, include_str!("page/detail.js")),
@@ -29,9 +31,9 @@ const FILES: [(&str, &str, &str); 8] = [
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What the page may do: run its own scripts and styles, and ask its own daemon.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// What the page may do: run its own scripts and styles, one of them in a worker, and ask its own daemon.
+const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Returns the routes of the files.
 pub(super) fn routes() -> Router {

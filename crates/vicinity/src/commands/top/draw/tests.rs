@@ -105,6 +105,28 @@ fn problems_are_under_the_head_and_help_is_over_everything() {
 }
 
 #[test]
+fn help_has_every_key_whole_until_its_key_is_pressed_again() {
+    let mut state = State::default();
+    state.update(report(&[("web", 0.5)]));
+    let before = screen(120, 40, &state);
+    state.press(ratatui::crossterm::event::KeyCode::Char('?').into());
+    let help = screen(120, 40, &state);
+    for (key, what) in crate::commands::top::overlay::KEYS {
+        let line = help.lines().find(|line| line.contains(what));
+        let line = line.unwrap_or_else(|| panic!("{what}\n{help}"));
+        assert!(line.contains(&format!("{key:>6}  {what}")), "{line}");
+    }
+    // The figures continue under it.
+    state.update(report(&[("db", 0.5)]));
+    assert!(screen(120, 40, &state).contains("show or hide this help"));
+    state.update(report(&[("web", 0.5)]));
+    state.press(ratatui::crossterm::event::KeyCode::Char('?').into());
+    let after = screen(120, 40, &state);
+    assert!(!after.contains("show or hide this help"), "{after}");
+    assert_eq!(before.contains("web"), after.contains("web"));
+}
+
+#[test]
 fn a_narrow_screen_has_what_matters_most() {
     let mut state = State::default();
     state.update(report(&[("web", 0.5)]));

@@ -29,9 +29,13 @@ export function update(live) {
   if (shown && dialog.open) render(live);
 }
 
-export function start() {
+// Connects the controls. `onClose` is called when the dialog has closed.
+export function start(onClose) {
   document.getElementById("detail-close").addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => (shown = null));
+  dialog.addEventListener("close", () => {
+    shown = null;
+    onClose();
+  });
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });
@@ -128,7 +132,7 @@ function render(live) {
     ...ports.flatMap(ofPort),
     remote.length > 0 ? ofRemote(remote) : null,
   ].filter((part) => part != null);
-  if (observed.length + ports.length === 0) parts.push(h("p", {}, "This VM has ended."));
+  if (live.wants?.vm === vm && observed.length + ports.length === 0) parts.push(h("p", {}, "This VM has ended."));
   element().replaceChildren(...parts);
   dialog.scrollTop = scroll;
 }

@@ -1,6 +1,10 @@
 // Formats figures as `vicinity top` does, and makes elements. All text is set as text, never as markup: names of VMs
 // come from other programs.
 
+import { list, number, records, string } from "./interval.js";
+
+export { list, number, records, string };
+
 // The page's words, for a translation.
 export const T = {
   connecting: "Waiting for the first figures",
@@ -16,16 +20,6 @@ export const T = {
   nothing: "nothing",
   uplink: "uplink",
 };
-
-// Returns a number, whatever the daemon or a recording has in its place.
-export const number = (value) => (typeof value === "number" && Number.isFinite(value) ? value : 0);
-
-export const list = (value) => (Array.isArray(value) ? value : []);
-
-// Returns the objects of a list, whatever else is in it.
-export const records = (value) => list(value).filter((item) => typeof item === "object" && item !== null);
-
-export const string = (value) => (typeof value === "string" ? value : value == null ? "" : String(value));
 
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 

@@ -1,6 +1,6 @@
 // The matrix of who sends to whom: a heat map on a canvas, and the busiest pairs in a table.
 
-import { T, bytes, colour, context, count, fillTable, name, number, records, setHidden, setText, string } from "./format.js";
+import { T, bytes, colour, context, count, fillTable, list, name, number, records, setHidden, setText, string } from "./format.js";
 
 const STEPS = 8;
 // A cell of step n has at least 10^(n + 3) bytes a second, up to the last step.
@@ -13,9 +13,7 @@ const element = (id) => document.getElementById(id);
 
 // The endpoints in their order, the cell that is chosen, and what is drawn.
 const view = { order: [], wanted: 32, chosen: null, rows: [], cells: new Map(), size: 0, edge: 0, full: new Set() };
-let drawn = { pairs: [], ports: [] };
-// Whether the section is on the screen. Without a reader it costs nothing.
-let isVisible = true;
+let drawn = { pairs: [], uplinks: [] };
 
 export const step = (rate) => {
   if (!(rate > 0)) return -1;
@@ -207,8 +205,10 @@ function tell() {
 
 // Takes new figures.
 export function update(live) {
-  drawn = { pairs: records(live.pairs), ports: records(live.ports) };
-  if (isVisible) render();
+  // Without a reader there are no pairs.
+  if (!live.wants?.pairs) return;
+  drawn = { pairs: records(live.pairs), uplinks: list(live.uplinks) };
+  render();
 }
 
 // Shows the figures; `again` orders the endpoints again.
@@ -217,7 +217,7 @@ function render(again = false) {
   setHidden(element("no-pairs"), has);
   setHidden(element("matrix-both"), !has);
   if (!has) return;
-  const uplinks = new Set(drawn.ports.filter((port) => port.kind === "uplink").map((port) => port.vm));
+  const uplinks = new Set(drawn.uplinks);
   const sum = sums(drawn.pairs);
   const known = new Set(view.order);
   const fresh = [...sum.totals.keys()].filter((end) => !known.has(end));
@@ -232,12 +232,11 @@ function render(again = false) {
 }
 
 function table() {
-  const top = [...drawn.pairs].sort((a, b) => number(b.bytes) - number(a.bytes)).slice(0, PAIRS_SHOWN);
   const mean = (pair) => (number(pair.frames) > 0 ? bytes(number(pair.bytes) / pair.frames) : "-");
   fillTable(
     element("pair-table"),
     ["From", "To", "Bytes/s", "Frames/s", "Mean", "Channel"],
-    top.map((pair) => [
+    drawn.pairs.slice(0, PAIRS_SHOWN).map((pair) => [
       name(pair.from), name(pair.to), bytes(pair.bytes), count(pair.frames), mean(pair), string(pair.channel) || "switch",
     ]),
   );
@@ -253,8 +252,8 @@ function choose(row, column) {
 
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-// Connects the controls. `open` shows a VM.
-export function start(open) {
+// Connects the controls. `open` shows a VM, `wantPairs` says whether the section is on the screen.
+export function start(open, wantPairs) {
   const canvas = element("matrix-canvas");
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -291,8 +290,7 @@ export function start(open) {
   element("matrix-order").addEventListener("click", () => render(true));
   // A browser that was busy tells several changes at a time, the last one last.
   new IntersectionObserver((changes) => {
-    isVisible = changes[changes.length - 1].isIntersecting;
-    if (isVisible) render();
+    wantPairs(changes[changes.length - 1].isIntersecting);
   }).observe(element("matrix"));
   new ResizeObserver(() => view.rows.length > 0 && draw()).observe(element("matrix-map"));
   legend();

@@ -1,7 +1,7 @@
 // The page: reads the figures as server-sent events, and shows what needs attention first.
 
 import { T, ago, bytes, clock, count, fillTable, h, list, name, nameElement, number, percent, records, setHidden, setText, string } from "./format.js";
-import { get, read, setToken } from "./daemon.js";
+import { get, listen, setToken, want } from "./daemon.js";
 import * as table from "./vm_table.js";
 import * as matrix from "./matrix.js";
 import * as detail from "./detail.js";
@@ -21,7 +21,7 @@ const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mill
 async function run() {
   for (let pause = 500; ; pause = Math.min(pause * 2, 8000)) {
     try {
-      await read(() => (pause = 500), show);
+      await listen(() => (pause = 500), show);
       lost(T.lost(clock(state.live?.at)));
     } catch (error) {
       if (error.status === 401) {
@@ -69,11 +69,13 @@ function take(live) {
   if (typeof live !== "object" || live === null || Array.isArray(live)) return;
   if (number(live.version) > VERSION) return lost(T.older(number(live.version)));
   const first = state.live === null;
+  // The last interval comes again when the page wants more of it.
+  const isNew = first || live.at !== state.live.at;
   state.live = live;
   document.body.classList.remove("stale");
   setText(element("state"), "");
   if (first) fetchHistory();
-  remember(live);
+  if (isNew) remember(live);
   render();
 }
 
@@ -92,38 +94,10 @@ async function fetchHistory(vm) {
   }
 }
 
-// Returns the VMs that are observed or have a port, each once.
-function vms(live) {
-  const all = new Map();
-  const of = (vm) => {
-    if (!all.has(vm)) all.set(vm, { vm, use: 0, wait: 0, bytes: 0, drops: 0, memory: null, states: [] });
-    return all.get(vm);
-  };
-  const counted = new Set();
-  for (const vm of records(live.vms)) {
-    const row = of(string(vm.name));
-    row.use += number(vm.guest?.use) + number(vm.backend?.use);
-    row.wait += number(vm.guest?.wait) + number(vm.backend?.wait);
-    if (vm.memory) row.memory = number(vm.memory.bytes);
-    if (vm.traffic) {
-      counted.add(row.vm);
-      row.bytes += number(vm.traffic.tx_bytes) + number(vm.traffic.rx_bytes);
-    }
-  }
-  for (const port of records(live.ports)) {
-    if (port.kind === "uplink") continue;
-    const row = of(string(port.vm));
-    if (!counted.has(row.vm)) row.bytes += number(port.rates?.tx_bytes) + number(port.rates?.rx_bytes);
-    row.drops += number(port.rates?.drops);
-    if (port.state) row.states.push(string(port.state));
-  }
-  return [...all.values()];
-}
-
 function remember(live) {
   const at = number(live.at);
   const now = new Set();
-  state.rows = vms(live);
+  state.rows = records(live.rows);
   for (const row of state.rows) {
     now.add(row.vm);
     const points = state.points.get(row.vm) ?? state.points.set(row.vm, []).get(row.vm);
@@ -282,9 +256,10 @@ function open(vm) {
     fetchHistory(vm);
   }
   detail.open(vm, state.live, pointsOf);
+  want({ vm });
 }
 
 table.start(open, pointsOf);
-matrix.start(open);
-detail.start();
+matrix.start(open, (pairs) => want({ pairs }));
+detail.start(() => want({ vm: null }));
 run();
