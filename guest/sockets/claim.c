@@ -90,6 +90,22 @@ void claim_listening(int fd)
 	errno = saved;
 }
 
+/* Replaces the agent's TCP connection, which nobody needs any longer: a reset ends it with one packet. */
+static bool replace_with_reset(int fd, int vsock)
+{
+	const struct linger reset = {.l_onoff = 1};
+	struct linger before;
+	socklen_t length = sizeof(before);
+	bool is_reset = real()->getsockopt(fd, SOL_SOCKET, SO_LINGER, &before, &length) == 0 &&
+			real()->setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)) == 0;
+
+	if (options_replace(fd, vsock))
+		return true;
+	if (is_reset)
+		(void)real()->setsockopt(fd, SOL_SOCKET, SO_LINGER, &before, sizeof(before));
+	return false;
+}
+
 bool claim_connection(int fd)
 {
 	const char taken = SAY_TAKEN;
@@ -102,8 +118,9 @@ bool claim_connection(int fd)
 	if (say(agent, SAY_CLAIM, fd))
 		vsock = take(agent);
 	if (vsock >= 0) {
+		options_enlarge(vsock);
 		if (options_copy(fd, vsock))
-			is_replaced = options_replace(fd, vsock);
+			is_replaced = replace_with_reset(fd, vsock);
 		else
 			close(vsock);
 	}

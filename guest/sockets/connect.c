@@ -170,6 +170,7 @@ static int open_vsock(const struct entry *to, uint16_t from_index, uint16_t port
 
 	if (vsock < 0)
 		return -1;
+	options_enlarge(vsock);
 	errno = 0;
 	if (bind_source(vsock, from_index) && reach(vsock, to, port, milliseconds() + timeout))
 		return vsock;

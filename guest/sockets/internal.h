@@ -94,6 +94,8 @@ bool tag_read(int fd, struct tag *tag);
 bool tag_write(int fd, struct tag tag);
 
 /* options.c: gives an AF_VSOCK socket the options of the TCP socket that it replaces. */
+/* Before the connection is there, this costs no packet. */
+void options_enlarge(int vsock);
 bool options_copy(int tcp, int vsock);
 /* Puts a socket over a descriptor, with the descriptor's flags. Closes the socket in every case. */
 bool options_replace(int fd, int vsock);

@@ -70,11 +70,16 @@ static bool is_usual(int level, int name)
 
 static bool copy(int tcp, int vsock, int name, size_t size)
 {
+	static const char unset[sizeof(struct timeval)];
 	char value[sizeof(struct timeval)];
 	socklen_t length = (socklen_t)size;
 
-	return real()->getsockopt(tcp, SOL_SOCKET, name, value, &length) == 0 &&
-	       real()->setsockopt(vsock, SOL_SOCKET, name, value, length) == 0;
+	if (real()->getsockopt(tcp, SOL_SOCKET, name, value, &length) != 0)
+		return false;
+	/* Nobody has set this one, and a new socket has the same. */
+	if (length <= sizeof(unset) && memcmp(value, unset, length) == 0)
+		return true;
+	return real()->setsockopt(vsock, SOL_SOCKET, name, value, length) == 0;
 }
 
 /* Tags the AF_VSOCK socket with the family and TCP_NODELAY of the TCP socket. */
@@ -95,7 +100,7 @@ static bool copy_tag(int tcp, int vsock)
 }
 
 /* Gives the connection as much receive space as TCP may have. Linux gives 256 KiB, of which a quarter is a packet. */
-static void enlarge(int vsock)
+void options_enlarge(int vsock)
 {
 	const uint64_t bytes = RECEIVE_SPACE;
 
@@ -106,7 +111,6 @@ static void enlarge(int vsock)
 
 bool options_copy(int tcp, int vsock)
 {
-	enlarge(vsock);
 	return copy_tag(tcp, vsock) && copy(tcp, vsock, SO_KEEPALIVE, sizeof(int)) &&
 	       copy(tcp, vsock, SO_LINGER, sizeof(struct linger)) &&
 	       copy(tcp, vsock, SO_RCVTIMEO, sizeof(struct timeval)) &&

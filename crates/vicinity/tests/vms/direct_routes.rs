@@ -35,7 +35,13 @@ members = [\"red\", \"blue\"]
 pub(crate) fn agent() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/agent");
     let mut command = vm_harness::host::command(script);
-    command.args(["--profile", "dev"]);
+    // Figures are those of what the package has.
+    let profile = if cfg!(debug_assertions) {
+        "dev"
+    } else {
+        "release"
+    };
+    command.args(["--profile", profile]);
     command.env("CARGO_TARGET_DIR", home().join("agent"));
     let output = command.stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success());

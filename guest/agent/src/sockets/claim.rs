@@ -1,26 +1,19 @@
-//! Hands AF_VSOCK connections to servers that use the library: guest/sockets/claim.c.
+//! The messages of servers that use the library: guest/sockets/claim.c.
 //!
 //! A server shows the TCP connection that it accepted, and gets the AF_VSOCK connection that it stands for. Only a
-//! process with the accepted connection can claim it. The agent forwards the data if no claim comes, or if the server
-//! does not say that it has the connection.
+//! process with the accepted connection can claim it. Nothing here waits for a program.
 
-use std::collections::{HashMap, HashSet};
 use std::fs::{self, Permissions};
-use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use socket2::{SockAddr, Socket};
 
@@ -33,130 +26,80 @@ const CLAIM: u8 = b'C';
 const TAKE: u8 = b'V';
 const TAKEN: u8 = b'A';
 
-/// Longest wait for the message of a program that connected.
-const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Programs that are connected and have sent nothing yet.
-const MAX_SILENT: usize = 64;
-
 /// Client and server of a TCP connection.
 pub(super) type Pair = (SocketAddrV4, SocketAddrV4);
 
-/// The connections that can be claimed, and the ports whose servers claim.
-#[derive(Debug, Default)]
-pub(super) struct Claims {
-    pending: Mutex<HashMap<Pair, SyncSender<UnixStream>>>,
-    claiming: Mutex<HashSet<u16>>,
-    silent: AtomicUsize,
+/// What a program says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Its socket listens on this TCP port.
+    Listening(u16),
+    /// It accepted this connection.
+    Claim(Pair),
 }
 
-/// A connection that can be claimed, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pair: Pair,
-    claims: Arc<Claims>,
-    receiver: Receiver<UnixStream>,
+/// Opens the socket to which programs connect.
+pub(super) fn listen() -> io::Result<UnixListener> {
+    // An agent that was killed leaves the file.
+    drop(fs::remove_file(PATH));
+    let listener = UnixListener::bind(PATH)?;
+    listener.set_nonblocking(true)?;
+    fs::set_permissions(PATH, Permissions::from_mode(0o666))?;
+    Ok(listener)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one call, so a thread that panicked left nothing half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Claims {
-    /// Lets a connection be claimed from now on. Returns `None` if there is one between the same addresses.
-    pub(super) fn expect(self: &Arc<Self>, pair: Pair) -> Option<Pending> {
-        // One claim is enough: the program that sends more of them loses the others.
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let mut pending = lock(&self.pending);
-        if pending.contains_key(&pair) {
-            return None;
+/// Returns a program's message.
+///
+/// # Errors
+/// `WouldBlock` if it has sent none yet. Otherwise it says nothing that means something.
+pub(super) fn receive(program: &UnixStream) -> io::Result<Message> {
+    let (what, socket) = take(program)?;
+    let pair = || {
+        let server = address(socket.local_addr())?;
+        Some((address(socket.peer_addr())?, server))
+    };
+    let message = match what {
+        LISTENING if socket.is_listener().unwrap_or(false) => {
+            address(socket.local_addr()).map(|address| Message::Listening(address.port()))
         }
-        pending.insert(pair, sender);
-        Some(Pending {
-            pair,
-            claims: Arc::clone(self),
-            receiver,
-        })
-    }
-
-    fn handle(&self, program: UnixStream) {
-        let Ok((what, socket)) = receive(&program) else {
-            return;
-        };
-        match what {
-            LISTENING => {
-                if let (Ok(true), Some(address)) =
-                    (socket.is_listener(), address(socket.local_addr()))
-                {
-                    lock(&self.claiming).insert(address.port());
-                }
-            }
-            CLAIM => {
-                let pair = (address(socket.peer_addr()), address(socket.local_addr()));
-                let (Some(client), Some(server)) = pair else {
-                    return;
-                };
-                if let Some(pending) = lock(&self.pending).get(&(client, server)) {
-                    // The connection may be forwarded since now; then the program sees that this socket closes.
-                    drop(pending.try_send(program));
-                }
-            }
-            _ => {}
-        }
-    }
+        CLAIM => pair().map(Message::Claim),
+        _ => None,
+    };
+    message.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-impl Pending {
-    /// Waits until the server claims its connection, if servers of its port do so, and hands it over. Returns whether
-    /// the server has it.
-    pub(super) fn hand_over(&self, vsock: &Socket, timeout: Duration) -> bool {
-        let port = self.pair.1.port();
-        let is_claiming = lock(&self.claims.claiming).contains(&port);
-        let timeout = if is_claiming { timeout } else { Duration::ZERO };
-        let Ok(program) = self.receiver.recv_timeout(timeout) else {
-            // Another program may have the port now.
-            lock(&self.claims.claiming).remove(&port);
-            return false;
-        };
-        give(&program, vsock).is_ok_and(|said| said == TAKEN)
-    }
+/// Passes the AF_VSOCK connection to a program.
+///
+/// # Errors
+/// The program takes no message.
+pub(super) fn give(program: &UnixStream, vsock: &Socket) -> io::Result<()> {
+    send(program, TAKE, vsock)
 }
 
-impl Drop for Pending {
-    fn drop(&mut self) {
-        lock(&self.claims.pending).remove(&self.pair);
-    }
-}
-
-/// Sends the connection, and returns the answer. Only the server itself can delay it.
-fn give(program: &UnixStream, vsock: &Socket) -> io::Result<u8> {
-    pass(program, TAKE, vsock)?;
-    program.set_read_timeout(None)?;
+/// Returns whether a program says that it has the connection. It said something, or ended.
+pub(super) fn has_taken(program: &UnixStream) -> bool {
     let mut said = [0];
-    (&mut &*program).read_exact(&mut said)?;
-    Ok(said.first().copied().unwrap_or(0))
+    let count = recv(program, &mut said, RecvFlags::DONTWAIT).map(|(_, count)| count);
+    count == Ok(1) && said == [TAKEN]
 }
 
 /// Sends a message and a descriptor.
-fn pass(program: &UnixStream, what: u8, socket: impl AsFd) -> io::Result<()> {
+fn send(program: &UnixStream, what: u8, socket: impl AsFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = [socket.as_fd()];
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let byte = [what];
-    let parts = [IoSlice::new(&byte)];
-    sendmsg(program, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    let (byte, flags) = ([what], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    sendmsg(program, &[IoSlice::new(&byte)], &mut ancillary, flags)?;
     Ok(())
 }
 
 /// Receives a message and its socket.
-fn receive(program: &UnixStream) -> io::Result<(u8, Socket)> {
-    program.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+fn take(program: &UnixStream) -> io::Result<(u8, Socket)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let flags = RecvFlags::CMSG_CLOEXEC;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     recvmsg(
         program,
         &mut [IoSliceMut::new(&mut byte)],
@@ -189,143 +132,64 @@ fn address(of: io::Result<SockAddr>) -> Option<SocketAddrV4> {
     }
 }
 
-/// Listens for programs, in a thread of its own.
-pub(super) fn listen(claims: Arc<Claims>) -> io::Result<()> {
-    // An agent that was killed leaves the file.
-    drop(fs::remove_file(PATH));
-    let listener = UnixListener::bind(PATH)?;
-    fs::set_permissions(PATH, Permissions::from_mode(0o666))?;
-    thread::Builder::new()
-        .stack_size(128 << 10)
-        .spawn(move || serve(&listener, &claims))?;
-    Ok(())
-}
+/// What a program does, for the tests of connections.
+#[cfg(test)]
+pub(super) mod program {
+    use super::*;
 
-fn serve(listener: &UnixListener, claims: &Arc<Claims>) {
-    loop {
-        match listener.accept() {
-            Ok((program, _)) => start(program, claims),
-            // Without descriptors, the next try must not come at once.
-            Err(_) => thread::sleep(Duration::from_millis(10)),
-        }
+    /// Returns the connection that the agent passes.
+    pub(crate) fn takes(program: &UnixStream) -> Socket {
+        let (what, socket) = take(program).unwrap();
+        assert_eq!(what, TAKE);
+        io::Write::write_all(&mut &*program, &[TAKEN]).unwrap();
+        socket
     }
-}
-
-/// Handles a program in a thread of its own, so that a silent one delays no other one.
-fn start(program: UnixStream, claims: &Arc<Claims>) {
-    let mine = Arc::clone(claims);
-    if claims.silent.fetch_add(1, Ordering::Relaxed) < MAX_SILENT {
-        let handle = move || {
-            mine.handle(program);
-            mine.silent.fetch_sub(1, Ordering::Relaxed);
-        };
-        let thread = thread::Builder::new().stack_size(128 << 10);
-        if thread.spawn(handle).is_ok() {
-            return;
-        }
-    }
-    claims.silent.fetch_sub(1, Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
 
-    struct Rig {
-        claims: Arc<Claims>,
-        accepted: TcpStream,
-        listener: TcpListener,
-        pair: Pair,
-        _client: TcpStream,
-    }
-
-    fn rig() -> Rig {
+    #[test]
+    fn messages_are_about_the_sockets_that_come_with_them() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        let v4 = |address| match address {
-            SocketAddr::V4(address) => address,
-            SocketAddr::V6(_) => panic!(),
+        let v4 = |socket: &TcpStream| address(Ok(socket.local_addr().unwrap().into())).unwrap();
+        let say = |what, socket: &dyn AsFd| {
+            let (program, mine) = UnixStream::pair().unwrap();
+            send(&program, what, socket.as_fd()).unwrap();
+            receive(&mine).ok()
         };
-        let pair = (
-            v4(client.local_addr().unwrap()),
-            v4(client.peer_addr().unwrap()),
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(
+            say(LISTENING, &listener),
+            Some(Message::Listening(port)),
+            "it listens"
         );
-        Rig {
-            claims: Arc::default(),
-            accepted,
-            listener,
-            pair,
-            _client: client,
-        }
-    }
-
-    const LONG: Duration = Duration::from_secs(20);
-
-    #[test]
-    fn a_server_that_announced_itself_takes_its_connection() {
-        let rig = rig();
-        let (program, mine) = UnixStream::pair().unwrap();
-        pass(&program, LISTENING, &rig.listener).unwrap();
-        rig.claims.handle(mine);
-        let pending = rig.claims.expect(rig.pair).unwrap();
-        assert!(rig.claims.expect(rig.pair).is_none());
-        let (program, mine) = UnixStream::pair().unwrap();
-        pass(&program, CLAIM, &rig.accepted).unwrap();
-        rig.claims.handle(mine);
-        let (again, mine) = UnixStream::pair().unwrap();
-        pass(&again, CLAIM, &rig.accepted).unwrap();
-        rig.claims.handle(mine);
-        again.set_read_timeout(Some(LONG)).unwrap();
-        assert_eq!((&again).read(&mut [0]).unwrap(), 0, "a claim is kept");
-        let (vsock, mut other) = UnixStream::pair().unwrap();
-        let answer = thread::spawn(move || {
-            let (what, socket) = receive(&program).unwrap();
-            assert_eq!(what, TAKE);
-            (&socket).write_all(b"mine").unwrap();
-            (&program).write_all(&[TAKEN]).unwrap();
-        });
-        assert!(pending.hand_over(&Socket::from(OwnedFd::from(vsock)), LONG));
-        answer.join().unwrap();
-        let mut got = [0; 4];
-        other.read_exact(&mut got).unwrap();
-        assert_eq!(&got, b"mine");
+        let pair = (v4(&client), v4(&accepted));
+        assert_eq!(say(CLAIM, &accepted), Some(Message::Claim(pair)));
+        assert_eq!(say(LISTENING, &accepted), None, "it does not listen");
+        assert_eq!(say(CLAIM, &listener), None, "it is not connected");
+        assert_eq!(say(CLAIM, &UnixStream::pair().unwrap().0), None);
+        assert_eq!(say(b'?', &accepted), None);
     }
 
     #[test]
-    fn a_server_that_fails_to_take_it_leaves_it_to_the_agent() {
-        let rig = rig();
+    fn nothing_waits_for_a_program() {
         let (program, mine) = UnixStream::pair().unwrap();
-        pass(&program, LISTENING, &rig.listener).unwrap();
-        rig.claims.handle(mine);
-        let pending = rig.claims.expect(rig.pair).unwrap();
-        let (program, mine) = UnixStream::pair().unwrap();
-        pass(&program, CLAIM, &rig.accepted).unwrap();
-        rig.claims.handle(mine);
-        // It has no descriptor left.
+        let silent = receive(&mine).unwrap_err();
+        assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
+        assert!(!has_taken(&mine));
         drop(program);
-        let (vsock, _other) = UnixStream::pair().unwrap();
-        assert!(!pending.hand_over(&Socket::from(OwnedFd::from(vsock)), LONG));
-    }
-
-    #[test]
-    fn servers_that_never_claimed_are_not_waited_for_and_late_claims_get_nothing() {
-        let rig = rig();
-        let pending = rig.claims.expect(rig.pair).unwrap();
-        let (vsock, _other) = UnixStream::pair().unwrap();
-        assert!(!pending.hand_over(&Socket::from(OwnedFd::from(vsock)), LONG));
-        drop(pending);
-        let (program, mine) = UnixStream::pair().unwrap();
-        pass(&program, CLAIM, &rig.accepted).unwrap();
-        rig.claims.handle(mine);
-        assert_eq!((&program).read(&mut [0]).unwrap(), 0);
-        // A socket that does not listen announces nothing.
-        let (program, mine) = UnixStream::pair().unwrap();
-        pass(&program, LISTENING, &rig.accepted).unwrap();
-        rig.claims.handle(mine);
-        assert!(lock(&rig.claims.claiming).is_empty());
+        assert!(receive(&mine).is_err() && !has_taken(&mine));
+        let (mut program, mine) = UnixStream::pair().unwrap();
+        io::Write::write_all(&mut program, &[CLAIM]).unwrap();
+        assert_eq!(
+            receive(&mine).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 
+use rustix::event::epoll::{self, EventFlags};
 use socket2::Socket;
 
 use super::address::{AGENT_PORT, listen, port_of};
 use super::directory::Directory;
+use super::key::Key;
 
 /// Most ports, of all addresses together.
 const MAX_PORTS: usize = 512;
@@ -25,11 +28,11 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Opens the ports that the directory allows, and closes others.
+    /// Opens the ports that the directory allows, and closes others. The epoll set reports connections.
     ///
     /// # Errors
     /// Another program of this VM has a port. Then this VM notifies no peer.
-    pub(super) fn update(&mut self, directory: &Directory) -> io::Result<()> {
+    pub(super) fn update(&mut self, directory: &Directory, poll: &OwnedFd) -> io::Result<()> {
         let wanted = wanted(directory);
         if wanted.is_empty() || self.all.keys().any(|port| !wanted.contains(port)) {
             self.withdraw();
@@ -37,13 +40,14 @@ impl Listeners {
         self.all.retain(|port, _| wanted.contains(port));
         for port in &wanted {
             if !self.all.contains_key(port) {
-                let socket = listen(*port).inspect_err(|_| self.withdraw());
+                let socket = watch(listen(*port), poll, Key::Listener(*port));
+                let socket = socket.inspect_err(|_| self.withdraw());
                 self.all
                     .insert(*port, socket.map_err(|error| taken(*port, &error))?);
             }
         }
         if self.agent.is_none() && !wanted.is_empty() {
-            let socket = listen(AGENT_PORT);
+            let socket = watch(listen(AGENT_PORT), poll, Key::Agent);
             self.agent = Some(socket.map_err(|error| taken(AGENT_PORT, &error))?);
         }
         self.notified.retain(|_, peer| is_open(peer));
@@ -65,6 +69,12 @@ impl Listeners {
         self.agent = None;
         self.notified.clear();
     }
+}
+
+fn watch(socket: io::Result<Socket>, poll: &OwnedFd, key: Key) -> io::Result<Socket> {
+    let socket = socket?;
+    epoll::add(poll, &socket, key.data(), EventFlags::IN)?;
+    Ok(socket)
 }
 
 /// Returns whether the other end has not closed the connection.

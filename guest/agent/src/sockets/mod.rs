@@ -16,7 +16,8 @@
 //! For the servers of this VM the agent listens on an AF_VSOCK port for each TCP port that the host allows
 //! ([`listeners`]). It connects to the server by TCP, from the client's own address ([`tcp_connect`]), so the server sees
 //! the client, and no client gains the rights of a local one. Then the server claims the AF_VSOCK connection by its
-//! library ([`claim`]), or the agent copies the data ([`forward`]).
+//! library ([`claim`]), or the agent copies the data ([`forward`]). One thread does all of this ([`server`],
+//! [`connections`]), and waits for no client, server or program.
 //!
 //! Any program may bind an AF_VSOCK port above 1023, and could take connections for a server. So a client's agent first
 //! connects to a port of the server's agent that only root can bind ([`peers`]), and the server's agent opens that port
@@ -29,10 +30,12 @@
 
 mod address;
 mod claim;
+mod connections;
 mod directory;
 mod filter;
 mod forward;
 mod host;
+mod key;
 mod listeners;
 mod peers;
 mod routing;
@@ -40,12 +43,9 @@ mod server;
 mod table;
 mod tcp_connect;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::claim::Claims;
 use self::directory::Directory;
-use self::listeners::Listeners;
 use self::peers::Peers;
 use self::server::Server;
 use self::table::{Shown, Table};
@@ -63,25 +63,20 @@ pub(crate) fn run(stop: &dyn Fn() -> bool) -> Result<(), AgentError> {
         format!("open {} (the agent must be root)", table::PATH)
     })?;
     routing::steer()?;
-    let claims = Arc::new(Claims::default());
-    io(claim::listen(Arc::clone(&claims)), || {
-        "open the socket of servers".to_owned()
-    })?;
-    let result = work(&table, &claims, stop);
+    let server = Server::start()?;
+    let result = work(&table, &server, stop);
     table.show(&Shown::default());
     routing::stop_steering()?;
     result
 }
 
-fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<(), AgentError> {
-    let server = Server::new(Arc::clone(claims));
-    let mut listeners = Listeners::default();
+fn work(table: &Table, server: &Server, stop: &dyn Fn() -> bool) -> Result<(), AgentError> {
     let mut peers = io(Peers::new(), || "watch peers".to_owned())?;
     let mut directory = Directory::default();
     let mut asked: Option<Instant> = None;
     let mut why = String::new();
     let mut shown = None;
-    while !stop() {
+    while !stop() && server.is_running() {
         if asked.is_none_or(|asked| asked.elapsed() >= DIRECTORY_INTERVAL) {
             asked = Some(Instant::now());
             directory = host::read_directory().unwrap_or_else(|error| {
@@ -100,7 +95,7 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
             true => Directory::default(),
             false => directory.clone(),
         };
-        if let Err(error) = listeners.update(&usable) {
+        if let Err(error) = server.update(&usable) {
             log_once(&mut why, error.to_string());
         }
         peers.update(&usable);
@@ -114,7 +109,7 @@ fn work(table: &Table, claims: &Arc<Claims>, stop: &dyn Fn() -> bool) -> Result<
             table.show(&now);
             shown = Some(now);
         }
-        server.serve(&mut listeners, &peers, &usable, CHECK_INTERVAL)?;
+        io(peers.wait(CHECK_INTERVAL), || "wait for peers".to_owned())?;
     }
     Ok(())
 }

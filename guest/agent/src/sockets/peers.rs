@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use socket2::SockAddr;
 
 use super::address::{AGENT_PORT, vsock};
@@ -80,19 +81,22 @@ impl Peers {
         self.all.iter().filter_map(up).collect()
     }
 
-    /// Forgets that states changed.
-    pub(super) fn clear_changes(&self) {
+    /// Waits until a peer's state changes, or for this time.
+    pub(super) fn wait(&self, limit: Duration) -> io::Result<()> {
+        let limit = Timespec::try_from(limit).unwrap_or_default();
+        match poll(
+            &mut [PollFd::new(&self.changes, PollFlags::IN)],
+            Some(&limit),
+        ) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
         let mut bytes = [0; 64];
         while (&self.changes)
             .read(&mut bytes)
             .is_ok_and(|count| count > 0)
         {}
-    }
-}
-
-impl AsFd for Peers {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.changes.as_fd()
+        Ok(())
     }
 }
 

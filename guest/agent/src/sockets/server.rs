@@ -1,166 +1,247 @@
-//! Takes AF_VSOCK connections for the servers of this VM.
+//! The thread that takes AF_VSOCK connections for the servers of this VM, passes them on, and forwards data. It waits in
+//! one epoll set for everything.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
 use socket2::Socket;
 
 use super::address::tcp_of;
-use super::claim::{Claims, Pair};
+use super::claim::{self, Message, Pair};
+use super::connections::Connections;
 use super::directory::Directory;
-use super::forward::forward;
+use super::key::Key;
 use super::listeners::Listeners;
-use super::peers::Peers;
-use super::tcp_connect::connect_as;
 use crate::error::{AgentError, io};
-
-/// What the client waits for: guest/sockets/layout.h.
-const ACCEPTED: u8 = 1;
 
 /// Ports below this one are for privileged programs (`ip_unprivileged_port_start`), and those of AF_VSOCK are not.
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
-/// Most connections of one VM that no server has taken over. Further ones go by TCP.
-const MAX_OF_VM: usize = 256;
+/// Longest wait for the message of a program that connected.
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Longest wait for a client that takes no data.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Programs that are connected and have said nothing yet.
+const MAX_SILENT: usize = 64;
 
-/// How long a server may leave a connection in its queue before the agent forwards the data instead.
-const CLAIM_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often time limits are looked at.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Most events that one wait reports.
+const EVENTS: usize = 64;
+
+/// Where connections come in, as the main thread decides.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    pub(super) listeners: Listeners,
+    pub(super) directory: Directory,
+}
 
 /// The server's side of the agent.
 #[derive(Debug)]
 pub(super) struct Server {
-    claims: Arc<Claims>,
-    slots: Arc<Slots>,
-}
-
-/// Counts connections for each CID.
-#[derive(Debug, Default)]
-struct Slots(Mutex<HashMap<u32, usize>>);
-
-/// A counted connection, until this is dropped.
-#[derive(Debug)]
-struct Slot {
-    cid: u32,
-    slots: Arc<Slots>,
-}
-
-impl Slots {
-    fn take(self: &Arc<Self>, cid: u32) -> Option<Slot> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(cid).or_default();
-        if *count >= MAX_OF_VM {
-            return None;
-        }
-        *count += 1;
-        Some(Slot {
-            cid,
-            slots: Arc::clone(self),
-        })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.cid) {
-            *count = count.saturating_sub(1);
-        }
-        all.retain(|_, count| *count > 0);
-    }
+    poll: Arc<OwnedFd>,
+    open: Arc<Mutex<Open>>,
+    thread: JoinHandle<()>,
 }
 
 impl Server {
-    pub(super) fn new(claims: Arc<Claims>) -> Self {
-        Self {
+    /// Starts the thread, which takes no connections yet.
+    pub(super) fn start() -> Result<Self, AgentError> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let poll = Arc::new(io(poll, || "create an epoll set".to_owned())?);
+        let open = Arc::new(Mutex::new(Open::default()));
+        let work = io(Work::new(&poll, &open), || {
+            "open the socket of servers".to_owned()
+        })?;
+        let thread = thread::Builder::new().spawn(|| work.run());
+        let thread = io(thread, || "start a thread".to_owned())?;
+        Ok(Self { poll, open, thread })
+    }
+
+    /// Takes connections of these VMs from now on.
+    ///
+    /// # Errors
+    /// Another program of this VM has a port.
+    pub(super) fn update(&self, directory: &Directory) -> io::Result<()> {
+        let mut open = lock(&self.open);
+        open.directory.clone_from(directory);
+        open.listeners.update(directory, &self.poll)
+    }
+
+    /// Returns whether the thread still works.
+    pub(super) fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+}
+
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    // A thread that panicked left ports open or closed, and the next update corrects them.
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the thread has.
+struct Work {
+    poll: Arc<OwnedFd>,
+    open: Arc<Mutex<Open>>,
+    connections: Connections,
+    claims: UnixListener,
+    /// Programs that have said nothing yet, and since when.
+    programs: HashMap<u32, (UnixStream, Instant)>,
+    last: u32,
+    now: Instant,
+    looked: Instant,
+}
+
+impl Work {
+    fn new(poll: &Arc<OwnedFd>, open: &Arc<Mutex<Open>>) -> io::Result<Self> {
+        let claims = claim::listen()?;
+        epoll::add(poll, &claims, Key::Claims.data(), EventFlags::IN)?;
+        let now = Instant::now();
+        Ok(Self {
+            poll: Arc::clone(poll),
+            open: Arc::clone(open),
+            connections: Connections::new(Arc::clone(poll)),
             claims,
-            slots: Arc::default(),
-        }
+            programs: HashMap::new(),
+            last: 0,
+            now,
+            looked: now,
+        })
     }
 
-    /// Takes connections until a peer's state changes, or for this time.
-    pub(super) fn serve(
-        &self,
-        listeners: &mut Listeners,
-        peers: &Peers,
-        directory: &Directory,
-        limit: Duration,
-    ) -> Result<(), AgentError> {
-        let end = Instant::now() + limit;
+    fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         loop {
-            let rest = end.saturating_duration_since(Instant::now());
-            if self.poll_once(listeners, peers, directory, rest)? || rest.is_zero() {
-                return Ok(());
+            events.clear();
+            let undecided = self.connections.take_undecided();
+            let limit = self.limit(undecided.is_empty());
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.poll, buffer, limit.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return eprintln!("vicinity-agent: wait: {error}"),
+            }
+            self.now = Instant::now();
+            if self.now.saturating_duration_since(self.looked) >= TICK {
+                self.looked = self.now;
+                self.expire();
+            }
+            for event in &events {
+                if let Some(key) = Key::of(event.data) {
+                    self.handle(key);
+                }
+            }
+            for number in undecided {
+                self.connections.decide(number, self.now);
             }
         }
     }
 
-    /// Waits once, and takes the connections that are there. Returns whether a peer's state changed.
-    fn poll_once(
-        &self,
-        listeners: &mut Listeners,
-        peers: &Peers,
-        directory: &Directory,
-        rest: Duration,
-    ) -> Result<bool, AgentError> {
-        let ports: Vec<u32> = listeners.all.keys().copied().collect();
-        let mut descriptors = vec![PollFd::new(peers, PollFlags::IN)];
-        let sockets = listeners.all.values().chain(&listeners.agent);
-        descriptors
-            .extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)));
-        let limit = Timespec::try_from(rest).unwrap_or_default();
-        match poll(&mut descriptors, Some(&limit)) {
-            Err(rustix::io::Errno::INTR) => return Ok(false),
-            result => io(result, || "wait".to_owned())?,
-        };
-        let mut ready = descriptors.iter().map(|one| !one.revents().is_empty());
-        let has_changed = ready.next() == Some(true);
-        let ready: Vec<bool> = ready.collect();
-        peers.clear_changes();
-        for (port, _) in ports.iter().zip(&ready).filter(|(_, is_ready)| **is_ready) {
-            if let Some(listener) = listeners.all.get(port) {
-                self.accept(listener, *port, directory);
+    /// Returns the longest time to wait for events.
+    fn limit(&self, is_decided: bool) -> Option<Timespec> {
+        let has_limits = !self.programs.is_empty() || self.connections.have_limits();
+        match (is_decided, has_limits) {
+            (false, _) => Some(Timespec::default()),
+            (true, true) => Timespec::try_from(TICK).ok(),
+            (true, false) => None,
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.now;
+        let is_new = |since: Instant| now.saturating_duration_since(since) < MESSAGE_TIMEOUT;
+        self.programs.retain(|_, (_, since)| is_new(*since));
+        self.connections.expire(now);
+    }
+
+    fn handle(&mut self, key: Key) {
+        match key {
+            Key::Listener(port) => self.accept(port),
+            Key::Agent => self.accept_agent(),
+            Key::Claims => match self.claims.accept() {
+                Ok((program, _)) => self.hear(program, self.now),
+                Err(error) => pause(&error),
+            },
+            Key::Program(number) => {
+                if let Some((program, since)) = self.programs.remove(&number) {
+                    self.hear(program, since);
+                }
+            }
+            Key::Tcp(number) | Key::Vsock(number) | Key::Taker(number) => {
+                self.connections.step(number, self.now);
             }
         }
-        if let Some(Ok((peer, from))) = listeners.agent.as_ref().map(Socket::accept) {
-            if let Some((cid, _)) = from.as_vsock_address() {
-                listeners.notify(cid, peer);
-            }
-        }
-        Ok(has_changed)
     }
 
     /// Takes a connection. A connection that is dropped goes by TCP.
-    fn accept(&self, listener: &Socket, port: u32, directory: &Directory) {
-        let Ok((vsock, from)) = listener.accept() else {
+    fn accept(&mut self, port: u32) {
+        let open = lock(&self.open);
+        let Some(listener) = open.listeners.all.get(&port) else {
             return;
         };
-        let Some((cid, from)) = from.as_vsock_address() else {
-            return;
+        let (vsock, from) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => return pause(&error),
         };
-        let Some(pair) = pair(directory, (cid, from), port) else {
-            return;
-        };
-        let Some(slot) = self.slots.take(cid) else {
-            return;
-        };
-        let claims = Arc::clone(&self.claims);
-        let thread = thread::Builder::new().stack_size(128 << 10);
-        let started = thread.spawn(move || {
-            let _slot = slot;
+        let from = from.as_vsock_address();
+        let pair = from.and_then(|from| Some((from.0, pair(&open.directory, from, port)?)));
+        drop(open);
+        if let Some((cid, pair)) = pair {
             // An error ends this connection only.
-            drop(connect(vsock, pair, &claims));
-        });
-        // Without a thread the connection is dropped.
-        drop(started);
+            drop(self.connections.begin(cid, pair, vsock, self.now));
+        }
+    }
+
+    /// Notifies another VM's agent that this VM takes connections.
+    fn accept_agent(&self) {
+        let mut open = lock(&self.open);
+        let accepted = open.listeners.agent.as_ref().map(Socket::accept);
+        match accepted {
+            Some(Ok((peer, from))) => {
+                if let Some((cid, _)) = from.as_vsock_address() {
+                    open.listeners.notify(cid, peer);
+                }
+            }
+            Some(Err(error)) => pause(&error),
+            None => {}
+        }
+    }
+
+    /// Handles the message of a program, or waits for it.
+    fn hear(&mut self, program: UnixStream, since: Instant) {
+        match claim::receive(&program) {
+            Ok(Message::Listening(port)) => self.connections.claims_come(port),
+            Ok(Message::Claim(pair)) => self.connections.claim(pair, program, self.now),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(program, since),
+            // It says nothing that means something.
+            Err(_) => {}
+        }
+    }
+
+    fn wait(&mut self, program: UnixStream, since: Instant) {
+        if self.programs.len() >= MAX_SILENT {
+            return;
+        }
+        self.last = self.last.wrapping_add(1);
+        let data = Key::Program(self.last).data();
+        if epoll::add(&self.poll, &program, data, EventFlags::IN).is_ok() {
+            self.programs.insert(self.last, (program, since));
+        }
+    }
+}
+
+/// Waits after an error of `accept`: without descriptors, the next try must not come at once.
+fn pause(error: &io::Error) {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -177,20 +258,6 @@ fn pair(directory: &Directory, (cid, from): (u32, u32), to: u32) -> Option<Pair>
         SocketAddrV4::new(client.address, from_port),
         SocketAddrV4::new(server.address, to_port),
     ))
-}
-
-fn connect(vsock: Socket, pair: Pair, claims: &Arc<Claims>) -> io::Result<()> {
-    let pending = claims.expect(pair).ok_or(io::ErrorKind::AddrInUse)?;
-    let tcp = connect_as(pair.0, pair.1)?;
-    vsock.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    (&vsock).write_all(&[ACCEPTED])?;
-    vsock.set_write_timeout(None)?;
-    if pending.hand_over(&vsock, CLAIM_TIMEOUT) {
-        // The server has closed its end; the kernel need not remember the connection.
-        return tcp.set_linger(Some(Duration::ZERO));
-    }
-    drop(pending);
-    forward(vsock, tcp)
 }
 
 #[cfg(test)]
@@ -224,15 +291,5 @@ mod tests {
         ] {
             assert_eq!(of(cid, from, to), None, "{why}");
         }
-    }
-
-    #[test]
-    fn each_vm_has_a_bounded_number_of_connections() {
-        let slots = Arc::new(Slots::default());
-        let all: Vec<_> = (0..MAX_OF_VM).map(|_| slots.take(3).unwrap()).collect();
-        assert!(slots.take(3).is_none());
-        assert!(slots.take(5).is_some());
-        drop(all);
-        assert!(slots.take(3).is_some());
     }
 }
