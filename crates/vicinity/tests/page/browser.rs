@@ -265,7 +265,7 @@ impl Browser {
 
     fn call(&mut self, method: &str, parameters: impl Into<Value>) -> Value {
         let session = self.session.clone();
-        let id = self.send(session.as_deref(), method, parameters.into());
+        let id = self.send(session.as_deref(), method, &parameters.into());
         loop {
             let mut bytes = Vec::new();
             self.from.read_until(0, &mut bytes).unwrap();
@@ -291,9 +291,9 @@ impl Browser {
             if of.is_some() && answer["method"] == "Target.attachedToTarget" {
                 let worker = answer["params"]["sessionId"].as_str().unwrap().to_owned();
                 for method in ["Runtime.enable", "Log.enable", "Network.enable"] {
-                    self.send(Some(&worker), method, json!({}));
+                    self.send(Some(&worker), method, &json!({}));
                 }
-                self.send(Some(&worker), "Runtime.runIfWaitingForDebugger", json!({}));
+                self.send(Some(&worker), "Runtime.runIfWaitingForDebugger", &json!({}));
                 self.workers.push(worker);
             }
             self.events.push(answer);
@@ -301,7 +301,7 @@ impl Browser {
     }
 
     /// Sends a command, to the browser itself without a session. Returns its number.
-    fn send(&mut self, session: Option<&str>, method: &str, parameters: Value) -> u64 {
+    fn send(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> u64 {
         self.next += 1;
         let mut message = json!({ "id": self.next, "method": method, "params": parameters });
         if let Some(session) = session {
