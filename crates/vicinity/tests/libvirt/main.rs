@@ -57,6 +57,9 @@ slots = 8
 listen = \"127.0.0.1:0\"
 allow = [\"127.0.0.1\"]
 
+[[vsock]]
+vm = \"all\"
+
 [[direct.group]]
 name = \"g\"
 members = [\"one\", \"two\"]
@@ -302,7 +305,7 @@ fn idle(name: &str, machine: &str, more: &str) -> String {
     )
 }
 
-/// A domain has a NIC, a region and a space, and two others see each other's memory.
+/// A domain has a NIC, a region, a space and a socket device, and two others see each other's memory.
 fn other_planes(host: &Host) {
     let plain = host.file("plain.xml", &idle("all", "pc", ""));
     let domain = host.xml("all", "all.xml", &["--domain", &plain]);
@@ -314,6 +317,8 @@ fn other_planes(host: &Host) {
     });
     assert_eq!(host.json(&["space", "list"])[0]["up"], true);
     assert!(host.is_connected("space/all.sock"));
+    let is_attached = || host.json(&["vsock", "list"])[0]["attached"] == true;
+    until("the socket device", is_attached);
 
     let region = host.xml("all", "region.xml", &["--region"]);
     let space = host.xml("all", "space.xml", &["--space"]);
@@ -327,6 +332,7 @@ fn other_planes(host: &Host) {
         host.json(&["message", "info"])["plane"]["members"][0]["connected"] == false
     });
     assert!(!host.is_connected("space/all.sock"));
+    until("the end of the socket device", || !is_attached());
 
     let memory = "  <memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>\n";
     for vm in ["one", "two"] {

@@ -6,7 +6,7 @@ use crate::commands::failure::Failure;
 use crate::commands::nic::{Nic, NicArgs, RING};
 use crate::config::{Config, Mode};
 use crate::message_uplink::HOST;
-use crate::runtime_paths::{member_socket, space_socket};
+use crate::runtime_paths::{member_socket, space_socket, vsock_device};
 use crate::space_device::TAG;
 
 /// What a VM has.
@@ -18,6 +18,8 @@ pub(super) struct Devices {
     pub(super) region: Option<PathBuf>,
     /// The socket of its space.
     pub(super) space: Option<PathBuf>,
+    /// The socket of its socket device.
+    pub(super) vsock: Option<PathBuf>,
 }
 
 /// An element, and what identifies it among the domain's devices: the path of its socket in an attribute of a
@@ -30,16 +32,18 @@ pub(super) struct Element {
 }
 
 impl Devices {
-    /// Finds them in the configuration. A VM without a port, region and space is an error.
+    /// Finds them in the configuration. A VM without any is an error.
     pub(super) fn find(which: &NicArgs, config: &Config) -> Result<Self, Failure> {
         let vm = which.vm();
         let is_member = vm != HOST && config.members.iter().any(|(member, _)| member.name == vm);
         let has_space = config.spaces.iter().any(|space| space.vm == vm);
-        let has_nic = which.wants_nic(config) || !(is_member || has_space);
+        let has_vsock = config.vsocks.iter().any(|vsock| vsock.vm == vm);
+        let has_nic = which.wants_nic(config) || !(is_member || has_space || has_vsock);
         Ok(Self {
             nic: has_nic.then(|| which.find_in(config)).transpose()?,
             region: is_member.then(|| member_socket(&config.runtime_dir, vm)),
             space: has_space.then(|| space_socket(&config.runtime_dir, vm)),
+            vsock: has_vsock.then(|| vsock_device(&config.runtime_dir, vm)),
         })
     }
 
@@ -65,7 +69,7 @@ impl Devices {
 
     /// Returns whether a back-end of theirs maps the VM's memory. A region is memory of its own.
     pub(super) fn need_shared_memory(&self) -> bool {
-        self.nic.is_some() || self.space.is_some()
+        self.nic.is_some() || self.space.is_some() || self.vsock.is_some()
     }
 }
 
@@ -111,9 +115,28 @@ pub(super) fn space(socket: &Path) -> String {
     )
 }
 
+/// Returns the words of QEMU's options for a socket device, with the options of `vicinity vsock qemu-args` and a slot.
+///
+/// QEMU makes these devices before those that libvirt describes as JSON, and libvirt does not know them. Without a slot,
+/// they would take one that libvirt has given to another device. libvirt gives the lowest free slot, and this one last.
+pub(super) fn vsock(socket: &Path) -> [String; 4] {
+    // A comma in a value is written twice.
+    let path = socket.display().to_string().replace(',', ",,");
+    [
+        "-chardev".to_owned(),
+        format!("socket,id=vicinity-vsock,path={path}"),
+        "-device".to_owned(),
+        "vhost-user-vsock-pci,chardev=vicinity-vsock,addr=0x1c".to_owned(),
+    ]
+}
+
 /// Returns a path as the value of an attribute in single quotes.
 fn attribute(path: &Path) -> String {
-    let text = path.display().to_string();
+    escaped(&path.display().to_string())
+}
+
+/// Returns a text as the value of an attribute in single quotes.
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('\'', "&apos;")

@@ -1,20 +1,22 @@
 //! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for what the configuration gives its VM.
 //!
 //! These are an `<interface type='vhostuser'>` for a NIC, a `<shmem>` for a region of the message plane, a
-//! `<filesystem>` for a space, and shared memory. Without shared memory, libvirt starts the VM, but the switch cannot
+//! `<filesystem>` for a space, a `<qemu:commandline>` for a socket device, and shared memory. Without shared memory, libvirt starts the VM, but the switch cannot
 //! forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is the role of QEMU: `client` if
 //! Vicinity listens.
 
+mod commandline;
 mod devices;
+mod edit;
 
 use std::fs;
 use std::io::Read;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use roxmltree::{Document, Node};
 
 use self::devices::{Devices, Element};
+use self::edit::{Addition, Change, append, child, indented};
 use super::failure::Failure;
 use super::guest_memory::GuestMemory;
 use super::nic::NicArgs;
@@ -81,8 +83,15 @@ fn parts(devices: &Devices, kind: &GuestMemory) -> String {
             kind.numatune().unwrap_or_default()
         );
     }
-    text += "<!-- in <devices> -->\n";
-    text.extend(devices.elements().into_iter().map(|element| element.text));
+    let elements = devices.elements();
+    if !elements.is_empty() {
+        text += "<!-- in <devices> -->\n";
+    }
+    text.extend(elements.into_iter().map(|element| element.text));
+    if let Some(options) = commandline::element(devices) {
+        text += "<!-- in <domain> -->\n";
+        text += &options;
+    }
     text
 }
 
@@ -110,9 +119,6 @@ fn read(file: &Path) -> std::io::Result<String> {
     fs::read_to_string(file)
 }
 
-/// A range of the text, and its replacement.
-type Change = (Range<usize>, String);
-
 fn merged(devices: &Devices, kind: &GuestMemory, text: &str) -> Result<String, String> {
     let document = Document::parse(text).map_err(|error| {
         format!(
@@ -124,11 +130,29 @@ fn merged(devices: &Devices, kind: &GuestMemory, text: &str) -> Result<String, S
     if domain.tag_name().name() != "domain" {
         return Err("the file is not a libvirt domain; `virsh dumpxml VM` writes one".to_owned());
     }
-    let mut changes = match devices.need_shared_memory() {
+    // What the end of the domain gets is one change: two at one place would not keep their order.
+    let (mut changes, mut end) = match devices.need_shared_memory() {
         true => share(domain, kind, text)?,
-        false => Vec::new(),
+        false => (Vec::new(), String::new()),
     };
-    changes.extend(attach(domain, text, devices));
+    let added = [
+        attach(domain, text, devices),
+        commandline::merge(domain, text, devices),
+    ];
+    for addition in added.into_iter().flatten() {
+        match addition {
+            Addition::Inside(change) => changes.push(change),
+            Addition::AtEnd(element) => end += &element,
+        }
+    }
+    if !end.is_empty() {
+        changes.push(append(domain, text, &end));
+    }
+    if devices.vsock.is_some() && commandline::has_other_device(domain) {
+        tracing::warn!(
+            "the domain has a <vsock>, a device of the host's kernel, and Linux uses only one such device; remove it"
+        );
+    }
     if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
         tracing::warn!(
             "the domain has no <acpi/> in its <features>; libvirt before 9.3 then starts QEMU with an option \
@@ -144,8 +168,12 @@ fn merged(devices: &Devices, kind: &GuestMemory, text: &str) -> Result<String, S
     Ok(text)
 }
 
-/// Returns the changes that make the domain's memory shared, and of this kind.
-fn share(domain: Node<'_, '_>, kind: &GuestMemory, text: &str) -> Result<Vec<Change>, String> {
+/// Returns the changes that make the domain's memory shared, and of this kind, and the elements for the domain's end.
+fn share(
+    domain: Node<'_, '_>,
+    kind: &GuestMemory,
+    text: &str,
+) -> Result<(Vec<Change>, String), String> {
     let private = |node: &Node<'_, '_>| {
         node.has_tag_name("cell") && node.attribute("memAccess") == Some("private")
     };
@@ -164,12 +192,8 @@ fn share(domain: Node<'_, '_>, kind: &GuestMemory, text: &str) -> Result<Vec<Cha
     if backing.is_none() {
         elements += &memory(kind);
     }
-    // Two changes at one place would not keep their order.
-    if !elements.is_empty() {
-        changes.push(append(domain, text, &elements));
-    }
     let Some(backing) = backing else {
-        return Ok(changes);
+        return Ok((changes, elements));
     };
     let mut missing = String::new();
     match child(backing, "source") {
@@ -196,12 +220,11 @@ fn share(domain: Node<'_, '_>, kind: &GuestMemory, text: &str) -> Result<Vec<Cha
     if !missing.is_empty() {
         changes.push(append(backing, text, &missing));
     }
-    Ok(changes)
+    Ok((changes, elements))
 }
 
-/// Returns the change that adds the devices that the domain does not have. A device with the same socket is the
-/// same.
-fn attach(domain: Node<'_, '_>, text: &str, wanted: &Devices) -> Option<Change> {
+/// Returns the devices that the domain does not have. A device with the same socket is the same.
+fn attach(domain: Node<'_, '_>, text: &str, wanted: &Devices) -> Option<Addition> {
     let devices = child(domain, "devices");
     let is_there = |element: &Element| {
         let [name, of, attribute] = element.place;
@@ -216,46 +239,12 @@ fn attach(domain: Node<'_, '_>, text: &str, wanted: &Devices) -> Option<Change> 
     let missing: String = missing.map(|element| element.text).collect();
     match devices {
         _ if missing.is_empty() => None,
-        Some(devices) => Some(append(devices, text, &missing)),
-        None => {
-            let devices = format!("<devices>\n{}</devices>\n", indented(&missing, 2));
-            Some(append(domain, text, &devices))
-        }
+        Some(devices) => Some(Addition::Inside(append(devices, text, &missing))),
+        None => Some(Addition::AtEnd(format!(
+            "<devices>\n{}</devices>\n",
+            indented(&missing, 2)
+        ))),
     }
-}
-
-fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.has_tag_name(name))
-}
-
-/// Returns the change that appends a child to an element.
-fn append(element: Node<'_, '_>, text: &str, child: &str) -> Change {
-    let depth = element.ancestors().filter(Node::is_element).count();
-    let child = indented(child, 2 * depth);
-    let outer = indented("", 2 * (depth - 1)) + &" ".repeat(2 * (depth - 1));
-    let range = element.range();
-    let whole = text.get(range.clone()).unwrap_or_default();
-    let name = element.tag_name().name();
-    match whole.rfind("</") {
-        Some(close) => {
-            // The closing tag keeps its own indentation.
-            let before = whole.get(..close).unwrap_or_default().trim_end().len();
-            let from = range.start + before;
-            (from..range.start + close, format!("\n{child}{outer}"))
-        }
-        // <devices/>
-        None => (
-            range.end - 2..range.end,
-            format!(">\n{child}{outer}</{name}>"),
-        ),
-    }
-}
-
-fn indented(text: &str, by: usize) -> String {
-    let space = " ".repeat(by);
-    text.lines()
-        .map(|line| format!("{space}{line}\n"))
-        .collect()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ fn with_all() -> Devices {
         nic: Some(nic()),
         region: Some("/run/vicinity/message-plane/web.sock".into()),
         space: Some("/run/vicinity/space/web.sock".into()),
+        vsock: Some("/run/vicinity/vsock/web.sock".into()),
     }
 }
 
@@ -117,6 +118,7 @@ fn a_region_alone_leaves_the_memory_as_it_is() {
     let region = Devices {
         nic: None,
         space: None,
+        vsock: None,
         ..with_all()
     };
     assert!(
@@ -126,9 +128,66 @@ fn a_region_alone_leaves_the_memory_as_it_is() {
     );
     assert!(!parts(&region, &GuestMemory::default()).contains("in <domain>"));
     let all = parts(&with_all(), &GuestMemory::default());
-    for part in ["<memoryBacking>", "<interface ", "<shmem ", "<filesystem "] {
+    for part in [
+        "<memoryBacking>",
+        "<interface ",
+        "<shmem ",
+        "<filesystem ",
+        "<qemu:commandline ",
+    ] {
         assert!(all.contains(part), "{all}");
     }
+}
+
+/// Returns the words in the `<qemu:commandline>` elements of a domain.
+fn options(domain: &str) -> Vec<String> {
+    let document = Document::parse(domain).unwrap();
+    let lines = document.root_element().children();
+    let lines = lines.filter(|child| child.has_tag_name((QEMU, "commandline")));
+    let words = lines.flat_map(|line| line.children().filter(Node::is_element));
+    words
+        .inspect(|word| assert!(word.has_tag_name((QEMU, "arg"))))
+        .map(|word| word.attribute("value").unwrap().to_owned())
+        .collect()
+}
+
+const QEMU: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
+
+#[test]
+fn a_domain_gets_the_options_of_a_socket_device_once_beside_its_own() {
+    let vsock = Devices {
+        vsock: Some("/run/a,b'<c/web.sock".into()),
+        ..Devices::default()
+    };
+    let expected = [
+        "-chardev",
+        "socket,id=vicinity-vsock,path=/run/a,,b'<c/web.sock",
+        "-device",
+        "vhost-user-vsock-pci,chardev=vicinity-vsock,addr=0x1c",
+    ];
+    let merged = |domain: &str| merged(&vsock, &GuestMemory::default(), domain).unwrap();
+    for domain in [PLAIN, "<domain/>", "<domain><devices/></domain>"] {
+        let once = merged(domain);
+        assert_eq!(options(&once), expected, "{once}");
+        assert!(once.contains("<memoryBacking>"), "{once}");
+        assert_eq!(merged(&once), once);
+    }
+    // A domain keeps its own options, whatever prefix it has.
+    let own = PLAIN
+        .replace("<domain ", &format!("<domain xmlns:q='{QEMU}' "))
+        .replace(
+            "</domain>",
+            "  <q:commandline>\n    <q:arg value='-snapshot'/>\n  </q:commandline>\n</domain>",
+        );
+    let once = merged(&own);
+    let all: Vec<_> = ["-snapshot"].into_iter().chain(expected).collect();
+    assert_eq!(options(&once), all, "{once}");
+    assert_eq!(merged(&once), once);
+    let empty = format!("<domain xmlns:q='{QEMU}'><q:commandline/></domain>");
+    assert_eq!(options(&merged(&empty)), expected);
+    let printed = parts(&vsock, &GuestMemory::default());
+    assert!(!printed.contains("in <devices>"), "{printed}");
+    assert!(printed.contains("<memoryBacking>") && printed.contains("<qemu:commandline "));
 }
 
 #[test]
