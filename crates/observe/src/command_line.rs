@@ -31,6 +31,8 @@ pub struct Machine {
     pub encrypted: bool,
     /// Virtual CPUs at the start.
     pub cpus: u32,
+    /// The CID of its socket device that the host's kernel serves (`vhost_vsock`), if it has one.
+    pub vhost_cid: Option<u32>,
 }
 
 /// A vhost-user NIC.
@@ -89,7 +91,10 @@ fn machine(arguments: &[&str]) -> Machine {
                 machine.taps.extend(property(value, "ifname"));
                 wiring.netdevs.push(value);
             }
-            Some("device") => wiring.devices.push(value),
+            Some("device") => {
+                wiring.devices.push(value);
+                machine.vhost_cid = machine.vhost_cid.or(vhost_cid(value));
+            }
             Some("smp") => machine.cpus = cpus(value).unwrap_or(1),
             Some("object") => machine.shared |= is_shared(value),
             // The second property is the older name of the first.
@@ -102,6 +107,24 @@ fn machine(arguments: &[&str]) -> Machine {
     }
     machine.nics = wiring.nics();
     machine
+}
+
+/// Returns the CID of a device `vhost-vsock-pci` or one of its variants.
+fn vhost_cid(device: &str) -> Option<u32> {
+    let driver = property(device, "driver").or_else(|| properties(device).into_iter().next())?;
+    let cid = driver
+        .starts_with("vhost-vsock")
+        .then(|| number(device, "guest-cid"));
+    cid.flatten()
+}
+
+/// Returns the value of a property that is a number, which JSON has without quotes.
+fn number(value: &str, key: &str) -> Option<u32> {
+    if let Some((_, rest)) = value.split_once(&format!("\"{key}\":")) {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit());
+        return rest.get(..end.unwrap_or(rest.len()))?.parse().ok();
+    }
+    property(value, key)?.parse().ok()
 }
 
 /// Returns whether other processes can map a memory object.
@@ -285,6 +308,25 @@ mod tests {
         assert_eq!(machine.name.as_deref(), Some("my,vm"));
         assert_eq!(machine.sockets, ["/run/vicinity/lan/my.sock"]);
         assert_eq!(machine.taps, ["vnet3"]);
+    }
+
+    /// The second is what libvirt prints for `<vsock>`.
+    #[test]
+    fn the_cid_of_a_socket_device_of_the_kernel_is_found() {
+        for (device, expected) in [
+            ("vhost-vsock-pci,guest-cid=3", Some(3)),
+            (
+                "{\"driver\":\"vhost-vsock-pci\",\"id\":\"vsock0\",\"guest-cid\":42,\"vhostfd\":\"27\"}",
+                Some(42),
+            ),
+            ("vhost-vsock-pci-non-transitional,id=v,guest-cid=7", Some(7)),
+            ("vhost-vsock-pci,guest-cid=many", None),
+            ("vhost-user-vsock-pci,chardev=vsock", None),
+            ("virtio-net-pci,guest-cid=3", None),
+        ] {
+            let machine = machine_of(&["qemu-system-x86_64", "-device", device]);
+            assert_eq!(machine.vhost_cid, expected, "{device}");
+        }
     }
 
     /// The second is what libvirt prints for `<launchSecurity>`.

@@ -18,6 +18,9 @@ pub(crate) struct VsockStatus {
     pub(crate) restarts: u64,
     /// The reason why the process does not run, or why the last front-end was dropped.
     pub(crate) reason: Option<String>,
+    /// Whether `vicinity-agent` of the VM has asked for the addresses of its peers in the last 20 s.
+    #[serde(default)]
+    pub(crate) agent: bool,
     /// The figures.
     #[serde(flatten)]
     pub(crate) figures: Figures,

@@ -14,6 +14,7 @@ mod running;
 mod sockets;
 mod stuck;
 mod tools;
+mod vsock;
 
 use std::path::Path;
 

@@ -16,6 +16,7 @@ use super::pages::{self, Pages};
 use super::reach;
 use super::sockets::Listening;
 use super::stuck;
+use super::vsock;
 use crate::client::{self, ClientError};
 use crate::live::{Live, Problem, ProblemKind};
 use crate::runtime_paths::CONTROL_SOCKET;
@@ -51,6 +52,7 @@ pub(super) fn checks(runtime_dir: &Path, live: Option<&Live>) -> Vec<Check> {
             more.extend(Listening::now().checks(&networks, &ports));
             let links = links::of(networks.iter().filter_map(|it| it.uplink.as_deref()));
             let machines = machines();
+            more.extend(vsock::checks(runtime_dir, &machines));
             let snapshot = Snapshot {
                 networks,
                 ports,

@@ -1,9 +1,15 @@
 //! A VM of the sockets plane, as the supervisor keeps it.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
 use vsock::figures::Figures;
 
 use super::stored_front_end::StoredFrontEnd;
 use crate::config::Vsock;
+
+/// An agent asks every five seconds; the VM may be slow.
+const AGENT_SILENCE: Duration = Duration::from_secs(20);
 
 /// A VM of the set.
 #[derive(Debug)]
@@ -15,6 +21,8 @@ pub(super) struct Guest {
     /// The figures of the last complete report, and of processes before the present one.
     pub(super) figures: Figures,
     pub(super) before: Figures,
+    /// When its agent last read the directory.
+    pub(super) agent_asked: Option<Instant>,
 }
 
 impl Guest {
@@ -22,6 +30,11 @@ impl Guest {
     pub(super) fn process_ended(&mut self) {
         self.before = self.figures.and_before(&self.before);
         self.figures = Figures::default();
+    }
+
+    pub(super) fn has_agent(&self) -> bool {
+        self.agent_asked
+            .is_some_and(|asked| asked.elapsed() < AGENT_SILENCE)
     }
 
     pub(super) fn has_lost_front_end(&self) -> bool {

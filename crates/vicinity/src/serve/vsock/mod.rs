@@ -125,6 +125,7 @@ impl VsockTask {
             reason: None,
             figures: Figures::default(),
             before: Figures::default(),
+            agent_asked: None,
         });
         let mut task = Self {
             process: ChildProcess::start(&name, ProcessKind::Vsock(&first), &launch)?,
@@ -321,16 +322,20 @@ impl VsockTask {
 
     /// Connects to a host program for the process, or serves the VM's directory.
     fn connect(&mut self, guest: usize, port: u32, request: u64) {
-        let Some(Guest { config, .. }) = self.guests.get(guest) else {
+        let Some(guest) = self.guests.get_mut(guest) else {
             return;
         };
+        let Guest { config, .. } = &*guest;
         let path = vsock_host_port(&self.runtime_dir, &config.vm, port);
         let socket = match (port, self.directories.get(&config.vm)) {
-            (AGENT_PORT, Some(text)) => directory::serve(text),
+            (AGENT_PORT, Some(text)) => {
+                guest.agent_asked = Some(Instant::now());
+                directory::serve(text)
+            }
             _ => dial(&path),
         };
         let socket = socket.inspect_err(|error| {
-            tracing::debug!(vm = %config.vm, path = %path.display(), %error, "no host program");
+            tracing::debug!(path = %path.display(), %error, "no host program");
         });
         let order = Order::Connected { request };
         self.process.plane.orders.push(order, socket.ok());
@@ -387,6 +392,7 @@ impl VsockTask {
             up,
             restarts,
             reason: process.clone().or(guest.reason.clone()),
+            agent: guest.has_agent(),
             figures: guest.figures.and_before(&guest.before),
         });
         self.pending.reply(statuses.collect());
