@@ -90,6 +90,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms guarded_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms c_programs_of_vms -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms programs_of_other_languages -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms openssh_scp -- --ignored --nocapture
 	$(CARGO) install --quiet --locked --root target/tools vhost-device-vsock@0.3.0
 	VHOST_DEVICE_VSOCK=$(CURDIR)/target/tools/bin/vhost-device-vsock $(CARGO) test --release --locked --package vicinity --test vms figures_of_af_vsock -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture

@@ -39,6 +39,7 @@ mod queues;
 mod restart;
 mod rig;
 mod sockets;
+mod sockets_everyday;
 mod sockets_figures;
 mod sockets_programs;
 mod space;

@@ -225,19 +225,25 @@ fn figures_of_af_vsock_beside_tcp_and_vhost_device_vsock() {
     measure(ways);
 }
 
-/// Runs a command by TCP and by the library in turn, and prints the medians of what `figure` finds in its output.
-fn compare(web: &Vm, title: &str, command: &str, figure: impl Fn(&str) -> f64) {
+/// Runs a command without the library and one with it in turn, and prints the medians of what `figure` finds in their
+/// outputs.
+pub(crate) fn compare(
+    web: &Vm,
+    title: &str,
+    [without, with]: [&str; 2],
+    figure: impl Fn(&str) -> f64,
+) {
     step(title);
     let (mut tcp, mut library) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let mut ways = [(command.to_owned(), &mut tcp), (run(command), &mut library)];
+        let mut ways = [(without, &mut tcp), (with, &mut library)];
         ways.rotate_left(round % 2);
         for (command, into) in ways {
-            into.push(figure(&sh(web, &command)));
+            into.push(figure(&sh(web, command)));
         }
     }
     println!(
-        "{title:24} TCP {:.0}/s, library {:.0}/s ({:.2})",
+        "{title:24} without {:.0}, with the library {:.0} ({:.2}): {tcp:.1?}, {library:.1?}",
         median(&tcp),
         median(&library),
         paired_ratio(&tcp, &library)
@@ -245,7 +251,7 @@ fn compare(web: &Vm, title: &str, command: &str, figure: impl Fn(&str) -> f64) {
 }
 
 /// Returns the number before a text.
-fn before(said: &str, text: &str) -> f64 {
+pub(crate) fn before(said: &str, text: &str) -> f64 {
     let (head, _) = said.split_once(text).unwrap_or_else(|| panic!("{said}"));
     let word = head.split([' ', '\r', '\n']).rfind(|word| !word.is_empty());
     word.unwrap().parse().unwrap()
@@ -266,7 +272,7 @@ fn figures_of_af_vsock_with_redis() {
         ("redis SET of 16 KiB", "-c 10 -n 5000 -d 16384 -t set"),
     ] {
         let command = format!("redis-benchmark -h {} -p 7005 -q {options}", ip(2));
-        compare(&web, title, &command, |said| {
+        compare(&web, title, [&command, &run(&command)], |said| {
             before(said, " requests per second")
         });
     }
