@@ -123,7 +123,7 @@ impl Requests {
         entry.memory = memory;
         entry.status = status;
         let generation = entry.generation;
-        Request { index, generation }
+        Request::new(index, generation)
     }
 
     /// Adds a send that has ended.
@@ -145,7 +145,7 @@ impl Requests {
         entry.status = status;
         let generation = entry.generation;
         self.finish(index);
-        Request { index, generation }
+        Request::new(index, generation)
     }
 
     /// Takes a free entry.
@@ -184,8 +184,8 @@ impl Requests {
     /// Returns the entry of a request whose result was not taken.
     #[inline(always)]
     pub(crate) fn get(&mut self, request: Request) -> Option<&mut Entry> {
-        let entry = self.entry(request.index)?;
-        (entry.generation == request.generation && entry.state != State::Free).then_some(entry)
+        let entry = self.entry(request.index())?;
+        (entry.generation == request.generation() && entry.state != State::Free).then_some(entry)
     }
 
     /// Returns the request that a peer names, if it belongs to that peer.
@@ -214,7 +214,7 @@ impl Requests {
             // The peer may be copying the memory, and the program is about to reuse it.
             entry.memory.revoke();
         }
-        self.finish(request.index);
+        self.finish(request.index());
     }
 
     /// Ends a receive with a whole message of a peer, a match value and a length. `fill` copies it
@@ -237,7 +237,7 @@ impl Requests {
             length,
             taken,
         };
-        self.finish(request.index);
+        self.finish(request.index());
         taken
     }
 
@@ -258,7 +258,7 @@ impl Requests {
             None => self.oldest = index,
         }
         if forgotten {
-            self.discard(Request { index, generation });
+            self.discard(Request::new(index, generation));
         }
     }
 
@@ -295,7 +295,7 @@ impl Requests {
             status: entry.status,
             memory: std::mem::take(&mut entry.memory),
         };
-        self.free = request.index;
+        self.free = request.index();
         match self.entry(previous) {
             Some(entry) => entry.next = next,
             None => self.oldest = next,
@@ -323,7 +323,7 @@ impl Requests {
         while let Some(entry) = self.entries.get(index as usize) {
             if pattern.fits(entry.status.value) {
                 let generation = entry.generation;
-                return Some(Request { index, generation });
+                return Some(Request::new(index, generation));
             }
             index = entry.next;
         }
@@ -338,10 +338,7 @@ impl Requests {
         };
         let all = (0u32..).zip(&self.entries);
         let hit = all.filter(|(_, entry)| bound(entry));
-        hit.map(|(index, entry)| Request {
-            index,
-            generation: entry.generation,
-        })
-        .collect()
+        hit.map(|(index, entry)| Request::new(index, entry.generation))
+            .collect()
     }
 }
