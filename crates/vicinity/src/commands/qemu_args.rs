@@ -90,7 +90,13 @@ pub(crate) fn render(options: &[(&'static str, String)], one_line: bool) -> Stri
     words.join(separator) + "\n"
 }
 
+/// Returns a word in the form that a shell reads as this word. A plain word has no quotes, so that an unquoted
+/// `$(vicinity qemu-args VM --one-line)` gives the same words.
 fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./,:=@+".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
     // Only a text with a zero byte has no quoted form, and no path contains a zero byte.
     shlex::try_quote(word).unwrap_or_default().into_owned()
 }
@@ -114,6 +120,19 @@ mod tests {
         let text = render(&options(&nic, "1G", &GuestMemory::default(), None), true);
         assert!(text.contains("chardev=vicinity-green,queues=4"), "{text}");
         assert!(text.contains(",mq=on,vectors=10"), "{text}");
+    }
+
+    #[test]
+    fn only_words_that_a_shell_would_change_have_quotes() {
+        let plain = find(&config(), "new", None).unwrap();
+        let text = text(&plain, None);
+        let split: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(shlex::split(&text).unwrap(), split);
+        for word in ["a b", "$HOME/x", "~/x y", "a{b,c}", "*", ""] {
+            let read = shlex::split(&quoted(word)).unwrap();
+            assert_eq!(read, [word]);
+            assert!(quoted(word).starts_with(['\'', '"']), "{word}");
+        }
     }
 
     #[test]
