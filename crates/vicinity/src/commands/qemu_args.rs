@@ -59,7 +59,7 @@ pub(crate) fn options(
 
 /// Returns a path as the value of a QEMU sub-option, with commas doubled, because a single comma
 /// ends the value.
-fn value(path: &Path) -> String {
+pub(crate) fn value(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 

@@ -28,7 +28,7 @@ fn qemu(vm: &str, has_device: bool, vhost_cid: Option<u32>) -> (u32, Machine) {
     (42, machine)
 }
 
-/// Returns what is found and the remedies, of a device for which a warning is expected.
+/// Returns the findings and the remedies of the warnings about a device. Anything but a warning fails.
 fn told(device: VsockStatus, machines: &[(u32, Machine)]) -> Vec<(String, String)> {
     let checks = examine(Path::new(RUNTIME_DIR), &[device], machines);
     let warned = checks.into_iter().map(|check| {

@@ -4,21 +4,21 @@
 use roxmltree::Node;
 
 use super::devices::{Devices, escaped, vsock};
-use super::edit::{Addition, append, child};
+use super::edit::{Addition, append, child, indented};
 
 /// The namespace of the elements.
 const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
 
 /// Returns the element, if the devices need options.
 pub(super) fn element(devices: &Devices) -> Option<String> {
-    let arguments = arguments(&vsock(devices.vsock.as_deref()?), "qemu");
+    let arguments = indented(&arguments(&vsock(devices.vsock.as_deref()?), "qemu"), 2);
     Some(format!(
         "<qemu:commandline xmlns:qemu='{NAMESPACE}'>\n{arguments}</qemu:commandline>\n"
     ))
 }
 
 fn arguments(words: &[String], prefix: &str) -> String {
-    let argument = |word: &String| format!("  <{prefix}:arg value='{}'/>\n", escaped(word));
+    let argument = |word: &String| format!("<{prefix}:arg value='{}'/>\n", escaped(word));
     words.iter().map(argument).collect()
 }
 
@@ -41,8 +41,8 @@ pub(super) fn merge(domain: Node<'_, '_>, text: &str, devices: &Devices) -> Opti
         return None;
     }
     let prefix = there.lookup_prefix(NAMESPACE).unwrap_or("qemu");
-    let unindented = arguments(&words, prefix).replace("  <", "<");
-    Some(Addition::Inside(append(there, text, &unindented)))
+    let missing = arguments(&words, prefix);
+    Some(Addition::Inside(append(there, text, &missing)))
 }
 
 /// Returns whether the domain has a socket device of the host's kernel. Linux uses only one.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::commands::failure::Failure;
 use crate::commands::nic::{Nic, NicArgs, RING};
+use crate::commands::qemu_args::value;
 use crate::config::{Config, Mode};
 use crate::message_uplink::HOST;
 use crate::runtime_paths::{member_socket, space_socket, vsock_device};
@@ -120,11 +121,9 @@ pub(super) fn space(socket: &Path) -> String {
 /// QEMU makes these devices before those that libvirt describes as JSON, and libvirt does not know them. Without a slot,
 /// they would take one that libvirt has given to another device. libvirt gives the lowest free slot, and this one last.
 pub(super) fn vsock(socket: &Path) -> [String; 4] {
-    // A comma in a value is written twice.
-    let path = socket.display().to_string().replace(',', ",,");
     [
         "-chardev".to_owned(),
-        format!("socket,id=vicinity-vsock,path={path}"),
+        format!("socket,id=vicinity-vsock,path={}", value(socket)),
         "-device".to_owned(),
         "vhost-user-vsock-pci,chardev=vicinity-vsock,addr=0x1c".to_owned(),
     ]

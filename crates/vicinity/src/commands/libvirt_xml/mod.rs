@@ -1,9 +1,9 @@
 //! `vicinity libvirt-xml`: prints the elements that a libvirt domain needs for what the configuration gives its VM.
 //!
 //! These are an `<interface type='vhostuser'>` for a NIC, a `<shmem>` for a region of the message plane, a
-//! `<filesystem>` for a space, a `<qemu:commandline>` for a socket device, and shared memory. Without shared memory, libvirt starts the VM, but the switch cannot
-//! forward its frames. Format: libvirt's "Domain XML format". libvirt's `mode` is the role of QEMU: `client` if
-//! Vicinity listens.
+//! `<filesystem>` for a space, a `<qemu:commandline>` for a socket device, and shared memory. Without shared memory,
+//! libvirt starts the VM, but the switch cannot forward its frames. Format: libvirt's "Domain XML format". libvirt's
+//! `mode` is the role of QEMU: `client` if Vicinity listens.
 
 mod commandline;
 mod devices;
