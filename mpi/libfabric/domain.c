@@ -100,7 +100,7 @@ int open_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
   domain->fid.mr = &region_ops;
   domain->fabric = (fabric_t *)fabric;
   domain->api = fabric->api_version;
-  domain->mr_mode = info->domain_attr == NULL ? FI_MR_SCALABLE : info->domain_attr->mr_mode;
+  domain->mr_mode = info->domain_attr == NULL ? MR_SCALABLE : info->domain_attr->mr_mode;
   pthread_mutex_init(&domain->lock, NULL);
   __atomic_add_fetch(&domain->fabric->users, 1, __ATOMIC_ACQ_REL);
   *result = &domain->fid;

@@ -56,7 +56,7 @@ static bool fits_send(const struct fi_tx_attr *wanted) {
   REFUSE_IF(wanted->caps & ~CAPABILITIES, "a capability in tx_attr");
   REFUSE_IF(wanted->op_flags & ~SEND_FLAGS, "an operation flag in tx_attr");
   REFUSE_IF(wanted->msg_order & ~ORDER, "an order in tx_attr other than FI_ORDER_SAS");
-  REFUSE_IF(wanted->comp_order & ~FI_ORDER_NONE, "ordered completions");
+  REFUSE_IF(wanted->comp_order, "ordered completions");
   REFUSE_IF(wanted->inject_size > INJECT_MAX, "injects above 4096 bytes");
   REFUSE_IF(wanted->size > QUEUE_SIZE, "transmit queues above 65536");
   REFUSE_IF(wanted->iov_limit > IOV_MAX_COUNT, "vectors of more than 8 parts");
@@ -70,7 +70,7 @@ static bool fits_receive(const struct fi_rx_attr *wanted) {
   REFUSE_IF(wanted->caps & ~CAPABILITIES, "a capability in rx_attr");
   REFUSE_IF(wanted->op_flags & ~RECEIVE_FLAGS, "an operation flag in rx_attr");
   REFUSE_IF(wanted->msg_order & ~ORDER, "an order in rx_attr other than FI_ORDER_SAS");
-  REFUSE_IF(wanted->comp_order & ~FI_ORDER_NONE, "ordered completions");
+  REFUSE_IF(wanted->comp_order, "ordered completions");
   REFUSE_IF(wanted->size > QUEUE_SIZE, "receive queues above 65536");
   REFUSE_IF(wanted->iov_limit > IOV_MAX_COUNT, "vectors of more than 8 parts");
   return true;
@@ -147,12 +147,12 @@ static struct fi_info *allocate(void) {
    uses virtual addresses and keys of its own, as MPI libraries expect. */
 static int mr_mode(uint32_t version, const struct fi_domain_attr *wanted) {
   int mode = wanted == NULL ? 0 : wanted->mr_mode;
-  if (mode & FI_MR_BASIC)
-    return FI_MR_BASIC;
-  if (mode & FI_MR_SCALABLE)
-    return FI_MR_SCALABLE;
+  if (mode & MR_BASIC)
+    return MR_BASIC;
+  if (mode & MR_SCALABLE)
+    return MR_SCALABLE;
   if (version < FI_VERSION(1, 5))
-    return FI_MR_SCALABLE;
+    return MR_SCALABLE;
   return mode & (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY);
 }
 

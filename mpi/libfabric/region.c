@@ -4,11 +4,11 @@
 #include "vicinity.h"
 
 static bool provider_chooses_keys(const domain_t *domain) {
-  return domain->mr_mode == FI_MR_BASIC || (domain->mr_mode & FI_MR_PROV_KEY);
+  return domain->mr_mode == MR_BASIC || (domain->mr_mode & FI_MR_PROV_KEY);
 }
 
 static bool uses_virtual_addresses(const domain_t *domain) {
-  return domain->mr_mode == FI_MR_BASIC || (domain->mr_mode & FI_MR_VIRT_ADDR);
+  return domain->mr_mode == MR_BASIC || (domain->mr_mode & FI_MR_VIRT_ADDR);
 }
 
 static region_t *find(domain_t *domain, uint64_t key) {

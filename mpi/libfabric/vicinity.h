@@ -72,8 +72,13 @@ typedef struct {
 } address_t;
 
 #define ADDRESS_FORMAT 0x76696331 /* "vic1" */
-/* The format for libfabric, which has no number for this provider. */
-#define FI_ADDR_VICINITY (FI_PROV_SPECIFIC | 0x7663)
+/* The format for libfabric, which has no number for this provider. FI_PROV_SPECIFIC of libfabric 1. */
+#define FI_ADDR_VICINITY ((1U << 31) | 0x7663)
+
+/* FI_MR_BASIC and FI_MR_SCALABLE, which programs for libfabric 1 use. The headers of libfabric 2 warn of
+   these names. */
+#define MR_BASIC (1 << 0)
+#define MR_SCALABLE (1 << 1)
 
 typedef struct {
   struct fid_fabric fid;

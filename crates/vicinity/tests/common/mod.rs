@@ -245,6 +245,15 @@ pub(crate) fn archive() -> PathBuf {
     newest.unwrap().path()
 }
 
+/// Builds the guests' agent, and returns its path. The tests of VMs also keep one.
+pub(crate) fn agent() -> PathBuf {
+    let mut build = Command::new(root().join("scripts/agent"));
+    build.args(["--profile", "dev"]);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vms/agent");
+    let path = mx::succeed(build.env("CARGO_TARGET_DIR", target));
+    PathBuf::from(path.trim())
+}
+
 /// Returns the root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

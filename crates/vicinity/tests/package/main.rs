@@ -28,14 +28,6 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned()
 }
 
-/// Returns the path of the guests' agent. The tests of VMs also keep one.
-fn agent() -> PathBuf {
-    let mut build = command(root().join("scripts/agent"));
-    build.args(["--profile", "dev"]);
-    build.env("CARGO_TARGET_DIR", home().join("vms/agent"));
-    PathBuf::from(run(build).unwrap().trim())
-}
-
 /// Commands of a user after the installation. Each line must succeed.
 const TRY: &str = r#"
 set -eux
@@ -105,7 +97,8 @@ fn the_packages_install_in_a_clean_root_and_leave_nothing() {
     run(unpack).unwrap();
     let mut make = command(root().join("scripts/deb"));
     make.arg(place.join("packages"));
-    make.arg(env!("CARGO_BIN_EXE_vicinity")).arg(agent());
+    make.arg(env!("CARGO_BIN_EXE_vicinity"))
+        .arg(common::agent());
     make.arg(common::archive());
     make.env("DPKG_DEB_COMPRESSOR_TYPE", "none");
     let made = run(make).unwrap();
