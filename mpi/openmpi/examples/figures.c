@@ -6,6 +6,10 @@
  *     latency                       half of a round trip, microseconds
  *     bandwidth                     64 messages of rank 0, and an answer, MB/s
  *     rate                          the same with messages of 8 B, messages a second
+ *   figures SECONDS one-sided     rank 0, in memory of the last one, each operation with a flush:
+ *     put, get                      one operation, microseconds
+ *     put-bandwidth, get-bandwidth  64 operations, MB/s
+ *     fetch-rate                    fetch-and-add of 8 B, operations a second
  *   figures SECONDS collective    among all ranks:
  *     alltoall, allreduce           one operation, microseconds, the mean of the ranks
  *
@@ -23,6 +27,7 @@
 static int rank, size, last;
 static double seconds; /* of each figure */
 static char *out, *in;
+static MPI_Win memory; /* `in` of each rank */
 
 static void round_trip(int bytes) {
   if (rank == 0) {
@@ -51,6 +56,43 @@ static void window(int bytes) {
     MPI_Send(in, 0, MPI_BYTE, 0, 3, WORLD);
 }
 
+static void put(int bytes) {
+  if (rank == 0) {
+    MPI_Put(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
+    MPI_Win_flush(last, memory);
+  }
+}
+
+static void get(int bytes) {
+  if (rank == 0) {
+    MPI_Get(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
+    MPI_Win_flush(last, memory);
+  }
+}
+
+static void puts_of_a_window(int bytes) {
+  for (int i = 0; rank == 0 && i < WINDOW; i++)
+    MPI_Put(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
+  if (rank == 0)
+    MPI_Win_flush(last, memory);
+}
+
+static void gets_of_a_window(int bytes) {
+  for (int i = 0; rank == 0 && i < WINDOW; i++)
+    MPI_Get(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
+  if (rank == 0)
+    MPI_Win_flush(last, memory);
+}
+
+static void fetch_and_add(int bytes) {
+  long one = 1, before;
+  (void)bytes;
+  if (rank == 0) {
+    MPI_Fetch_and_op(&one, &before, MPI_LONG, last, 0, MPI_SUM, memory);
+    MPI_Win_flush(last, memory);
+  }
+}
+
 static void alltoall(int bytes) {
   MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, WORLD);
 }
@@ -59,7 +101,7 @@ static void allreduce(int bytes) {
   MPI_Allreduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, WORLD);
 }
 
-/* Returns the seconds of one call of `run`: the mean of the ranks. All ranks make the same number of
+/* Returns the seconds of one call of `run`: for collective operations the mean of the ranks. All ranks make the same number of
    calls, which rank 0 finds out. */
 static double measure(void (*run)(int), int bytes) {
   double start, spent = 0, all;
@@ -80,7 +122,7 @@ static double measure(void (*run)(int), int bytes) {
   }
   spent /= (double)count;
   MPI_Allreduce(&spent, &all, 1, MPI_DOUBLE, MPI_SUM, WORLD);
-  return run == round_trip || run == window ? spent : all / size;
+  return run == alltoall || run == allreduce ? all / size : spent;
 }
 
 static void print(const char *name, int bytes, double value) {
@@ -110,6 +152,22 @@ static void pair(void) {
   print("rate", 8, WINDOW / measure(window, 8));
 }
 
+static void one_sided(void) {
+  MPI_Win_create(in, 1 << 20, 1, MPI_INFO_NULL, WORLD, &memory);
+  MPI_Win_lock_all(0, memory);
+  for (int bytes = 8; bytes <= 4096; bytes *= 512) {
+    print("put", bytes, measure(put, bytes) * 1e6);
+    print("get", bytes, measure(get, bytes) * 1e6);
+  }
+  for (int bytes = 65536; bytes <= 1 << 20; bytes *= 16) {
+    print("put-bandwidth", bytes, bytes * (double)WINDOW / measure(puts_of_a_window, bytes) / 1e6);
+    print("get-bandwidth", bytes, bytes * (double)WINDOW / measure(gets_of_a_window, bytes) / 1e6);
+  }
+  print("fetch-rate", 8, 1 / measure(fetch_and_add, 8));
+  MPI_Win_unlock_all(memory);
+  MPI_Win_free(&memory);
+}
+
 static void collective(void) {
   for (int bytes = 8; bytes <= 4096; bytes *= 512) {
     print("alltoall", bytes, measure(alltoall, bytes) * 1e6);
@@ -117,24 +175,29 @@ static void collective(void) {
   }
 }
 
+static const struct {
+  const char *name;
+  void (*run)(void);
+} parts[] = {{"pair", pair}, {"one-sided", one_sided}, {"collective", collective}};
+
 int main(int count, char **words) {
   MPI_Init(&count, &words);
   MPI_Comm_rank(WORLD, &rank);
   MPI_Comm_size(WORLD, &size);
   last = size - 1;
   seconds = count > 1 ? atof(words[1]) : 0;
-  int pairs = count > 2 && !strcmp(words[2], "pair");
-  if (seconds <= 0 || (!pairs && (count <= 2 || strcmp(words[2], "collective")))) {
-    fprintf(stderr, "usage: figures SECONDS pair|collective\n");
+  void (*part)(void) = NULL;
+  for (int i = 0; count > 2 && i < 3; i++)
+    if (!strcmp(words[2], parts[i].name))
+      part = parts[i].run;
+  if (seconds <= 0 || part == NULL) {
+    fprintf(stderr, "usage: figures SECONDS pair|one-sided|collective\n");
     MPI_Abort(WORLD, 2);
   }
   size_t most = 1 << 20, all = (size_t)4096 * (size_t)size;
   out = calloc(1, most > all ? most : all);
   in = calloc(1, most > all ? most : all);
-  if (pairs)
-    pair();
-  else
-    collective();
+  part();
   placement();
   free(out), free(in);
   MPI_Finalize();
