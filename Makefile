@@ -98,6 +98,7 @@ soak:
 	VICINITY_SOAK_SECONDS=3600 $(CARGO) test --release --locked --package vicinity --test page heap -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test libfabric -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test mpi -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms ranks_of_mpich -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 

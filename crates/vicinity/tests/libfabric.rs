@@ -11,13 +11,12 @@
 mod common;
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::Daemon;
-use common::libfabric::{Libfabric, missing};
+use common::libfabric::{Libfabric, missing, wheel};
 use common::member::Member;
-use common::mx::succeed;
 use common::open_mpi::{self, PARTS};
 use tempfile::TempDir;
 
@@ -183,15 +182,6 @@ fn open_mpi_uses_the_provider() {
     let text = passes(&mut run);
     assert_eq!(text.matches(" passed in ").count(), PARTS - 1, "{text}");
     drop(members);
-}
-
-/// Installs a package of Python's registry, and returns its folder.
-fn wheel(folder: &Path, name: &str) -> PathBuf {
-    let place = folder.join(name);
-    succeed(Command::new("python3").args(["-m", "venv"]).arg(&place));
-    let mut install = Command::new(place.join("bin/pip"));
-    succeed(install.args(["install", "--quiet", name]));
-    place
 }
 
 /// MPICH, and Intel MPI, which runs the same binary; each with the libfabric that it brings.

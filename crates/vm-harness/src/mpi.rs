@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub const MEMORY_MIB: u32 = 768;
 
 /// The private key of the first VM.
-const KEY: &str = "/root/.ssh/key";
+pub const KEY: &str = "/root/.ssh/key";
 
 /// Path of MPI programs below a guest's root.
 const PROGRAMS: &str = "usr/local/bin";
@@ -44,22 +44,29 @@ pub fn recipe() -> Recipe {
 }
 
 impl Files {
-    /// Returns the image with these files, at the paths of the packages. The files are made in `folder`.
+    /// Returns these files, each with its path in a guest, at the paths of the packages.
+    #[must_use]
+    pub fn in_guest(&self) -> Vec<(PathBuf, PathBuf)> {
+        let library = Path::new("usr/lib/x86_64-linux-gnu");
+        let component = library.join("openmpi/lib/openmpi3/mca_btl_vicinity.so");
+        let name = self.program.file_name().unwrap_or_default();
+        vec![
+            (self.component.clone(), component),
+            (self.library.clone(), library.join("libmyriexpress.so")),
+            (self.program.clone(), Path::new(PROGRAMS).join(name)),
+        ]
+    }
+
+    /// Returns the image with these files. They are made in `folder`.
     ///
     /// # Errors
     /// As for [`Image::with_program`].
     pub fn put_into(&self, image: &Image, folder: &Path) -> Result<Image> {
-        let library = Path::new("usr/lib/x86_64-linux-gnu");
-        let component = library.join("openmpi/lib/openmpi3/mca_btl_vicinity.so");
-        let name = self.program.file_name().unwrap_or_default();
-        let files = [
-            (&self.component, component),
-            (&self.library, library.join("libmyriexpress.so")),
-            (&self.program, Path::new(PROGRAMS).join(name)),
-        ];
-        let files = files
-            .each_ref()
-            .map(|(file, inside)| (file.as_path(), inside.as_path()));
+        let files = self.in_guest();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(file, inside)| (file.as_path(), inside.as_path()))
+            .collect();
         image.with_program_and_files(&self.vicinity, &files, folder)
     }
 }

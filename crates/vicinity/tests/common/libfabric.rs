@@ -69,3 +69,12 @@ impl Libfabric {
         command
     }
 }
+
+/// Installs a package of Python's registry, and returns its folder.
+pub(crate) fn wheel(folder: &Path, name: &str) -> PathBuf {
+    let place = folder.join(name);
+    succeed(Command::new("python3").args(["-m", "venv"]).arg(&place));
+    let mut install = Command::new(place.join("bin/pip"));
+    succeed(install.args(["install", "--quiet", name]));
+    place
+}

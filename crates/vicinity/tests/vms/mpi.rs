@@ -12,9 +12,9 @@ use crate::message::{join, member};
 use crate::rig::{Rig, ip, step};
 
 /// Time limit of a command on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 [[network]]
 name = \"lan\"
 [[network.port]]
@@ -33,11 +33,12 @@ group = \"hpc\"
 const ONLY_PLANE: &str = "--mca btl self,vicinity";
 
 /// Parts of the conformance program that messages, RMA and several threads need.
-const PARTS: &str = "order_and_wildcards large_collectives long_one_sided remote_atomics threads";
+pub(crate) const PARTS: &str =
+    "order_and_wildcards large_collectives long_one_sided remote_atomics threads";
 
-/// Boots both VMs as members that reach each other by ssh.
-fn boot(rig: &Rig) -> [Vm; 2] {
-    let vms = rig.boot(["web", "db"].map(|name| {
+/// Boots VMs as members that the first one reaches by ssh.
+pub(crate) fn boot<const N: usize>(rig: &Rig, names: [&str; N]) -> [Vm; N] {
+    let vms = rig.boot(names.map(|name| {
         let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
         spec.qemu_args.extend(member(rig, name).qemu_args);
         spec
@@ -46,16 +47,17 @@ fn boot(rig: &Rig) -> [Vm; 2] {
         crate::guest::give_address(vm, number);
         let _goes_on = join(vm, LIMIT);
     }
-    mpi::admit(&vms, &[ip(1), ip(2)]).unwrap();
+    let addresses: Vec<_> = (1..).map(ip).take(N).collect();
+    mpi::admit(&vms, &addresses).unwrap();
     vms
 }
 
-fn hostfile(rig: &Rig) -> String {
+pub(crate) fn hostfile(rig: &Rig) -> String {
     let output = rig.daemon().command(&["mpi-hosts"]);
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn until_joined(rig: &Rig) {
+pub(crate) fn until_joined(rig: &Rig) {
     until("both members", || {
         hostfile(rig) == "web slots=1\ndb slots=1\n"
     });
@@ -77,7 +79,7 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let files = OpenMpi::new(folder.path()).files();
     let rig = Rig::isolated(CONFIG).with_mpi(&files);
-    let [web, db] = boot(&rig);
+    let [web, db] = boot(&rig, ["web", "db"]);
     write_hostfile(&rig, &web);
     step("ranks of two VMs pass the conformance program");
     let job = mpi::job(

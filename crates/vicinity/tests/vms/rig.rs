@@ -83,6 +83,27 @@ impl Rig {
         self
     }
 
+    /// Puts the program under test, these Debian packages and these files of this host, each with its path in a guest,
+    /// into the guests that are booted from now on.
+    pub(crate) fn with_packages_and_files(
+        mut self,
+        packages: &[&str],
+        files: &[(PathBuf, PathBuf)],
+        folder: &str,
+    ) -> Self {
+        self = self.with_packages(packages);
+        let program = Path::new(env!("CARGO_BIN_EXE_vicinity"));
+        let files: Vec<_> = files
+            .iter()
+            .map(|(file, inside)| (file.as_path(), inside.as_path()))
+            .collect();
+        let image = self
+            .image
+            .with_program_and_files(program, &files, &home().join(folder));
+        self.image = image.unwrap();
+        self
+    }
+
     /// Puts a file of this host into the guests that are booted from now on.
     pub(crate) fn with_file(mut self, file: &Path, inside: &str, folder: &str) -> Self {
         let folder = home().join(folder);
