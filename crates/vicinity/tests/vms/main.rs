@@ -35,6 +35,7 @@ mod message_many;
 mod migration;
 mod migration_blockers;
 mod mpi;
+mod mpi_programs;
 mod mpich;
 mod queues;
 mod restart;
