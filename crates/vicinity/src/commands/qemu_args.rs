@@ -71,12 +71,14 @@ pub(crate) fn words<'a>(options: &'a [(&'static str, String)]) -> Vec<&'a str> {
     words.flatten().collect()
 }
 
-/// Returns options as their text, or as a JSON array of the words of a command line.
-pub(crate) fn words_of(text: &str, json: bool) -> String {
-    match json {
-        true => as_json(&text.split_whitespace().collect::<Vec<_>>()),
-        false => text.to_owned(),
+/// Returns the options of a device that is added to a VM: one option a line, as shell words, or a JSON array of the
+/// words of a command line.
+pub(crate) fn lines(options: &[(&'static str, String)], json: bool) -> String {
+    if json {
+        return as_json(&words(options));
     }
+    let line = |(option, value): &(_, String)| format!("{option} {}\n", quoted(value));
+    options.iter().map(line).collect()
 }
 
 /// Returns the options as shell words: one option a line, with backslashes at the line ends, or all
@@ -177,6 +179,20 @@ mod tests {
         let nic = find(&config(), "new", None).unwrap();
         assert_eq!(nic.socket, Path::new("/run/vicinity/green/new.sock"));
         assert!(text(&nic, None).contains("new.sock,server=on,wait=off"));
+    }
+
+    #[test]
+    fn options_of_a_device_are_words_for_a_shell_and_in_json() {
+        let options = [
+            ("-chardev", "socket,id=a,path=/a b,,c".to_owned()),
+            ("-device", "pci,chardev=a".to_owned()),
+        ];
+        let text = lines(&options, false);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.ends_with("\n-device pci,chardev=a\n"), "{text}");
+        assert_eq!(shlex::split(&text).unwrap(), words(&options));
+        let array: Vec<String> = serde_json::from_str(&lines(&options, true)).unwrap();
+        assert_eq!(array, words(&options));
     }
 
     #[test]

@@ -37,9 +37,7 @@ impl Vsock {
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<String, Failure> {
         match self {
             Self::List { json } => Ok(list(runtime_dir, *json)?),
-            Self::QemuArgs { vm, json } => {
-                Ok(qemu_args::words_of(&qemu_args(runtime_dir, vm), *json))
-            }
+            Self::QemuArgs { vm, json } => Ok(qemu_args::lines(&qemu_args(runtime_dir, vm), *json)),
         }
     }
 }
@@ -51,11 +49,12 @@ fn vm(text: &str) -> Result<String, String> {
 }
 
 /// Returns QEMU's options. The VM's memory has to be as `vicinity qemu-args` prints it.
-fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
-    format!(
-        "-chardev socket,id=vsock,path={}\n-device vhost-user-vsock-pci,chardev=vsock\n",
-        vsock_device(runtime_dir, vm).display(),
-    )
+fn qemu_args(runtime_dir: &Path, vm: &str) -> [(&'static str, String); 2] {
+    let path = qemu_args::value(&vsock_device(runtime_dir, vm));
+    [
+        ("-chardev", format!("socket,id=vsock,path={path}")),
+        ("-device", "vhost-user-vsock-pci,chardev=vsock".to_owned()),
+    ]
 }
 
 fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
@@ -93,4 +92,15 @@ fn row(vsock: &VsockStatus) -> Vec<String> {
         vsock.groups.join(","),
         vsock.reason.clone().unwrap_or_default(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comma_in_the_path_is_doubled() {
+        let [(_, chardev), _] = qemu_args(Path::new("/run/a,b"), "web");
+        assert_eq!(chardev, "socket,id=vsock,path=/run/a,,b/vsock/web.sock");
+    }
 }

@@ -43,6 +43,8 @@ mod rig;
 mod sockets;
 mod sockets_everyday;
 mod sockets_figures;
+mod sockets_figures_one;
+mod sockets_peer;
 mod sockets_programs;
 mod space;
 mod space_lent;

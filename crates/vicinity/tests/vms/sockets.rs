@@ -196,6 +196,15 @@ fn unmodified_programs_connect_by_af_vsock_and_fall_back_to_tcp() {
     until_family(&web, "inet", 7000);
     start_agent(&db);
     until_family(&web, "vsock", 7000);
+
+    step("an agent is started before the last one ends");
+    let last = sh(&db, "cat /tmp/agent.pid");
+    start_agent(&db);
+    let end = format!("sleep 1; kill {last}; while [ -d /proc/{last} ]; do sleep 0.1; done");
+    sh(&db, &end);
+    until_family(&web, "vsock", 7000);
+    let rules = sh(&db, "ip rule");
+    assert!(rules.contains("lookup 7669"), "{rules}");
 }
 
 #[test]

@@ -37,12 +37,14 @@ mod forward;
 mod host;
 mod key;
 mod listeners;
+mod lock;
 mod peers;
 mod routing;
 mod server;
 mod table;
 mod tcp_connect;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use self::directory::Directory;
@@ -57,8 +59,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval at which the agent asks the host.
 const DIRECTORY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Runs until `stop` returns true. Then connections go by TCP again.
+/// Waits for the end of an earlier agent, and runs until `stop` returns true. Then connections go by TCP again.
 pub(crate) fn run(stop: &dyn Fn() -> bool) -> Result<(), AgentError> {
+    let lock = lock::take(Path::new(lock::PATH), stop);
+    let Some(_lock) = io(lock, || {
+        format!("lock {} (the agent must be root)", lock::PATH)
+    })?
+    else {
+        return Ok(());
+    };
     let table = io(Table::open(), || {
         format!("open {} (the agent must be root)", table::PATH)
     })?;

@@ -8,7 +8,8 @@
  *	figures connects SECONDS ADDRESS PORT  prints connections a second that the server answered, one after another
  *
  * ADDRESS is an IPv4 address, or a CID. FIGURES_BUFFER is the receive space of AF_VSOCK in bytes, by default 2 MiB,
- * which is what libvicinity-sockets asks for.
+ * which is what libvicinity-sockets asks for. FIGURES_BLOCK is the bytes that a stream sends by one call, by default and at
+ * most 128 KiB.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -154,12 +155,15 @@ static void serve(unsigned int port, int family)
 
 static void stream(int fd, double seconds)
 {
+	const char *wanted = getenv("FIGURES_BLOCK");
+	ssize_t size = wanted ? atoi(wanted) : BLOCK;
 	double began = now();
 	uint64_t sum;
 
+	check(size > 0 && size <= BLOCK, "FIGURES_BLOCK");
 	while (now() - began < seconds) {
-		for (ssize_t sent = 0; sent < BLOCK;) {
-			ssize_t count = send(fd, block + sent, (size_t)(BLOCK - sent), 0);
+		for (ssize_t sent = 0; sent < size;) {
+			ssize_t count = send(fd, block + sent, (size_t)(size - sent), 0);
 
 			check(count > 0, "send");
 			sent += count;

@@ -63,8 +63,8 @@ impl Direct {
                 memory,
                 json,
             } => {
-                let text = trust_groups::qemu_args(runtime_dir, &vm, ports, memory);
-                print(&qemu_args::words_of(&text, json))
+                let options = trust_groups::qemu_args(runtime_dir, &vm, ports, memory);
+                print(&qemu_args::lines(&options, json))
             }
             Self::List { json } => print(&trust_groups::list(runtime_dir, json)?),
             Self::Leave { vm } => trust_groups::leave(runtime_dir, &vm),

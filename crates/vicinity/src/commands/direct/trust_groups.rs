@@ -9,6 +9,7 @@ use vm_harness::interrupt;
 use crate::client::{self, ApiRequest, ClientError, Method};
 use crate::commands::failure::Failure;
 use crate::commands::output::as_json;
+use crate::commands::qemu_args::value;
 use crate::commands::signals::keep_running;
 use crate::name;
 use crate::runtime_paths::direct_folder;
@@ -34,15 +35,19 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
 
 /// Returns QEMU's options that let a VM join, one a line. The VM's memory has to be as `vicinity
 /// qemu-args` prints it. The options include `ports` root ports, each for a view of `memory` bytes.
-pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -> String {
-    let monitor = direct::monitor(&direct_folder(runtime_dir), vm);
-    let mut text = format!("-qmp unix:{},server=on,wait=off\n", monitor.display());
+pub(crate) fn qemu_args(
+    runtime_dir: &Path,
+    vm: &str,
+    ports: u16,
+    memory: u64,
+) -> Vec<(&'static str, String)> {
+    let monitor = value(&direct::monitor(&direct_folder(runtime_dir), vm));
+    let mut options = vec![("-qmp", format!("unix:{monitor},server=on,wait=off"))];
     if ports > 0 {
-        for port in direct::root_ports(ports, memory) {
-            text.push_str(&format!("-device {port}\n"));
-        }
+        let ports = direct::root_ports(ports, memory).into_iter();
+        options.extend(ports.map(|port| ("-device", port.to_string())));
     }
-    text
+    options
 }
 
 /// Lists the trust groups of the daemon.

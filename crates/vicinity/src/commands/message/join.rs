@@ -12,6 +12,7 @@ use vm_harness::interrupt;
 use window::cached::LoadTime;
 
 use crate::commands::failure::Failure;
+use crate::commands::qemu_args::value;
 use crate::commands::signals::keep_running;
 use crate::config::deprecated;
 use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink};
@@ -189,12 +190,15 @@ fn uncached(time: LoadTime) -> String {
 }
 
 /// Returns QEMU's options that make a VM a member.
-pub(crate) fn qemu_args(runtime_dir: &Path, member: &str) -> String {
-    let socket = member_socket(runtime_dir, member);
-    format!(
-        "-chardev socket,id=message,path={}\n-device ivshmem-doorbell,chardev=message,vectors=1\n",
-        socket.display()
-    )
+pub(crate) fn qemu_args(runtime_dir: &Path, member: &str) -> [(&'static str, String); 2] {
+    let path = value(&member_socket(runtime_dir, member));
+    [
+        ("-chardev", format!("socket,id=message,path={path}")),
+        (
+            "-device",
+            "ivshmem-doorbell,chardev=message,vectors=1".to_owned(),
+        ),
+    ]
 }
 
 #[cfg(test)]

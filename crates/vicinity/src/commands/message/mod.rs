@@ -101,8 +101,8 @@ impl Message {
             Self::Serve { members, way } => join::serve(runtime_dir, members, way),
             Self::Join { socket } => join::join(runtime_dir, socket.as_deref()),
             Self::QemuArgs { vm, json } => {
-                let text = join::qemu_args(runtime_dir, vm);
-                print(&qemu_args::words_of(&text, *json))
+                let options = join::qemu_args(runtime_dir, vm);
+                print(&qemu_args::lines(&options, *json))
             }
             Self::Ping {
                 peer,

@@ -123,9 +123,7 @@ impl Space {
             Self::Remove { vm } => Ok(configuration::remove(runtime_dir, Target::Space(vm))?),
             Self::Top { once, json } => Ok(sizing::top(runtime_dir, *once, *json)?),
             Self::Explain { vm, json } => Ok(sizing::explain(runtime_dir, vm.as_deref(), *json)?),
-            Self::QemuArgs { vm, json } => {
-                Ok(qemu_args::words_of(&qemu_args(runtime_dir, vm), *json))
-            }
+            Self::QemuArgs { vm, json } => Ok(qemu_args::lines(&qemu_args(runtime_dir, vm), *json)),
             Self::Simulate {
                 seeds,
                 budgets,
@@ -148,14 +146,15 @@ fn vm(text: &str) -> Result<String, String> {
 }
 
 /// Returns QEMU's options. The VM's memory has to be as `vicinity qemu-args` prints it.
-fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
-    format!(
-        "-chardev socket,id={CHARDEV},path={}\n\
-         -device vhost-user-fs-pci,id={DEVICE},chardev={CHARDEV},tag={TAG}\n\
-         -qmp unix:{},server=on,wait=off\n",
-        space_socket(runtime_dir, vm).display(),
-        space_monitor(runtime_dir, vm).display()
-    )
+fn qemu_args(runtime_dir: &Path, vm: &str) -> [(&'static str, String); 3] {
+    let path = qemu_args::value(&space_socket(runtime_dir, vm));
+    let monitor = qemu_args::value(&space_monitor(runtime_dir, vm));
+    let device = format!("vhost-user-fs-pci,id={DEVICE},chardev={CHARDEV},tag={TAG}");
+    [
+        ("-chardev", format!("socket,id={CHARDEV},path={path}")),
+        ("-device", device),
+        ("-qmp", format!("unix:{monitor},server=on,wait=off")),
+    ]
 }
 
 /// Lists the daemon's spaces.
