@@ -4,6 +4,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::mapping::{Access, Mapping};
+use super::streaming_copy::{STREAMING_MIN, streaming_copy};
 
 /// A range of shared memory, for copying payload in and out.
 #[derive(Clone, Debug)]
@@ -85,7 +86,12 @@ impl SharedBytes {
         }
         let to = self.address_of(offset, from.len())?;
         // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        unsafe {
+            match from.len() >= STREAMING_MIN {
+                true => streaming_copy(from.as_ptr(), to.as_ptr(), from.len()),
+                false => ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()),
+            }
+        }
         Some(())
     }
 }

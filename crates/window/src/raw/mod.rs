@@ -17,6 +17,7 @@ mod mapping;
 mod own;
 mod prefetch;
 mod slots;
+mod streaming_copy;
 mod word;
 mod words;
 
