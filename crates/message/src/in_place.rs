@@ -47,17 +47,22 @@ impl Engine {
         }
     }
 
-    /// Returns the peer's next message, and the offset of its data, if that stays where it is.
+    /// Returns the peer's next message, if it matches no receive, and the offset of its data, if that
+    /// stays where it is.
     #[inline]
     fn next_in_place(
         &self,
         link: &mut Link,
         peer: Peer,
     ) -> Result<Option<(Arrival, Option<u32>)>, Fault> {
-        let lane = &mut link.messages_in;
-        let Some(tag) = lane.tag() else {
+        let Some(tag) = link.messages_in.tag() else {
             return Ok(None);
         };
+        // It may have arrived after the endpoint served the peer. The next call serves it.
+        if self.has_receive(link) {
+            return Ok(None);
+        }
+        let lane = &mut link.messages_in;
         if let Some(length) = wire::eager_length(tag) {
             let value = lane.first();
             let body = Body::Eager(copy_eager(lane, length));
@@ -158,7 +163,7 @@ impl Endpoint {
             self.fail_peer(peer, fault.code());
             return None;
         }
-        if link.reading || !link.accepts_messages() || self.engine.has_receive(link) {
+        if link.reading || !link.accepts_messages() {
             return None;
         }
         match self.engine.next_in_place(link, peer) {

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::{Pair, pattern};
 use message::{Code, Pattern, Unexpected};
 
@@ -159,4 +161,38 @@ fn injecting_to_oneself_or_to_a_peer_that_ended_sends_nothing() {
     assert_eq!(pair.finish_b(sent).status.taken, 0);
     pair.b.disconnect(pair.to_a).unwrap();
     assert!(!pair.b.inject(pair.to_a, 1, pieces).unwrap());
+}
+
+/// A message that arrives while the endpoint looks for one still goes to the receive that waits for it.
+#[test]
+fn a_message_that_arrives_between_two_looks_completes_its_receive() {
+    const ANSWERS: u64 = 20_000;
+    let mut pair = in_place();
+    let (to_a, to_b) = (pair.to_a, pair.to_b);
+    let (a, b) = (&mut pair.a, &mut pair.b);
+    let lost = AtomicBool::new(false);
+    let is_lost = || lost.load(Ordering::Relaxed);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for value in (0..ANSWERS).take_while(|_| !is_lost()) {
+                let question = a.irecv(Pattern::exactly(value), vec![0; 8]).unwrap();
+                while a.test(question).unwrap().is_none() && !is_lost() {}
+                assert!(
+                    a.inject(to_b, value, [[1; 8].as_slice()].into_iter())
+                        .unwrap()
+                );
+            }
+        });
+        for value in (0..ANSWERS).take_while(|_| !is_lost()) {
+            let answer = b.irecv(Pattern::exactly(value), vec![0; 8]).unwrap();
+            assert!(
+                b.inject(to_a, value, [[2; 8].as_slice()].into_iter())
+                    .unwrap()
+            );
+            while b.test(answer).unwrap().is_none() && !is_lost() {
+                lost.store(b.next_in_place().is_some(), Ordering::Relaxed);
+            }
+        }
+    });
+    assert!(!is_lost(), "a message was unexpected beside its receive");
 }
