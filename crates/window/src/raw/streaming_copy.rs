@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn copies_exactly_the_bytes_it_is_given() {
         const MARGIN: usize = 128;
-        let source: Vec<u8> = (0..2 * STREAMING_MIN).map(|at| (at % 251) as u8).collect();
+        let source: Vec<u8> = (0..251).cycle().take(2 * STREAMING_MIN).collect();
         for from in 0..64 {
             for to in 0..64 {
                 for count in [0, 1, 63, 64, 65, STREAMING_MIN + from] {
