@@ -41,10 +41,9 @@ static liar_t open_liar(const card_t *to) {
   CHECK(mx_decompose_endpoint_addr(own, &nic, &id) == MX_SUCCESS);
   liar.hash = hash_of(nic, id);
   liar.card = (card_t){to->format, htonl(id), htobe64(nic), 0, 0};
-  /* The other process polls, and on a busy machine it may take seconds to answer. */
-  CHECK(mx_connect(liar.endpoint, be64toh(to->nic), ntohl(to->endpoint), key + 1, 20000,
+  CHECK(mx_connect(liar.endpoint, be64toh(to->nic), ntohl(to->endpoint), key + 1, 5000,
                    &liar.target) == MX_BAD_CONNECTION_KEY);
-  CHECK(mx_connect(liar.endpoint, be64toh(to->nic), ntohl(to->endpoint), key, 20000, &liar.target) ==
+  CHECK(mx_connect(liar.endpoint, be64toh(to->nic), ntohl(to->endpoint), key, 5000, &liar.target) ==
         MX_SUCCESS);
   return liar;
 }
