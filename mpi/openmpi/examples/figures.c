@@ -17,6 +17,7 @@
  * each rank ran.
  */
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,33 +57,22 @@ static void window(int bytes) {
     MPI_Send(in, 0, MPI_BYTE, 0, 3, WORLD);
 }
 
-static void put(int bytes) {
-  if (rank == 0) {
-    MPI_Put(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
-    MPI_Win_flush(last, memory);
-  }
+/* Rank 0 puts into, or gets from, memory of the last rank so many times, and waits for all together. */
+static void access_memory(bool puts, int bytes, int count) {
+  if (rank != 0)
+    return;
+  for (int i = 0; i < count; i++)
+    if (puts)
+      MPI_Put(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
+    else
+      MPI_Get(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
+  MPI_Win_flush(last, memory);
 }
 
-static void get(int bytes) {
-  if (rank == 0) {
-    MPI_Get(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
-    MPI_Win_flush(last, memory);
-  }
-}
-
-static void puts_of_a_window(int bytes) {
-  for (int i = 0; rank == 0 && i < WINDOW; i++)
-    MPI_Put(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
-  if (rank == 0)
-    MPI_Win_flush(last, memory);
-}
-
-static void gets_of_a_window(int bytes) {
-  for (int i = 0; rank == 0 && i < WINDOW; i++)
-    MPI_Get(out, bytes, MPI_BYTE, last, 0, bytes, MPI_BYTE, memory);
-  if (rank == 0)
-    MPI_Win_flush(last, memory);
-}
+static void put(int bytes) { access_memory(true, bytes, 1); }
+static void get(int bytes) { access_memory(false, bytes, 1); }
+static void puts_of_a_window(int bytes) { access_memory(true, bytes, WINDOW); }
+static void gets_of_a_window(int bytes) { access_memory(false, bytes, WINDOW); }
 
 static void fetch_and_add(int bytes) {
   long one = 1, before;
@@ -101,8 +91,8 @@ static void allreduce(int bytes) {
   MPI_Allreduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, WORLD);
 }
 
-/* Returns the seconds of one call of `run`: for collective operations the mean of the ranks. All ranks make the same number of
-   calls, which rank 0 finds out. */
+/* Returns the seconds of one call of `run`: for collective operations the mean of the ranks. All ranks
+   make the same number of calls, which rank 0 finds out. */
 static double measure(void (*run)(int), int bytes) {
   double start, spent = 0, all;
   long count = 1;
@@ -194,12 +184,12 @@ int main(int count, char **words) {
     fprintf(stderr, "usage: figures SECONDS pair|one-sided|collective\n");
     MPI_Abort(WORLD, 2);
   }
-  size_t most = 1 << 20, all = (size_t)4096 * (size_t)size;
-  out = calloc(1, most > all ? most : all);
-  in = calloc(1, most > all ? most : all);
+  size_t most = 1 << 20, all = (size_t)4096 * (size_t)size, length = most > all ? most : all;
+  out = malloc(length);
+  in = malloc(length);
   /* As OSU's programs do. Memory that was never written is one page of zeros, in every cache. */
-  memset(out, 'a', most > all ? most : all);
-  memset(in, 'b', most > all ? most : all);
+  memset(out, 'a', length);
+  memset(in, 'b', length);
   part();
   placement();
   free(out), free(in);

@@ -33,7 +33,7 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     Ok(group.serve(keep_running)?)
 }
 
-/// Returns QEMU's options that let a VM join, one a line. The VM's memory has to be as `vicinity
+/// Returns QEMU's options that let a VM join. The VM's memory has to be as `vicinity
 /// qemu-args` prints it. The options include `ports` root ports, each for a view of `memory` bytes.
 pub(crate) fn qemu_args(
     runtime_dir: &Path,
