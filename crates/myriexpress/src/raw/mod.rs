@@ -7,6 +7,7 @@
 mod connection;
 mod endpoint;
 mod exchange;
+mod heap;
 mod in_place;
 mod information;
 mod pointer;

@@ -79,6 +79,37 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// Returns the address, which is not accessed.
+    pub(super) fn address(&self) -> usize {
+        self.0.addr()
+    }
+
+    /// Returns `length` bytes, which the call reads.
+    pub(super) fn bytes(&self, length: u64) -> Option<&[u8]> {
+        let length = usize::try_from(length).ok()?;
+        match (length, self.is_null()) {
+            (0, _) => Some(&[]),
+            (_, true) => None,
+            // SAFETY: the pointer points to that many bytes of the program, which nothing writes
+            // during the call, see above.
+            (_, false) => Some(unsafe { slice::from_raw_parts(self.0.cast(), length) }),
+        }
+    }
+
+    /// Returns `length` bytes, which the call writes.
+    pub(super) fn bytes_mut(&mut self, length: u64) -> Option<&mut [u8]> {
+        let length = usize::try_from(length).ok()?;
+        match (length, self.is_null()) {
+            (0, _) => Some(&mut []),
+            (_, true) => None,
+            // SAFETY: the pointer points to that many bytes of the program, which nothing else
+            // accesses during the call, see above.
+            (_, false) => Some(unsafe { slice::from_raw_parts_mut(self.0.cast(), length) }),
+        }
+    }
+}
+
 /// A pointer to a C string.
 #[repr(transparent)]
 pub(super) struct Text(*const c_char);
