@@ -100,13 +100,19 @@ impl Shared {
         if !slot.claim(number) {
             return Ok(None);
         }
-        let core = make().inspect_err(|_| slot.number.store(NO_ENDPOINT, Ordering::Release))?;
         let shared = Self { number, slot };
-        *shared.handler_place() = handler;
-        *shared.waker_place() = Some(core.endpoint.waker());
-        // A late call for an endpoint that was closed holds the lock for a moment.
-        *slot.core.lock()? = Some(Box::new(core));
+        let opened = make().and_then(|core| shared.fill(core, handler));
+        opened.inspect_err(|_| slot.number.store(NO_ENDPOINT, Ordering::Release))?;
         Ok(Some(shared))
+    }
+
+    fn fill(&self, core: Core, handler: Option<ErrorHandler>) -> Result {
+        // A late call for an endpoint that was closed may have the lock for a moment.
+        let mut guard = self.slot.core.lock()?;
+        *self.handler_place() = handler;
+        *self.waker_place() = Some(core.endpoint.waker());
+        *guard = Some(Box::new(core));
+        Ok(())
     }
 
     /// Returns the endpoint in a slot.
@@ -131,7 +137,7 @@ impl Shared {
         *self.handler_place()
     }
 
-    /// Returns whether other threads may call at any time.
+    /// Returns whether the program makes one call at a time.
     pub(crate) fn is_serialized(&self) -> bool {
         self.slot.core.is_serialized()
     }
