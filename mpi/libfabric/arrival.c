@@ -57,10 +57,8 @@ static void done(endpoint_t *endpoint, peer_t *peer, const uint64_t *words) {
   if (operation->kind == OPERATION_READ) {
     uint32_t cancelled = 0;
     if (operation->requests > 0 && operation->length > 0 &&
-        mx.cancel(endpoint->mx, &operation->request, &cancelled) == MX_SUCCESS && cancelled) {
+        mx.cancel(endpoint->mx, &operation->request, &cancelled) == MX_SUCCESS && cancelled)
       operation->requests--;
-      endpoint->requests--;
-    }
     /* A peer that reports success must have sent the bytes. */
     if (operation->error == 0 && operation->length > 0)
       operation->error = FI_EIO;

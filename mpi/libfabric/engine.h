@@ -134,8 +134,6 @@ struct endpoint {
   operation_t **operations; /* by number */
   uint32_t operation_count, operation_capacity;
   struct operations free_operations;
-  int requests; /* of MX, without the watches */
-  unsigned calls;
   int held;              /* packets of all peers that stay in the plane */
   _Atomic int postponed; /* packets that arrived outside of progress() */
 };

@@ -34,7 +34,6 @@ static bool load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_test_any", test_any),
       SYMBOL("mx_peek", peek),
       SYMBOL("mx_iprobe", iprobe),
-      SYMBOL("mx_progress", progress),
       SYMBOL("MX_ERRORS_RETURN", errors_return),
 #undef SYMBOL
   };

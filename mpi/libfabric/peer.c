@@ -121,7 +121,6 @@ static int start_connect(endpoint_t *endpoint, fi_addr_t index, route_t *route,
     free_operation(operation);
     return -FI_EHOSTUNREACH;
   }
-  endpoint->requests++;
   route->connecting = true;
   return -FI_EAGAIN;
 }
@@ -180,10 +179,8 @@ static void abandon(operation_t *operation) {
   operation->error = FI_ECONNRESET;
   if (fetches &&
       mx.cancel(operation->endpoint->mx, &operation->request, &cancelled) == MX_SUCCESS &&
-      cancelled) {
+      cancelled)
     operation->requests--;
-    operation->endpoint->requests--;
-  }
   finish_if_done(operation);
 }
 

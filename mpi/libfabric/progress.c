@@ -5,9 +5,6 @@
 /* Completions in one call, so that other endpoints make progress, too. */
 #define COMPLETIONS_MAX 64
 
-/* Without requests that wait, only each of this number of calls looks at the watches. */
-#define WATCH_INTERVAL 256
-
 /* Bytes for an operation have arrived, or its receive was ended. */
 static void bytes_done(operation_t *operation, const mx_status_t *status) {
   const mx_endpoint_addr_t *from = &operation->peer->address;
@@ -36,7 +33,6 @@ static void request_done(operation_t *operation, const mx_status_t *status) {
     watch_done(operation, status);
     return;
   }
-  operation->endpoint->requests--;
   if (operation->kind == OPERATION_CONNECT) {
     connect_done(operation, status);
     return;
@@ -59,9 +55,9 @@ void progress(endpoint_t *endpoint) {
   handling = endpoint;
   if (endpoint->held > 0 || endpoint->postponed > 0)
     take_held(endpoint);
-  mx.progress(endpoint->mx);
-  bool all = ++endpoint->calls % WATCH_INTERVAL == 0;
-  for (int i = 0; i < COMPLETIONS_MAX && (endpoint->requests > 0 || all); i++) {
+  /* Also without requests that wait: MX counts the polls that find nothing. It yields the CPU when the
+     peer may need it, and accepts connects when other programs had the CPU. */
+  for (int i = 0; i < COMPLETIONS_MAX; i++) {
     mx_status_t status;
     uint32_t found = 0;
     if (mx.test_any(endpoint->mx, 0, 0, &status, &found) != MX_SUCCESS || !found)
@@ -79,7 +75,6 @@ static void started(operation_t *operation, mx_request_t request) {
   mx_status_t status;
   uint32_t found = 0;
   operation->requests++;
-  endpoint->requests++;
   /* A packet that arrives here stays in the plane: the caller is in the middle of its work. */
   handling = NULL;
   mx_return_t code = mx.test(endpoint->mx, &request, &status, &found);
@@ -124,7 +119,6 @@ int receive_bytes(operation_t *operation, size_t length) {
   if (code != MX_SUCCESS)
     return failure(code);
   operation->requests++;
-  endpoint->requests++;
   return 0;
 }
 

@@ -2,13 +2,8 @@
 /* Completion queues. */
 #include "engine.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
-
-/* Reads without an event after which each further one offers the CPU to other processes. The peer
-   that the program waits for may need it. */
-#define EMPTY_MAX 32
 
 /* Milliseconds that a thread sleeps in one of several endpoints before it looks at the others. */
 #define SLICE 1
@@ -98,12 +93,7 @@ static ssize_t read_from(struct fid_cq *fid, void *to, size_t count, fi_addr_t *
   ssize_t result = count == 0 ? -FI_EAGAIN : take(queue, to, count, sources);
   if (count == 0 && queue->count > 0)
     result = first(queue)->error == 0 ? 0 : -FI_EAVAIL;
-  bool yields = result == -FI_EAGAIN && ++queue->empty > EMPTY_MAX;
-  if (result != -FI_EAGAIN)
-    queue->empty = 0;
   pthread_mutex_unlock(&queue->domain->lock);
-  if (yields)
-    sched_yield();
   return result;
 }
 

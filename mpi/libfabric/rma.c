@@ -53,9 +53,8 @@ static int read_memory(endpoint_t *endpoint, const struct fi_msg_rma *message, u
   if (error == 0)
     return 0;
   uint32_t cancelled = 0;
-  if (operation->requests > 0 &&
-      mx.cancel(endpoint->mx, &operation->request, &cancelled) == MX_SUCCESS && cancelled)
-    endpoint->requests--;
+  if (operation->requests > 0)
+    mx.cancel(endpoint->mx, &operation->request, &cancelled);
   free_operation(operation);
   return error;
 }

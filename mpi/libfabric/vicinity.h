@@ -150,7 +150,6 @@ typedef struct {
   bool waits;
   bool signaled;
   bool overrun;
-  unsigned empty; /* reads without an event since the last one */
   event_t *ring;
   size_t capacity; /* a power of two */
   size_t limit;    /* no progress is made with more events than this */
@@ -188,7 +187,6 @@ typedef struct {
   __typeof__(&mx_test_any) test_any;
   __typeof__(&mx_peek) peek;
   __typeof__(&mx_iprobe) iprobe;
-  __typeof__(&mx_progress) progress;
   const mx_error_handler_t *errors_return;
 } vicinity_mx_t;
 

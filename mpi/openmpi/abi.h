@@ -41,7 +41,10 @@
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {
   const mca_btl_active_message_callback_t *call = &mca_btl_base_active_message_trigger[tag];
-  mca_btl_base_descriptor_t descriptor = {.des_segments = segment, .des_segment_count = 1};
+  /* One for all messages, because it is long to clear. Only the thread with progress_lock is here. */
+  static mca_btl_base_descriptor_t descriptor;
+  descriptor.des_segments = segment;
+  descriptor.des_segment_count = 1;
   if (call->cbfunc != NULL)
     call->cbfunc(module, tag, &descriptor, call->cbdata);
 }

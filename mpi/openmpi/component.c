@@ -79,10 +79,12 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 }
 
 /* Opens the endpoint; returns false and writes the reason when that fails. */
-static bool open_endpoint(uint32_t key, char *reason, size_t size) {
+static bool open_endpoint(uint32_t key, bool threads, char *reason, size_t size) {
   vicinity_module_t *module = &vicinity_module;
   mx_endpoint_addr_t own;
-  mx_param_t in_place = {.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1};
+  /* Without MPI_THREAD_MULTIPLE, MPI and so this component make one call at a time. */
+  mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
+                             {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = !threads}};
   uint32_t id;
   mx_return_t code;
   if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
@@ -91,7 +93,7 @@ static bool open_endpoint(uint32_t key, char *reason, size_t size) {
   code = vicinity_mx.init_api(MX_API);
   /* The program itself may use the library, too. */
   if (code == MX_SUCCESS || code == MX_ALREADY_INITIALIZED)
-    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, &in_place, 1,
+    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, parameters, 2,
                                      &module->endpoint);
   if (code == MX_SUCCESS)
     code = vicinity_mx.get_endpoint_addr(module->endpoint, &own);
@@ -123,11 +125,12 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
   vicinity_module_t *module = &vicinity_module;
   char reason[256] = "";
   uint32_t key;
-  (void)progress_threads, (void)mpi_threads;
+  /* progress_threads is true in each build that has them: they are not for components. */
+  bool threads = mpi_threads || opal_using_threads();
   *count = 0;
   if (getrandom(&key, sizeof key, 0) != sizeof key)
     return NULL;
-  if (!open_endpoint(key, reason, sizeof reason)) {
+  if (!open_endpoint(key, threads, reason, sizeof reason)) {
     VICINITY_EXPLAIN("the message plane is not used, because it cannot be opened: %s", reason);
     return NULL;
   }

@@ -41,10 +41,15 @@ impl Endpoint {
     /// Yields if a wait would yield or sleep by now.
     #[cold]
     fn yield_as_wait(&mut self) {
-        self.empty_polls.count = 0;
         let now = Instant::now();
         let mut wait = self.empty_polls.wait.unwrap_or_else(|| Wait::begin(now));
         let conditions = self.host_conditions();
+        let rare = wait.lost_cpu_until(now, self.thresholds);
+        self.empty_polls.count = match rare {
+            // The program itself yields or sleeps between its polls. So many more polls might take a second.
+            true => POLLS_PER_CLOCK_READ,
+            false => 0,
+        };
         let step = wait.next(now, self.thresholds, conditions, || self.awaits_reply());
         if self.poll_sleeps.is_due(now, &wait, conditions) {
             thread::sleep(POLL_SLEEP);
@@ -70,7 +75,7 @@ impl Endpoint {
         }
         self.empty_polls.wait = Some(wait);
         // Other programs ran meanwhile, for milliseconds perhaps. One of them may have connected.
-        if yields && self.yielder.is_contended() {
+        if rare || (yields && self.yielder.is_contended()) {
             self.poll_sockets();
         }
     }

@@ -117,6 +117,12 @@ impl Wait {
         self.polled >= thresholds.yield_after
     }
 
+    /// Returns whether the program lost its processor, or gave it away, since time was last counted.
+    #[inline]
+    pub(crate) fn lost_cpu_until(&self, now: Instant, thresholds: &Thresholds) -> bool {
+        now.saturating_duration_since(self.counted) >= thresholds.lost_cpu
+    }
+
     /// Records that polls found nothing until `now`; returns what to do next. `awaits_reply` tells
     /// whether a request waits for a peer's reply.
     #[inline]
@@ -127,12 +133,11 @@ impl Wait {
         around: HostConditions,
         awaits_reply: impl FnOnce() -> bool,
     ) -> Step {
-        let gap = now.saturating_duration_since(self.counted);
-        self.counted = now;
-        match gap >= thresholds.lost_cpu {
+        match self.lost_cpu_until(now, thresholds) {
             true => self.lost_cpu = true,
-            false => self.polled += gap,
+            false => self.polled += now.saturating_duration_since(self.counted),
         }
+        self.counted = now;
         let polled = self.polled;
         let over = |awaits_reply| polled >= self.limit(thresholds, around, awaits_reply);
         // The longer limit is that of a wait for a reply.

@@ -141,3 +141,42 @@ fn a_program_that_polls_on_a_busy_processor_accepts_connects_after_a_yield() {
     println!("{slices} time slices for {CONNECTS} connects");
     assert!(slices < CONNECTS * SLICES, "{slices}");
 }
+
+/// A program that yields or sleeps between its polls, as MPI libraries do on busy machines, polls so rarely that
+/// a connect cannot wait for a number of polls.
+#[test]
+fn a_program_that_polls_rarely_accepts_connects_within_some_polls() {
+    const CONNECTS: u32 = 10;
+    // The limit of a slow machine, see `Thresholds::lost_cpu`.
+    const BETWEEN_POLLS: Duration = Duration::from_millis(5);
+    // Two checks of the sockets, for the connection and for its offer, and what the connecting program needs in
+    // between. A connect that waits for polls alone takes more than a thousand.
+    const POLLS: u32 = 20;
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let board = Board::open(folder.path()).unwrap();
+    let open = || Endpoint::open(&board, &Options::default()).unwrap();
+    let mut polling = open();
+    let address = polling.address();
+    let done = AtomicBool::new(false);
+    let polls = std::thread::scope(|scope| {
+        let poller = scope.spawn(|| {
+            let request = polling.irecv(Pattern::ANY, Vec::new()).unwrap();
+            let mut polls = 0;
+            while !done.load(Relaxed) {
+                assert!(polling.test(request).unwrap().is_none());
+                std::thread::sleep(BETWEEN_POLLS);
+                polls += 1;
+            }
+            polls
+        });
+        for _ in 0..CONNECTS {
+            let connected = open().connect(address, 0, Some(Duration::from_secs(60)));
+            connected.unwrap();
+        }
+        done.store(true, Relaxed);
+        poller.join().unwrap()
+    });
+    println!("{polls} polls for {CONNECTS} connects");
+    assert!(polls < CONNECTS * POLLS, "{polls}");
+}

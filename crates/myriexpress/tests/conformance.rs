@@ -109,6 +109,7 @@ programs! {
     mx_6_5_progress_while_the_program_computes: "computing.c";
     mx_6_6_unexpected_handler: "handler.c";
     messages_are_read_where_they_arrived: "in_place.c";
+    a_serialized_program_makes_one_call_at_a_time: "serialized.c";
     mx_6_7_connections_and_sessions: "sessions.c";
     mx_6_8_the_environment: "environment.c";
     mx_7_open_mpi_matching_transport: "openmpi_mtl.c";
