@@ -4,6 +4,9 @@
 
 const vicinity_heap_t *vicinity_find_heap(void) {
   mca_btl_base_selected_module_t *selected;
+  /* A PML of a network, such as UCX's, needs no BTL. */
+  if (!mca_base_framework_is_open(&opal_btl_base_framework))
+    return NULL;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
     if (strcmp(selected->btl_component->btl_version.mca_component_name, "vicinity") != 0)
       continue;
