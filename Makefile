@@ -36,7 +36,7 @@ demo-mpi:
 	scripts/setup demo mpi
 	$(CARGO) build --release --locked --package vicinity --package vicinity-myriexpress
 	scripts/myriexpress target/release/libmyriexpress.a target/mpi
-	$(MAKE) --directory mpi/openmpi BUILD=$(CURDIR)/target/mpi $(CURDIR)/target/mpi/mca_btl_vicinity.so
+	$(MAKE) --directory mpi/openmpi BUILD=$(CURDIR)/target/mpi all
 	mpicc -std=gnu11 -O2 mpi/openmpi/examples/figures.c -o target/mpi/figures
 	$(RUN) demo --mpi
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What differs between the interfaces of Open MPI 4.1 (BTL 3.1, Debian 12) and 5.0 (BTL 3.3,
- * Debian 13). A component is made for one of them; component.c compares the version of the running
+ * What differs between the interfaces of Open MPI 4.1 (BTL 3.1, mpool 3.0, Debian 12) and 5.0 (BTL 3.3,
+ * mpool 3.1, Debian 13). A component is made for one of them; component.c compares the version of the running
  * Open MPI.
  */
 #ifndef BTL_VICINITY_ABI_H
@@ -36,10 +36,15 @@
 /* A put is complete at the target when its completion is reported; 4.1 has no flag for that. */
 #define VICINITY_FLAGS 0
 
+#define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_0_0
+
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {
   const mca_btl_active_message_callback_t *call = &mca_btl_base_active_message_trigger[tag];
-  mca_btl_base_descriptor_t descriptor = {.des_segments = segment, .des_segment_count = 1};
+  /* One for all messages, because it is long to clear. Only the thread with progress_lock is here. */
+  static mca_btl_base_descriptor_t descriptor;
+  descriptor.des_segments = segment;
+  descriptor.des_segment_count = 1;
   if (call->cbfunc != NULL)
     call->cbfunc(module, tag, &descriptor, call->cbdata);
 }
@@ -52,6 +57,7 @@ static inline void vicinity_pass_on(mca_btl_base_module_t *module,
 #define VICINITY_MODEX_SCOPE PMIX_GLOBAL
 #define VICINITY_SHARED_MEMORY "sm"
 #define VICINITY_FLAGS MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
+#define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_1_0
 
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {

@@ -1,43 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The component: its parameters, the check of Open MPI's version, start and end. */
 #include "rma.h"
+#include "version.h"
 
 #include "opal/mca/base/mca_base_var.h"
 
-#include <dlfcn.h>
 #include <sys/random.h>
 
-#define TEXT_(number) #number
-#define TEXT(number) TEXT_(number)
-#define MADE_FOR TEXT(OPAL_MAJOR_VERSION) "." TEXT(OPAL_MINOR_VERSION) "."
-
 static bool usable = true;
-
-/* Whether the structures that this component and Open MPI share have one size. */
-static bool layout_fits(void) {
-  return opal_mutex_t_class.cls_sizeof == sizeof(opal_mutex_t) &&
-         mca_btl_base_descriptor_t_class.cls_sizeof == sizeof(mca_btl_base_descriptor_t);
-}
-
-/* The layouts of modules and descriptors differ between minor versions of Open MPI, and its loader
-   compares only the version of the component structure (mca_base_component_repository.c). */
-static bool version_fits(void) {
-  const char *running = dlsym(RTLD_DEFAULT, "opal_version_string");
-  if (running != NULL && !strncmp(running, MADE_FOR, strlen(MADE_FOR))) {
-    if (layout_fits())
-      return true;
-    opal_output(0, "btl:vicinity: this component was compiled with headers of another build of Open MPI "
-                   "%s. It is not used. Compile it with the headers of this Open MPI.",
-                running);
-    return false;
-  }
-  opal_output(0,
-              "btl:vicinity: this component was compiled for Open MPI %sx, and this is Open MPI %s. "
-              "It is not used. Install the package openmpi-vicinity of this release, or compile the "
-              "component with this Open MPI's headers.",
-              MADE_FOR, running == NULL ? "of an unknown version" : running);
-  return false;
-}
 
 static int parameter(const char *name, const char *what, mca_base_var_type_t type, void *storage) {
   return mca_base_component_var_register(&mca_btl_vicinity_component.super.btl_version, name, what,
@@ -48,7 +18,7 @@ static int parameter(const char *name, const char *what, mca_base_var_type_t typ
 static int register_parameters(void) {
   vicinity_component_t *component = &mca_btl_vicinity_component;
   mca_btl_base_module_t *module = &vicinity_module.super;
-  usable = version_fits();
+  usable = vicinity_version_fits("btl:vicinity");
   if (!usable)
     return OPAL_ERR_NOT_AVAILABLE;
   component->library = "libmyriexpress.so";
@@ -109,10 +79,12 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 }
 
 /* Opens the endpoint; returns false and writes the reason when that fails. */
-static bool open_endpoint(uint32_t key, char *reason, size_t size) {
+static bool open_endpoint(uint32_t key, bool threads, char *reason, size_t size) {
   vicinity_module_t *module = &vicinity_module;
   mx_endpoint_addr_t own;
-  mx_param_t in_place = {.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1};
+  /* Without MPI_THREAD_MULTIPLE, MPI and so this component make one call at a time. */
+  mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
+                             {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = !threads}};
   uint32_t id;
   mx_return_t code;
   if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
@@ -121,7 +93,7 @@ static bool open_endpoint(uint32_t key, char *reason, size_t size) {
   code = vicinity_mx.init_api(MX_API);
   /* The program itself may use the library, too. */
   if (code == MX_SUCCESS || code == MX_ALREADY_INITIALIZED)
-    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, &in_place, 1,
+    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, parameters, 2,
                                      &module->endpoint);
   if (code == MX_SUCCESS)
     code = vicinity_mx.get_endpoint_addr(module->endpoint, &own);
@@ -153,11 +125,12 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
   vicinity_module_t *module = &vicinity_module;
   char reason[256] = "";
   uint32_t key;
-  (void)progress_threads, (void)mpi_threads;
+  /* progress_threads is true in each build that has them: they are not for components. */
+  bool threads = mpi_threads || opal_using_threads();
   *count = 0;
   if (getrandom(&key, sizeof key, 0) != sizeof key)
     return NULL;
-  if (!open_endpoint(key, reason, sizeof reason)) {
+  if (!open_endpoint(key, threads, reason, sizeof reason)) {
     VICINITY_EXPLAIN("the message plane is not used, because it cannot be opened: %s", reason);
     return NULL;
   }
@@ -174,6 +147,7 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
     return NULL;
   modules[0] = &module->super;
   *count = 1;
+  mca_btl_vicinity_component.heap = &vicinity_heap;
   return modules;
 }
 
@@ -187,6 +161,7 @@ static int finalize(mca_btl_base_module_t *btl) {
   }
   if (!module->failed)
     vicinity_answer_watches();
+  mca_btl_vicinity_component.heap = NULL;
   vicinity_mx.close_endpoint(module->endpoint);
   vicinity_mx.finalize();
   OBJ_DESTRUCT(&module->operations);

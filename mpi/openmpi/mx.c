@@ -33,6 +33,13 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_inject", inject),
       SYMBOL("mx_next_unexpected", next_unexpected),
       SYMBOL("mx_keep_unexpected", keep_unexpected),
+      SYMBOL("mx_heap_alloc", heap_alloc),
+      SYMBOL("mx_heap_free", heap_free),
+      SYMBOL("mx_heap_handle", heap_handle),
+      SYMBOL("mx_heap_put", heap_put),
+      SYMBOL("mx_heap_get", heap_get),
+      SYMBOL("mx_heap_fetch", heap_fetch),
+      SYMBOL("mx_heap_compare_and_swap", heap_compare_and_swap),
       SYMBOL("MX_ERRORS_RETURN", errors_return),
 #undef SYMBOL
   };

@@ -25,6 +25,7 @@ vicinity_register(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pe
   }
   *region = (struct mca_btl_base_registration_handle_t){
       .base = (uintptr_t)base, .length = size, .flags = flags};
+  vicinity_mx.heap_handle(base, size, &region->heap, &region->on_heap);
   OPAL_THREAD_LOCK(&module->region_lock);
   int place = opal_pointer_array_add(&module->regions, region);
   region->key = (uint64_t)++registered << 32 | (uint32_t)place;

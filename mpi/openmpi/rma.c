@@ -73,14 +73,17 @@ static operation_t *begin(uint32_t kind, struct mca_btl_base_endpoint_t *peer, v
                              .data = data};
   int place = opal_pointer_array_add(&vicinity_module.operations, operation);
   operation->id = (uint32_t)place;
-  if (place >= 0)
+  if (place >= 0) {
+    peer->requests++;
     return operation;
+  }
   free(operation);
   return NULL;
 }
 
 /* Removes an operation from the table, and frees it. */
 static void drop(operation_t *operation) {
+  operation->peer->requests--;
   opal_pointer_array_set_item(&vicinity_module.operations, (int)operation->id, NULL);
   free(operation);
 }
@@ -91,6 +94,15 @@ static void end(operation_t *operation, int result) {
   if (ended.callback != NULL)
     ended.callback(&vicinity_module.super, ended.peer, ended.local_address, ended.local_handle,
                    ended.context, ended.data, result);
+}
+
+/* Reports an operation that this process has carried out by itself. */
+static int done(struct mca_btl_base_endpoint_t *peer, void *local_address,
+                struct mca_btl_base_registration_handle_t *local_handle,
+                mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
+  if (callback != NULL)
+    callback(&vicinity_module.super, peer, local_address, local_handle, context, data, OPAL_SUCCESS);
+  return OPAL_SUCCESS;
 }
 
 /* Carries out a request to this process itself. */
@@ -130,6 +142,8 @@ int vicinity_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pee
                  struct mca_btl_base_registration_handle_t *local_handle,
                  struct mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
                  int order, mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
+  if (vicinity_put_direct(peer, local_address, remote_address, remote_handle, size))
+    return done(peer, local_address, local_handle, callback, context, data);
   operation_t *operation =
       begin(VICINITY_PUT, peer, local_address, 0, local_handle, callback, context, data);
   (void)btl, (void)flags, (void)order;
@@ -160,6 +174,8 @@ int vicinity_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pee
                  struct mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
                  int order, mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
   vicinity_module_t *module = &vicinity_module;
+  if (vicinity_get_direct(peer, local_address, remote_address, remote_handle, size))
+    return done(peer, local_address, local_handle, callback, context, data);
   operation_t *operation =
       begin(VICINITY_GET, peer, local_address, size, local_handle, callback, context, data);
   mx_segment_t segment = {local_address, (uint32_t)size};
@@ -207,6 +223,8 @@ int vicinity_fetch(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *p
                    struct mca_btl_base_registration_handle_t *remote_handle,
                    mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
                    mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
+  if (vicinity_fetch_direct(peer, local_address, remote_address, remote_handle, op, operand, width(flags)))
+    return done(peer, local_address, local_handle, callback, context, data);
   vicinity_rma_request_t fetch = {.kind = VICINITY_FETCH,
                                   .key = remote_handle->key,
                                   .address = remote_address,
@@ -228,6 +246,9 @@ int vicinity_swap(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pe
      has no handle (ompi_osc_rdma_cas_atomic). After this error it uses the processor's operation. */
   if (remote_handle == NULL)
     return OPAL_ERR_NOT_SUPPORTED;
+  if (vicinity_swap_direct(peer, local_address, remote_address, remote_handle, compare, value,
+                           width(flags)))
+    return done(peer, local_address, local_handle, callback, context, data);
   vicinity_rma_request_t swap = {.kind = VICINITY_SWAP,
                                  .key = remote_handle->key,
                                  .address = remote_address,

@@ -7,9 +7,11 @@
  *   get:    a receive is posted, then request ──▶ the region's bytes are sent, in place
  *   atomic: request ───────────────────────────▶ the processor's operation  ──▶ answer with the value
  *
- * The target's process carries requests out in its next call of MPI: no process can map another one's
- * memory. It compares each request with the regions that it has registered and their rights. A request
- * beyond them ends the job.
+ * The target's process carries requests out in its next call of MPI. It compares each request with the
+ * regions that it has registered and their rights. A request beyond them ends the job.
+ *
+ * A region in memory of MPI_Alloc_mem is on the heap of the target's VM, which the members of the trust
+ * group can access: there the origin carries the operation out itself, without a request (direct.c).
  */
 #ifndef BTL_VICINITY_RMA_H
 #define BTL_VICINITY_RMA_H
@@ -22,7 +24,8 @@ struct mca_btl_base_registration_handle_t {
   uint64_t length;
   uint64_t key;
   uint32_t flags; /* MCA_BTL_REG_FLAG_* */
-  uint32_t reserved;
+  uint32_t on_heap; /* whether `heap` names the region */
+  mx_heap_handle_t heap;
 };
 
 enum { VICINITY_PUT = 1, VICINITY_GET, VICINITY_FETCH, VICINITY_SWAP };
@@ -59,6 +62,19 @@ int vicinity_deregister(mca_btl_base_module_t *btl,
 /* Returns the request's memory, or NULL if no region has it with this right. The caller holds
    region_lock. */
 void *vicinity_allowed(const vicinity_rma_request_t *request, uint64_t length, uint32_t access);
+
+/* direct.c: the origin, without the target. Each returns false if it did nothing, or if a request has to
+   do it again. */
+bool vicinity_put_direct(struct mca_btl_base_endpoint_t *peer, const void *bytes, uint64_t address,
+                         const struct mca_btl_base_registration_handle_t *region, size_t length);
+bool vicinity_get_direct(struct mca_btl_base_endpoint_t *peer, void *bytes, uint64_t address,
+                         const struct mca_btl_base_registration_handle_t *region, size_t length);
+bool vicinity_fetch_direct(struct mca_btl_base_endpoint_t *peer, void *before, uint64_t address,
+                           const struct mca_btl_base_registration_handle_t *region,
+                           mca_btl_base_atomic_op_t op, uint64_t operand, size_t width);
+bool vicinity_swap_direct(struct mca_btl_base_endpoint_t *peer, void *before, uint64_t address,
+                          const struct mca_btl_base_registration_handle_t *region, uint64_t compare,
+                          uint64_t value, size_t width);
 
 /* rma.c: the origin */
 int vicinity_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,

@@ -61,6 +61,8 @@ struct mca_btl_base_endpoint_t {
   mx_endpoint_addr_t address;
   struct opal_proc_t *proc;
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
+  _Atomic int requests; /* operations of RMA that the peer has not answered */
+  bool direct;          /* an access to the peer's heap was reported */
   struct mca_btl_base_endpoint_t *next_ended;
 };
 
@@ -105,8 +107,19 @@ typedef struct {
 
 extern vicinity_module_t vicinity_module;
 
+/* The memory of MPI_Alloc_mem and MPI_Win_allocate, for the components mpool and osc, which are other files of
+   the same package. */
+typedef struct {
+  uint32_t version; /* VICINITY_HEAP_VERSION */
+  void *(*alloc)(size_t length, size_t alignment); /* NULL: no heap, or no room */
+  void (*free)(void *memory);
+} vicinity_heap_t;
+
+#define VICINITY_HEAP_VERSION 0x56480001
+
 typedef struct {
   mca_btl_base_component_t super;
+  const vicinity_heap_t *heap; /* NULL before MPI has started and after it has ended */
   char *library;         /* file name of libmyriexpress.so */
   int connect_timeout;   /* milliseconds */
   int fragments_max;     /* of each free list; -1: no limit */
@@ -137,6 +150,13 @@ typedef struct {
   __typeof__(&mx_inject) inject;
   __typeof__(&mx_next_unexpected) next_unexpected;
   __typeof__(&mx_keep_unexpected) keep_unexpected;
+  __typeof__(&mx_heap_alloc) heap_alloc;
+  __typeof__(&mx_heap_free) heap_free;
+  __typeof__(&mx_heap_handle) heap_handle;
+  __typeof__(&mx_heap_put) heap_put;
+  __typeof__(&mx_heap_get) heap_get;
+  __typeof__(&mx_heap_fetch) heap_fetch;
+  __typeof__(&mx_heap_compare_and_swap) heap_compare_and_swap;
   const mx_error_handler_t *errors_return;
 } vicinity_mx_t;
 
@@ -144,6 +164,12 @@ extern vicinity_mx_t vicinity_mx;
 
 /* Loads the library; returns false and writes the reason when that fails. */
 bool vicinity_mx_load(const char *file, char *reason, size_t size);
+
+/* heap.c */
+extern const vicinity_heap_t vicinity_heap;
+
+/* find_heap.c: NULL if btl/vicinity of this package is not in use. */
+const vicinity_heap_t *vicinity_find_heap(void);
 
 /* peers.c */
 int vicinity_publish(uint32_t key);

@@ -156,7 +156,7 @@ impl Engine {
             let copied = heap.put(share.address, from, own, length);
             copied.map_err(|refused| match refused {
                 AccessError::OutOfBounds => Fault::Malformed,
-                AccessError::Revoked => Fault::Revoked,
+                AccessError::Revoked | AccessError::Busy => Fault::Revoked,
             })?;
         }
         let (receiver, pieces) = (share.receiver, pieces.count);

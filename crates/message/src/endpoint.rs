@@ -19,6 +19,7 @@ use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::{Link, Peers};
 use crate::pending_connects::Handshakes;
+use crate::reading::Reading;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
@@ -77,9 +78,9 @@ pub struct Endpoint {
     pub(crate) relay: AwaitedPeer,
     pub(crate) empty_polls: EmptyPolls,
     pub(crate) poll_sleeps: PollSleeps,
-    /// The peer whose message the program reads in place, see [`crate::in_place`].
-    pub(crate) reading: Option<Peer>,
-    /// Its link, if the peer has ended meanwhile.
+    /// The message that the program reads, see [`crate::in_place`].
+    pub(crate) reading: Reading,
+    /// The link of its peer, if the peer has ended meanwhile.
     pub(crate) lost_link: Option<Box<Link>>,
     /// The position of the peer whose message is read in place next.
     pub(crate) next_peer: usize,
@@ -121,7 +122,7 @@ impl Endpoint {
             relay: AwaitedPeer::default(),
             empty_polls: EmptyPolls::default(),
             poll_sleeps: PollSleeps::default(),
-            reading: None,
+            reading: Reading::Nothing,
             lost_link: None,
             next_peer: 0,
         })

@@ -92,7 +92,7 @@ impl Engine {
     /// Serves one peer: takes its records, and sends what had no room.
     #[inline(always)]
     pub(crate) fn serve(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
-        if link.has_record() {
+        if self.could_take(link) {
             self.take_records(link, peer)?;
         }
         if link.has_backlog() {
@@ -353,8 +353,8 @@ fn push_eager(lane: &mut Producer, value: u64, memory: &Memory) {
         }
     };
     // It fits: callers checked the length.
-    let length = u8::try_from(bytes.len()).unwrap_or_default();
-    lane.push_bytes(wire::eager_tag(length), value, bytes);
+    let tag = wire::eager_tag(u8::try_from(bytes.len()).unwrap_or_default());
+    lane.push_pieces(tag, value, std::iter::once(bytes), bytes.len());
 }
 
 /// Copies the segments of a short message into one buffer.

@@ -8,27 +8,33 @@
 //!
 //! The peer can change the data meanwhile. So the endpoint gives out the address, and no reference.
 
-use std::ptr::NonNull;
+use window::lane::Place;
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine, Offered};
 use crate::ids::Peer;
-use crate::limits::POLLS_PER_SOCKET_CHECK;
+use crate::limits::{EAGER, POLLS_PER_SOCKET_CHECK};
 use crate::peer::{Fault, Link};
-use crate::receive::{copy_eager, copy_medium};
-use crate::unexpected::Unexpected;
+use crate::reading::{InPlace, Reading, Unexpected};
+use crate::receive::copy_medium;
 use crate::wire::{self, Envelope};
 
 impl Engine {
     /// Returns whether the next message may be taken out of the lane: in place, only a message that
     /// matches a receive.
     #[inline(always)]
-    pub(crate) fn may_take(&self, link: &Link) -> bool {
+    pub(crate) fn may_take(&self, link: &mut Link) -> bool {
         !self.in_place || self.has_receive(link)
     }
 
-    fn has_receive(&self, link: &Link) -> bool {
-        if link.reading || self.posted.is_idle() || !link.messages_in.has_record() {
+    #[inline(always)]
+    fn has_receive(&self, link: &mut Link) -> bool {
+        !link.reading && !self.posted.is_idle() && self.has_posted_receive(link)
+    }
+
+    #[inline(never)]
+    fn has_posted_receive(&self, link: &mut Link) -> bool {
+        if link.messages_in.tag().is_none() {
             return false;
         }
         // The peer may change the value. Then the message matches nothing, and is queued.
@@ -37,7 +43,8 @@ impl Engine {
     }
 
     /// Returns whether a call of [`serve`](Self::serve) would take a record.
-    pub(crate) fn could_take(&self, link: &Link) -> bool {
+    #[inline(always)]
+    pub(crate) fn could_take(&self, link: &mut Link) -> bool {
         match self.in_place {
             false => link.has_record(),
             true => {
@@ -47,95 +54,115 @@ impl Engine {
         }
     }
 
-    /// Returns the peer's next message, if it matches no receive, and the offset of its data, if that
-    /// stays where it is.
-    #[inline]
-    fn next_in_place(
-        &self,
-        link: &mut Link,
-        peer: Peer,
-    ) -> Result<Option<(Arrival, Option<u32>)>, Fault> {
+    /// Begins to read the peer's next message, if it matches no receive. Returned by value, the message
+    /// would be written in parts and read as a whole, for which the processor waits.
+    #[inline(always)]
+    fn read_next(&self, link: &mut Link, peer: Peer, reading: &mut Reading) -> Result<(), Fault> {
         let Some(tag) = link.messages_in.tag() else {
-            return Ok(None);
+            return Ok(());
         };
         // It may have arrived after the endpoint served the peer. The next call serves it.
         if self.has_receive(link) {
-            return Ok(None);
+            return Ok(());
         }
-        let lane = &mut link.messages_in;
-        if let Some(length) = wire::eager_length(tag) {
-            let value = lane.first();
-            let body = Body::Eager(copy_eager(lane, length));
-            lane.step();
-            let arrival = arrival(peer, value, length as u64, body);
-            return Ok(Some((arrival, None)));
-        }
-        let record = lane.peek(tag);
-        match Envelope::decode(&record).ok_or(Fault::Malformed)? {
-            // The tag was none of an eager message when it was read first: the peer has changed it.
-            Envelope::Eager { .. } => Err(Fault::Malformed),
-            Envelope::Medium {
-                value,
-                offset,
-                length,
-                sender,
-            } => {
-                if let Some(sender) = sender {
-                    let bytes = copy_medium(lane, offset, length)?;
-                    lane.step();
-                    let body = Body::Bytes(bytes, Some(sender));
-                    return Ok(Some((arrival(peer, value, u64::from(length), body), None)));
-                }
-                let address = lane.data_address(u64::from(offset), length as usize);
-                address.ok_or(Fault::Malformed)?;
-                link.reading = true;
-                let body = Body::Bytes(Vec::new(), None);
-                let arrival = arrival(peer, value, u64::from(length), body);
-                Ok(Some((arrival, Some(offset))))
-            }
-            Envelope::Offer {
-                value,
-                length,
-                sender,
-                source,
-            } => {
-                lane.step();
-                let body = Body::Offer(Offered { sender, source });
-                Ok(Some((arrival(peer, value, length, body), None)))
-            }
-        }
+        let Some(length) = wire::eager_length(tag) else {
+            return read_longer(link, peer, tag, reading);
+        };
+        let (value, place) = (link.messages_in.first(), link.messages_in.place());
+        read(link, (peer, value, length), place, reading)
     }
 }
 
-#[inline(always)]
-fn arrival(peer: Peer, value: u64, length: u64, body: Body) -> Arrival {
-    Arrival {
+/// Begins to read the next message, which is not in a slot.
+#[inline]
+fn read_longer(link: &mut Link, peer: Peer, tag: u32, reading: &mut Reading) -> Result<(), Fault> {
+    let lane = &mut link.messages_in;
+    let record = lane.peek(tag);
+    let (value, length, body) = match Envelope::decode(&record).ok_or(Fault::Malformed)? {
+        // The tag was none of an eager message when it was read first: the peer has changed it.
+        Envelope::Eager { .. } => return Err(Fault::Malformed),
+        Envelope::Medium {
+            value,
+            offset,
+            length,
+            sender: None,
+        } => {
+            let message = (peer, value, length as usize);
+            return read(link, message, Place::Data(offset.into()), reading);
+        }
+        Envelope::Medium {
+            value,
+            offset,
+            length,
+            sender,
+        } => {
+            let bytes = copy_medium(lane, offset, length)?;
+            (value, u64::from(length), Body::Bytes(bytes, sender))
+        }
+        Envelope::Offer {
+            value,
+            length,
+            sender,
+            source,
+        } => (value, length, Body::Offer(Offered { sender, source })),
+    };
+    let arrival = Arrival {
         peer,
         value,
         length,
         body,
+    };
+    link.unexpected += arrival.cost();
+    link.messages_in.step();
+    if link.messages_in.release() {
+        link.wake();
     }
+    *reading = Reading::Other(Box::new(Unexpected::new(arrival)));
+    Ok(())
+}
+
+/// Begins to read the next message, of a peer, with a value and a length, where it is.
+#[inline(always)]
+fn read(
+    link: &mut Link,
+    (peer, value, length): (Peer, u64, usize),
+    place: Place,
+    reading: &mut Reading,
+) -> Result<(), Fault> {
+    let address = link.messages_in.address(place, length);
+    let address = address.ok_or(Fault::Malformed)?;
+    link.reading = true;
+    *reading = Reading::InPlace(InPlace {
+        peer,
+        value,
+        // At most 32 KiB.
+        length: u32::try_from(length).unwrap_or_default(),
+        address: address.as_ptr().expose_provenance(),
+        place,
+    });
+    Ok(())
 }
 
 impl Endpoint {
     /// Leaves messages that match no receive where they arrive, for
-    /// [`next_in_place`](Self::next_in_place). No receive matches them before that call.
+    /// [`read_next`](Self::read_next). No receive matches them before that call.
     pub fn leave_in_place(&mut self) {
         self.show_unexpected(true);
         self.engine.in_place = true;
     }
 
-    /// Makes progress, and returns the next message that matches no receive. The program must pass it
-    /// to [`consume`](Self::consume) or [`keep`](Self::keep) before the next call.
+    /// Makes progress, and begins to read the next message that matches no receive, after it consumed the
+    /// last one. Returns whether there is one.
     #[inline]
-    pub fn next_in_place(&mut self) -> Option<Unexpected> {
+    pub fn read_next(&mut self) -> bool {
+        self.consume_read();
         self.polls += 1;
         if self.polls >= POLLS_PER_SOCKET_CHECK {
             self.poll_sockets();
         }
         // Messages of this endpoint itself, and of peers that have ended.
         if self.has_unexpected() {
-            return self.next_unexpected();
+            return self.read_queued();
         }
         let count = self.peers.count();
         for _ in 0..count {
@@ -147,91 +174,120 @@ impl Endpoint {
             if self.next_peer >= count {
                 self.next_peer = 0;
             }
-            let found = self.take_in_place(peer);
-            if found.is_some() {
-                return found;
+            self.read_next_of(peer);
+            if !matches!(self.reading, Reading::Nothing) {
+                return true;
             }
         }
-        None
+        false
     }
 
-    /// Serves a peer, and returns its next message that matches no receive.
-    #[inline]
-    fn take_in_place(&mut self, peer: Peer) -> Option<Unexpected> {
-        let link = self.peers.link(peer)?;
-        if let Err(fault) = self.engine.serve(link, peer) {
-            self.fail_peer(peer, fault.code());
-            return None;
+    fn read_queued(&mut self) -> bool {
+        let next = self.next_unexpected();
+        let found = next.is_some();
+        if let Some(next) = next {
+            self.reading = Reading::Other(Box::new(next));
         }
-        if link.reading || !link.accepts_messages() {
-            return None;
-        }
-        match self.engine.next_in_place(link, peer) {
-            Ok(Some((arrival, place))) => {
-                link.unexpected += arrival.cost();
-                if place.is_some() {
-                    self.reading = Some(peer);
-                } else if link.messages_in.release() {
-                    link.wake();
-                }
-                Some(Unexpected::new(arrival, place))
-            }
-            Ok(None) => None,
-            Err(fault) => {
-                self.fail_peer(peer, fault.code());
-                None
-            }
-        }
+        found
     }
 
-    /// Returns the address of a message that is still where it arrived. It is valid until the message
-    /// is passed to [`consume`](Self::consume) or [`keep`](Self::keep). The peer can change the bytes
-    /// at any time.
-    #[must_use]
-    pub fn address_in_place(&mut self, unexpected: &Unexpected) -> Option<NonNull<u8>> {
-        let offset = u64::from(unexpected.place?);
-        let length = usize::try_from(unexpected.length()).ok()?;
-        let lost = self.lost_link.as_deref_mut();
-        let link = self.peers.link(unexpected.peer()).or(lost)?;
-        link.messages_in.data_address(offset, length)
-    }
-
-    /// Ends the reading of a message: its peer may overwrite it.
-    #[inline]
-    pub(crate) fn release_place(&mut self, peer: Peer) {
-        self.reading = None;
-        match self.peers.link(peer) {
-            Some(link) => {
-                link.reading = false;
-                link.messages_in.skip();
-                link.messages_in.step();
-                if link.messages_in.release() {
-                    link.wake();
-                }
-            }
-            None => self.lost_link = None,
-        }
-    }
-
-    /// Copies a message out of the lane.
-    #[cold]
-    pub(crate) fn copy_out(&mut self, unexpected: &mut Unexpected) {
-        let Some(offset) = unexpected.place.take() else {
+    /// Serves a peer, and begins to read its next message that matches no receive.
+    #[inline(always)]
+    fn read_next_of(&mut self, peer: Peer) {
+        let Some(link) = self.peers.link(peer) else {
             return;
         };
-        let peer = unexpected.peer();
-        let mut bytes = vec![0; usize::try_from(unexpected.length()).unwrap_or_default()];
-        let lost = self.lost_link.as_deref_mut();
-        if let Some(link) = self.peers.link(peer).or(lost) {
-            // The offset was checked when the message was taken.
-            let _inside = link.messages_in.read(u64::from(offset), &mut bytes);
+        let served = self.engine.serve(link, peer);
+        let read = served.and_then(|()| match link.accepts_messages() {
+            true => self.engine.read_next(link, peer, &mut self.reading),
+            false => Ok(()),
+        });
+        if let Err(fault) = read {
+            self.fail_peer(peer, fault.code());
         }
-        let before = unexpected.arrival.cost();
-        unexpected.arrival.body = Body::Bytes(bytes, None);
-        let more = unexpected.arrival.cost() - before;
-        if let Some(link) = self.peers.link(peer) {
-            link.unexpected += more;
+    }
+
+    /// Returns the message that is read.
+    #[inline(always)]
+    #[must_use]
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// Drops the message that was read: its peer may overwrite it.
+    #[inline(always)]
+    pub fn consume_read(&mut self) {
+        match &self.reading {
+            Reading::Nothing => {}
+            Reading::InPlace(message) => {
+                let (peer, place) = (message.peer, message.place);
+                self.reading = Reading::Nothing;
+                self.release_place(peer, place);
+            }
+            Reading::Other(_) => {
+                if let Reading::Other(message) = std::mem::take(&mut self.reading) {
+                    self.consume(*message);
+                }
+            }
         }
-        self.release_place(peer);
+    }
+
+    #[inline(always)]
+    fn release_place(&mut self, peer: Peer, place: Place) {
+        let Some(link) = self.peers.link(peer) else {
+            self.lost_link = None;
+            return;
+        };
+        link.reading = false;
+        if let Place::Data(_) = place {
+            link.messages_in.skip();
+        }
+        link.messages_in.step();
+        if link.messages_in.release() {
+            link.wake();
+        }
+    }
+
+    /// Copies the message that was read out of the lane: it completes a receive posted meanwhile, or is
+    /// queued for a later one.
+    pub fn keep_read(&mut self) {
+        match std::mem::take(&mut self.reading) {
+            Reading::Nothing => {}
+            Reading::InPlace(message) => self.keep_in_place(&message),
+            Reading::Other(message) => self.keep(*message),
+        }
+    }
+
+    fn keep_in_place(&mut self, message: &InPlace) {
+        let lost = self.lost_link.as_deref();
+        let link = self.peers.link(message.peer).map(|link| &*link).or(lost);
+        let Some(link) = link else {
+            return;
+        };
+        let mut bytes = [0; EAGER];
+        let length = message.length as usize;
+        let body = match bytes.get_mut(..length) {
+            // The place was checked when the message was taken.
+            Some(room) => {
+                let _inside = link.messages_in.copy_out(message.place, room);
+                Body::Eager(bytes)
+            }
+            None => {
+                let mut bytes = vec![0; length];
+                let _inside = link.messages_in.copy_out(message.place, &mut bytes);
+                Body::Bytes(bytes, None)
+            }
+        };
+        let arrival = Arrival {
+            peer: message.peer,
+            value: message.value,
+            length: message.length.into(),
+            body,
+        };
+        if let Some(link) = self.peers.link(message.peer) {
+            link.unexpected += arrival.cost();
+        }
+        self.release_place(message.peer, message.place);
+        self.keep(Unexpected::new(arrival));
     }
 }

@@ -44,16 +44,17 @@ impl Engine {
         value: u64,
         pieces: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<bool, Fault> {
-        let length: u64 = pieces.clone().map(|piece| piece.len() as u64).sum();
+        let length: usize = pieces.clone().map(<[u8]>::len).sum();
         // A message must not overtake those that wait for room.
-        if !link.sends.is_empty() || length > MEDIUM {
+        if !link.sends.is_empty() || length as u64 > MEDIUM {
             return Ok(false);
         }
-        if length <= EAGER as u64 {
+        if length <= EAGER {
             if !link.messages_out.has_room()? {
                 return Ok(false);
             }
-            push_pieces(link, value, pieces);
+            let tag = wire::eager_tag(u8::try_from(length).unwrap_or_default());
+            link.messages_out.push_pieces(tag, value, pieces, length);
         } else {
             // At most 32 KiB.
             let length = u32::try_from(length).unwrap_or_default();
@@ -72,21 +73,4 @@ impl Engine {
         link.wake();
         Ok(true)
     }
-}
-
-/// Publishes a message of at most [`EAGER`] bytes. There must be room.
-#[inline]
-fn push_pieces<'a>(link: &mut Link, value: u64, pieces: impl Iterator<Item = &'a [u8]>) {
-    let mut bytes = [0; EAGER];
-    let mut length = 0;
-    for piece in pieces {
-        // It fits: the caller checked the length.
-        if let Some(room) = bytes.get_mut(length..length + piece.len()) {
-            room.copy_from_slice(piece);
-        }
-        length += piece.len();
-    }
-    let tag = wire::eager_tag(u8::try_from(length).unwrap_or_default());
-    let message = bytes.get(..length).unwrap_or_default();
-    link.messages_out.push_bytes(tag, value, message);
 }

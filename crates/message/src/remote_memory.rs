@@ -57,11 +57,17 @@ impl RemoteMemory {
         self.peer.as_ref()
     }
 
-    /// Allocates memory on the heap of this side's member; `None` if there is no room.
-    pub(crate) fn allocate(&mut self, length: usize) -> Option<SharedBuffer> {
+    /// Returns the heap of this side's member; `None` as above.
+    pub(crate) fn own(&mut self) -> Option<&Heap> {
         if self.own.is_none() {
             self.own = self.heap(self.members.own);
         }
+        self.own.as_ref()
+    }
+
+    /// Allocates memory on the heap of this side's member; `None` if there is no room.
+    pub(crate) fn allocate(&mut self, length: usize) -> Option<SharedBuffer> {
+        self.own()?;
         self.own.as_ref()?.allocate(&self.allocator, length).ok()?
     }
 

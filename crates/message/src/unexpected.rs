@@ -9,67 +9,9 @@ use std::collections::VecDeque;
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine};
 use crate::error::Code;
-use crate::ids::Peer;
 use crate::limits::MEDIUM;
+use crate::reading::Unexpected;
 use crate::wire::Control;
-
-/// A message that matched no receive. The program must pass it back, to [`keep`](Endpoint::keep) or
-/// to [`consume`](Endpoint::consume). If it drops the message instead, a synchronous sender waits
-/// without a limit.
-#[derive(Debug)]
-#[must_use]
-pub struct Unexpected {
-    pub(crate) arrival: Arrival,
-    /// A copy of a message that this endpoint sent to itself.
-    own: Vec<u8>,
-    /// The offset in the lane's data area, if the message is still there.
-    pub(crate) place: Option<u32>,
-}
-
-impl Unexpected {
-    pub(crate) fn new(arrival: Arrival, place: Option<u32>) -> Self {
-        let own = Vec::new();
-        Self {
-            arrival,
-            own,
-            place,
-        }
-    }
-
-    /// Returns the sender.
-    #[must_use]
-    pub fn peer(&self) -> Peer {
-        self.arrival.peer
-    }
-
-    /// Returns the match value.
-    #[must_use]
-    pub fn value(&self) -> u64 {
-        self.arrival.value
-    }
-
-    /// Returns the length in bytes.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        self.arrival.length
-    }
-
-    /// Returns the message, if it has arrived: a buffered message, or one of up to 32 KiB that the
-    /// endpoint sent to itself. `None` for a message that is read [in place](Endpoint::next_in_place).
-    #[must_use]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        if self.place.is_some() {
-            return None;
-        }
-        let length = usize::try_from(self.arrival.length).ok()?;
-        match &self.arrival.body {
-            Body::Eager(bytes) => bytes.get(..length),
-            Body::Bytes(bytes, None) => Some(bytes),
-            Body::Own(_) => (self.own.len() == length).then_some(&self.own[..]),
-            Body::Bytes(_, Some(_)) | Body::Offer(_) => None,
-        }
-    }
-}
 
 impl Engine {
     /// Copies a message of this endpoint to itself, if it is not large; empty for any other
@@ -125,29 +67,19 @@ impl Endpoint {
             let arrival = self.engine.handler_queue.as_mut()?.pop_front()?;
             if let Some(arrival) = self.receive(arrival) {
                 let own = self.engine.copy_of_own(&arrival);
-                return Some(Unexpected {
-                    own,
-                    ..Unexpected::new(arrival, None)
-                });
+                return Some(Unexpected { arrival, own });
             }
         }
     }
 
     /// Passes a message back: it completes a receive posted meanwhile, or is queued for a later
     /// one.
-    pub fn keep(&mut self, mut unexpected: Unexpected) {
-        if unexpected.place.is_some() {
-            self.copy_out(&mut unexpected);
-        }
+    pub fn keep(&mut self, unexpected: Unexpected) {
         self.match_or_store(unexpected.arrival);
     }
 
     /// Drops a message: a synchronous sender's request ends with 0 bytes taken.
-    #[inline]
     pub fn consume(&mut self, unexpected: Unexpected) {
-        if unexpected.place.is_some() {
-            self.release_place(unexpected.arrival.peer);
-        }
         let arrival = unexpected.arrival;
         let sender = match arrival.body {
             Body::Own(sender) => return self.engine.requests.end_with(sender, 0),

@@ -1,12 +1,12 @@
 //! Messages that are read where they arrived, and sends without a request.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Pair, pattern};
-use message::{Code, Pattern, Unexpected};
+use message::{Code, InPlace, Pattern, Reading};
 
 /// The bytes of the message lane's data area.
 const LANE: usize = 256 * 1024;
@@ -23,44 +23,62 @@ fn inject(pair: &mut Pair, value: u64, bytes: &[u8]) -> bool {
     pair.a.inject(pair.to_b, value, pieces).unwrap()
 }
 
-/// Takes B's next message; B needs no other call.
-fn next(pair: &mut Pair) -> Unexpected {
+/// Has B read its next message; B needs no other call.
+fn next(pair: &mut Pair) -> &Reading {
     pair.a.progress();
-    pair.b.next_in_place().unwrap()
+    assert!(pair.b.read_next());
+    pair.b.reading()
 }
 
-/// Keeps a message, and returns its bytes.
-fn kept(pair: &mut Pair, message: Unexpected) -> Vec<u8> {
-    let (value, length) = (message.value(), message.length());
-    pair.b.keep(message);
-    let memory = vec![0; usize::try_from(length).unwrap()];
-    let request = pair.b.irecv(Pattern::exactly(value), memory).unwrap();
+fn next_in_place(pair: &mut Pair) -> InPlace {
+    match next(pair) {
+        Reading::InPlace(message) => *message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the value, the length and the bytes of B's next message, which is not in place.
+fn next_other(pair: &mut Pair) -> (u64, u64, Option<Vec<u8>>) {
+    match next(pair) {
+        Reading::Other(message) => (
+            message.value(),
+            message.length(),
+            message.bytes().map(<[u8]>::to_vec),
+        ),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Keeps the message that B reads, and receives it; returns its bytes.
+fn kept(pair: &mut Pair, value: u64, length: usize) -> Vec<u8> {
+    pair.b.keep_read();
+    assert!(matches!(pair.b.reading(), Reading::Nothing));
+    let request = pair
+        .b
+        .irecv(Pattern::exactly(value), vec![0; length])
+        .unwrap();
     let got = pair.finish_b(request);
     assert_eq!(got.status.code, Code::Success);
+    assert_eq!(got.status.length, length as u64);
     got.memory.bytes().to_vec()
 }
 
 #[test]
 fn each_message_is_taken_once_in_order_from_where_it_arrived() {
     let mut pair = in_place();
-    let lengths = [0, 1, 48, 49, 4096, 32768];
+    let lengths = [0, 1, 24, 25, 24, 24, 48, 49, 3, 4096, 32768];
     for (value, length) in (0..).zip(lengths) {
         assert!(inject(&mut pair, value, &pattern(length, value)));
     }
     for (value, length) in (0..).zip(lengths) {
-        let message = next(&mut pair);
-        assert_eq!((message.peer(), message.value()), (pair.to_a, value));
-        assert_eq!(message.length(), length as u64);
-        let is_in_lane = pair.b.address_in_place(&message).is_some();
-        assert_eq!(is_in_lane, length > 48);
-        // Short messages are copied out.
-        assert_eq!(message.bytes().is_some(), length <= 48);
-        match value % 2 {
-            0 => pair.b.consume(message),
-            _ => assert_eq!(kept(&mut pair, message), pattern(length, value)),
+        let message = next_in_place(&mut pair);
+        assert_eq!((message.peer, message.value), (pair.to_a, value));
+        assert_eq!(message.length as usize, length);
+        if value % 2 == 1 {
+            assert_eq!(kept(&mut pair, value, length), pattern(length, value));
         }
     }
-    assert!(pair.b.next_in_place().is_none());
+    assert!(!pair.b.read_next());
 }
 
 /// A message that is read stays where it is, whatever else the endpoint does.
@@ -69,7 +87,7 @@ fn a_message_that_is_read_is_not_overwritten() {
     let mut pair = in_place();
     let bytes = pattern(32768, 1);
     assert!(inject(&mut pair, 1, &bytes));
-    let message = next(&mut pair);
+    assert_eq!(next_in_place(&mut pair).value, 1);
     let mut sent = 0;
     while inject(&mut pair, 2, &pattern(32768, 2)) {
         pair.run_until_idle();
@@ -77,12 +95,35 @@ fn a_message_that_is_read_is_not_overwritten() {
     }
     // The lane has no more room, and the message that is read still occupies its part.
     assert_eq!(sent, LANE / 32768 - 1);
-    assert_eq!(kept(&mut pair, message), bytes);
+    assert_eq!(kept(&mut pair, 1, bytes.len()), bytes);
     assert!(inject(&mut pair, 3, &bytes), "its place is free again");
     for value in std::iter::repeat_n(2, sent).chain([3]) {
-        let message = next(&mut pair);
-        assert_eq!(message.value(), value);
-        pair.b.consume(message);
+        assert_eq!(next_in_place(&mut pair).value, value);
+    }
+}
+
+/// The messages of a slot each, and of half a slot each, that B's lane has room for.
+const IN_SLOTS: [(usize, usize); 2] = [(48, 256), (24, 512)];
+
+/// As above, for messages in slots.
+#[test]
+fn a_short_message_that_is_read_is_not_overwritten() {
+    for (length, most) in IN_SLOTS {
+        let mut pair = in_place();
+        assert!(inject(&mut pair, 1, &pattern(length, 1)));
+        assert_eq!(next_in_place(&mut pair).value, 1);
+        let mut sent = 0;
+        while inject(&mut pair, 2, &pattern(length, 2)) {
+            pair.run_until_idle();
+            sent += 1;
+        }
+        assert!((most - 2..most).contains(&sent), "{sent}");
+        assert_eq!(kept(&mut pair, 1, length), pattern(length, 1));
+        for _ in 0..sent {
+            assert_eq!(next_in_place(&mut pair).value, 2);
+        }
+        assert!(!pair.b.read_next());
+        assert!(inject(&mut pair, 3, &pattern(length, 3)));
     }
 }
 
@@ -94,9 +135,7 @@ fn a_message_does_not_overtake_one_that_waits_for_room() {
     assert!(!inject(&mut pair, 3, b"short"));
     let mut last = 1;
     while last == 1 {
-        let message = next(&mut pair);
-        last = message.value();
-        pair.b.consume(message);
+        last = next_in_place(&mut pair).value;
         pair.a.progress();
     }
     assert_eq!(last, 2);
@@ -113,12 +152,10 @@ fn receives_and_long_messages_work_beside() {
     assert!(!inject(&mut pair, 4, &pattern(32769, 4)), "too long");
     let posted = pair.b.irecv(Pattern::exactly(3), vec![0; 1000]).unwrap();
     for (value, length) in [(1, 100_000), (2, 100)] {
-        let message = next(&mut pair);
-        assert_eq!(message.value(), value);
-        assert!(message.bytes().is_none() && pair.b.address_in_place(&message).is_none());
-        assert_eq!(kept(&mut pair, message), pattern(length, value));
+        assert_eq!(next_other(&mut pair), (value, length as u64, None));
+        assert_eq!(kept(&mut pair, value, length), pattern(length, value));
     }
-    assert!(pair.b.next_in_place().is_none(), "a receive matches it");
+    assert!(!pair.b.read_next(), "a receive matches it");
     assert_eq!(pair.finish_b(posted).memory.bytes(), pattern(1000, 3));
     for sent in [long, synchronous] {
         assert_eq!(pair.finish_a(sent).status.code, Code::Success);
@@ -127,25 +164,29 @@ fn receives_and_long_messages_work_beside() {
 
 #[test]
 fn messages_of_a_peer_that_ended_are_still_read() {
+    for length in [24, 48, 1000] {
+        read_messages_of_a_peer_that_ended(length);
+    }
+}
+
+fn read_messages_of_a_peer_that_ended(length: usize) {
     let mut pair = in_place();
     for value in 1..=3 {
-        assert!(inject(&mut pair, value, &pattern(1000, value)));
+        assert!(inject(&mut pair, value, &pattern(length, value)));
     }
-    let first = next(&mut pair);
+    assert_eq!(next_in_place(&mut pair).value, 1);
     let board = pair.board();
     let other = message::Endpoint::open(&board, &message::Options::default()).unwrap();
     drop(std::mem::replace(&mut pair.a, other));
     pair.run_until_idle();
     assert_eq!(pair.b.lost(), Some(pair.to_a));
     // The peer has unmapped the memory of this message. This side still maps it.
-    assert!(pair.b.address_in_place(&first).is_some());
-    assert_eq!(kept(&mut pair, first), pattern(1000, 1));
+    assert_eq!(kept(&mut pair, 1, length), pattern(length, 1));
     for value in 2..=3 {
-        let message = next(&mut pair);
-        assert_eq!(message.bytes().unwrap(), pattern(1000, value));
-        pair.b.consume(message);
+        let bytes = pattern(length, value);
+        assert_eq!(next_other(&mut pair), (value, length as u64, Some(bytes)));
     }
-    assert!(pair.b.next_in_place().is_none());
+    assert!(!pair.b.read_next());
 }
 
 #[test]
@@ -155,9 +196,8 @@ fn injecting_to_oneself_or_to_a_peer_that_ended_sends_nothing() {
     let pieces = [&b"own"[..]].into_iter();
     assert!(!pair.b.inject(own, 1, pieces.clone()).unwrap());
     let sent = pair.b.isend(own, 1, b"own".to_vec()).unwrap();
-    let message = next(&mut pair);
-    assert_eq!(message.bytes(), Some(&b"own"[..]));
-    pair.b.consume(message);
+    assert_eq!(next_other(&mut pair), (1, 3, Some(b"own".to_vec())));
+    pair.b.consume_read();
     assert_eq!(pair.finish_b(sent).status.taken, 0);
     pair.b.disconnect(pair.to_a).unwrap();
     assert!(!pair.b.inject(pair.to_a, 1, pieces).unwrap());
@@ -190,7 +230,7 @@ fn a_message_that_arrives_between_two_looks_completes_its_receive() {
                     .unwrap()
             );
             while b.test(answer).unwrap().is_none() && !is_lost() {
-                lost.store(b.next_in_place().is_some(), Ordering::Relaxed);
+                lost.store(b.read_next(), Ordering::Relaxed);
             }
         }
     });

@@ -64,7 +64,11 @@ mx_return_t mx_set_request_timeout(mx_endpoint_t endpoint, mx_request_t request,
    until mx_next_unexpected takes them, and no handler is called. mx_probe does not find them. */
 #define MX_PARAM_IN_PLACE ((mx_param_key_t)0x5602)
 
-#define MX_INLINE_MAX 48
+/* A parameter: with 1 in val.unexp_queue_max, the program promises that no two of its calls for this
+   endpoint run at the same time, whatever threads make them, and not mx_wakeup either. Then a short
+   message needs no locked instruction, which costs tens of nanoseconds. A call beside another one
+   fails with MX_BUSY as far as the library notices. */
+#define MX_PARAM_SERIALIZED ((mx_param_key_t)0x5603)
 
 typedef struct {
   mx_endpoint_addr_t source;
@@ -72,7 +76,6 @@ typedef struct {
   uint32_t length;
   uint32_t reserved;
   const void *data; /* NULL for messages above 32768 bytes, and for those of mx_issend */
-  unsigned char inline_data[MX_INLINE_MAX]; /* where data of up to that length is */
 } mx_unexpected_t;
 
 /*
@@ -90,6 +93,60 @@ mx_return_t mx_keep_unexpected(mx_endpoint_t endpoint);
    be reused. Otherwise result is 0 and nothing is sent; mx_isend waits for room, or says why not. */
 mx_return_t mx_inject(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t count,
                       mx_endpoint_addr_t dest, uint64_t match_info, uint32_t *result);
+
+/*
+ * One-sided access. A process allocates memory on the heap of its VM or host, and passes a handle to its
+ * peers in a way of its own. The peers access the memory themselves, by loads, stores and atomic
+ * operations of their processor, while the process makes no call. That works between the members of a
+ * trust group, and between the processes of a member. result is 0 if nothing was done: the memory was
+ * freed, the process has ended, the peer is not in the group, another process writes there for long, or
+ * the handle is wrong. Then a message has to do. A put that was not done may have written a part.
+ */
+typedef struct {
+  uint32_t unit;
+  uint32_t generation;
+  uint64_t offset;
+  uint64_t length;
+} mx_heap_handle_t;
+
+typedef enum {
+  MX_HEAP_ADD = 0,
+  MX_HEAP_AND = 1,
+  MX_HEAP_OR = 2,
+  MX_HEAP_XOR = 3,
+  MX_HEAP_SWAP = 4
+} mx_heap_op_t;
+
+/* memory is NULL if no peer of the group is connected, there is no room, or the process has 128 blocks. A
+   block takes a multiple of 64 KiB and a descriptor, begins at a page, and has the bytes of earlier users. It stays until it is freed or the
+   process ends, also when the endpoint is closed. */
+mx_return_t mx_heap_alloc(mx_endpoint_t endpoint, uint64_t length, void **memory);
+
+/* result is 0 if no block begins there. */
+mx_return_t mx_heap_free(void *memory, uint32_t *result);
+
+/* The handle of a part of a block, for peers. result is 0 if the bytes are not all in one block. */
+mx_return_t mx_heap_handle(const void *memory, uint64_t length, mx_heap_handle_t *handle,
+                           uint32_t *result);
+
+/* offset is from the start of the handle's memory. */
+mx_return_t mx_heap_put(mx_endpoint_t endpoint, mx_endpoint_addr_t dest,
+                        const mx_heap_handle_t *handle, uint64_t offset, const void *bytes,
+                        uint64_t length, uint32_t *result);
+mx_return_t mx_heap_get(mx_endpoint_t endpoint, mx_endpoint_addr_t source,
+                        const mx_heap_handle_t *handle, uint64_t offset, void *bytes,
+                        uint64_t length, uint32_t *result);
+
+/* Change a word of 4 or 8 bytes, which must be aligned; before is its value before. The owner may use
+   the processor's atomic operations on it at the same time. */
+mx_return_t mx_heap_fetch(mx_endpoint_t endpoint, mx_endpoint_addr_t peer,
+                          const mx_heap_handle_t *handle, uint64_t offset, uint32_t width,
+                          mx_heap_op_t operation, uint64_t operand, uint64_t *before,
+                          uint32_t *result);
+mx_return_t mx_heap_compare_and_swap(mx_endpoint_t endpoint, mx_endpoint_addr_t peer,
+                                     const mx_heap_handle_t *handle, uint64_t offset,
+                                     uint32_t width, uint64_t expected, uint64_t value,
+                                     uint64_t *before, uint32_t *result);
 
 int mx__regcache_clean(void *memory, unsigned long length);
 

@@ -81,9 +81,6 @@ pub(crate) struct Status {
     pub(crate) context: Pointer,
 }
 
-/// Bytes of a message that [`Unexpected`] holds itself.
-pub(crate) const INLINE_MAX: usize = message::limits::EAGER;
-
 /// `mx_unexpected_t`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -93,7 +90,18 @@ pub(crate) struct Unexpected {
     pub(crate) length: u32,
     pub(crate) reserved: u32,
     pub(crate) data: *const c_void,
-    pub(crate) inline_data: [u8; INLINE_MAX],
+}
+
+/// `mx_heap_handle_t`: where a peer can find memory of this process's heap. As it comes from a peer,
+/// any value is possible.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct HeapHandle {
+    pub(crate) unit: u32,
+    pub(crate) generation: u32,
+    /// From the start of the unit.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
 }
 
 /// `mx_mapper_state_t`.

@@ -1,6 +1,5 @@
 //! Opens endpoints and connects them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use message::limits::{ENDPOINTS, MEDIUM};
@@ -9,9 +8,11 @@ use message::{Contexts, Options};
 use crate::abi::{self, Address, ErrorHandler, Pointer};
 use crate::codes::{Result, Return, StatusCode};
 use crate::condition::Condition;
-use crate::core::Kind;
+use crate::core::{Core, Kind};
+use crate::handle;
 use crate::library;
 use crate::limits::{ANY, HEAP, MAX_HANDLER_DATA};
+use crate::raw::endpoint_lock::Threads;
 use crate::shared::Shared;
 use crate::{progress_thread, table};
 
@@ -25,6 +26,7 @@ pub(crate) struct Parameters {
     pub(crate) handler_data: Option<u64>,
     /// Whether messages that match no receive stay where they arrive.
     pub(crate) in_place: bool,
+    pub(crate) threads: Threads,
 }
 
 /// `mx_open_endpoint`.
@@ -50,19 +52,18 @@ pub(crate) fn open(
         heap: HEAP,
     };
     let data = parameters.handler_data.unwrap_or(MAX_HANDLER_DATA);
-    let endpoint = table::add(|number| {
+    let shared = table::add(parameters.threads, parameters.handler, |number| {
         let mut endpoint = message::Endpoint::open(&library.board, &options)?;
         if parameters.in_place {
             endpoint.leave_in_place();
         }
-        Ok(Shared::new(number, parameters.handler, data, endpoint))
+        Ok(Core::new(number, endpoint, data))
     })?;
-    let shared = table::endpoint(endpoint)?;
-    if let Err(code) = progress_thread::start(Arc::clone(&shared)) {
-        table::close(&shared)?;
+    if let Err(code) = progress_thread::start(shared) {
+        shared.close()?;
         return Err(code);
     }
-    Ok(endpoint)
+    Ok(handle::endpoint(shared.number))
 }
 
 /// The remote endpoint of a connect.

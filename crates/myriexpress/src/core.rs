@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use message::{Completion, Endpoint, Pattern, Peer, Request, Unexpected};
+use message::{Completion, Endpoint, Pattern, Peer, Request};
 
 use crate::abi::{self, Address, Pointer, UnexpectedHandler};
 use crate::codes::{Result, Return, StatusCode};
@@ -53,15 +53,13 @@ pub(crate) struct Counters {
 /// An endpoint and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Core {
-    number: u16,
+    pub(crate) number: u16,
     pub(crate) endpoint: Endpoint,
     /// By the slot of the request.
     entries: Vec<Option<Entry>>,
     /// The context pointers of the program for its peers.
     pub(crate) contexts: HashMap<u64, usize>,
     pub(crate) handler: Option<Handler>,
-    /// The message that the program reads in place.
-    pub(crate) reading: Option<Unexpected>,
     /// For handlers that the program will register, see [`Handler::data`].
     pub(crate) handler_data: u64,
     /// The thread that runs the handler.
@@ -90,7 +88,6 @@ impl Core {
             entries: Vec::new(),
             contexts: HashMap::new(),
             handler: None,
-            reading: None,
             handler_data,
             handler_thread: None,
             disabled: 0,
@@ -207,10 +204,17 @@ impl Core {
 
     /// Returns the peer for an address of the program.
     pub(crate) fn peer(&self, address: Address) -> Result<Peer> {
+        let peer = self.own_peer(address)?;
+        let known = self.endpoint.address_of(peer).is_some();
+        known.then_some(peer).ok_or(Return::BAD_ENDPOINT)
+    }
+
+    /// Returns the peer for an address of this endpoint; the peer may be none that it knows.
+    #[inline(always)]
+    pub(crate) fn own_peer(&self, address: Address) -> Result<Peer> {
         let peer = Peer::from_bits(address.peer);
         let own = address == self.address(peer);
-        let known = own && self.endpoint.address_of(peer).is_some();
-        known.then_some(peer).ok_or(Return::BAD_ENDPOINT)
+        own.then_some(peer).ok_or(Return::BAD_ENDPOINT)
     }
 
     /// Returns the address of a peer.
@@ -268,10 +272,15 @@ impl Core {
     }
 
     /// Ends the connects whose timeout has passed.
+    #[inline(always)]
     pub(crate) fn expire(&mut self) {
-        if self.deadlines.is_empty() {
-            return;
+        if !self.deadlines.is_empty() {
+            self.expire_deadlines();
         }
+    }
+
+    #[cold]
+    fn expire_deadlines(&mut self) {
         let now = Instant::now();
         let ends = std::mem::take(&mut self.deadlines).into_iter();
         let (over, later) = ends.partition::<Vec<_>, _>(|(end, _)| *end <= now);

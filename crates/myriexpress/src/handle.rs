@@ -1,6 +1,6 @@
 //! The handles of endpoints and the addresses that a program receives.
 
-use crate::abi::Address;
+use crate::abi::{Address, Endpoint};
 use crate::codes::{Result, Return};
 
 /// Bits 63 to 16 of handles for endpoints and of addresses, which mark them as made by this
@@ -13,6 +13,11 @@ pub(crate) fn number(word: u64, mark: u64) -> Result<u16> {
         true => u16::try_from(word & 0xffff).map_err(|_| Return::BAD_ENDPOINT),
         false => Err(Return::BAD_ENDPOINT),
     }
+}
+
+/// Returns the handle of an endpoint.
+pub(crate) fn endpoint(number: u16) -> Endpoint {
+    Endpoint(ENDPOINT << 16 | u64::from(number))
 }
 
 /// Returns the address of a peer of an endpoint.

@@ -1,93 +1,111 @@
 //! Calls for programs that match messages themselves: messages are read where they arrived, and sent
 //! without a request.
 
-use std::ffi::c_void;
+use message::{InPlace, Reading, Unexpected};
 
-use message::Unexpected;
-
-use crate::abi::{self, Address, INLINE_MAX};
+use crate::abi::{self, Address};
 use crate::codes::Result;
 use crate::core::Core;
 use crate::shared::Shared;
 
-/// The message that the program reads next.
-pub(crate) struct Next {
-    pub(crate) message: abi::Unexpected,
-    /// Whether its data is in `inline_data`.
-    pub(crate) is_inline: bool,
+/// `mx_next_unexpected`: calls `put` with the message; returns whether there is one.
+#[inline(always)]
+pub(crate) fn next(shared: &Shared, put: impl FnOnce(abi::Unexpected)) -> Result<bool> {
+    match shared.enter() {
+        Some(mut entry) => Ok(take(shared.own(&mut entry)?, put)),
+        None => next_of_threads(shared, put),
+    }
 }
 
-/// `mx_next_unexpected`.
-#[inline]
-pub(crate) fn next(shared: &Shared) -> Result<Option<Next>> {
-    let mut locked = shared.lock_for_call()?;
-    let core = locked.core()?;
-    if let Some(message) = core.reading.take() {
-        core.endpoint.consume(message);
-    }
+/// The same for an endpoint that several threads use.
+#[inline(never)]
+fn next_of_threads(shared: &Shared, put: impl FnOnce(abi::Unexpected)) -> Result<bool> {
+    Ok(take(shared.lock_for_call()?.core()?, put))
+}
+
+#[inline(always)]
+fn take(core: &mut Core, put: impl FnOnce(abi::Unexpected)) -> bool {
     if !core.may_progress() {
-        return Ok(None);
+        core.endpoint.consume_read();
+        return false;
     }
     core.expire();
-    let message = core.endpoint.next_in_place();
-    core.endpoint.polled(message.is_some());
-    let Some(message) = message else {
-        return Ok(None);
-    };
-    let next = describe(core, &message);
-    core.reading = Some(message);
-    Ok(Some(next))
+    let found = core.endpoint.read_next();
+    core.endpoint.polled(found);
+    match core.endpoint.reading() {
+        Reading::Nothing => {}
+        Reading::InPlace(message) => put(in_place(core, message)),
+        Reading::Other(message) => put(other(core, message)),
+    }
+    found
 }
 
-/// Returns what the program gets of a message. Short data is copied: its place in memory is reused.
-#[inline]
-fn describe(core: &mut Core, message: &Unexpected) -> Next {
-    let mut inline_data = [0; INLINE_MAX];
-    let mut is_inline = false;
-    let mut data = std::ptr::null();
-    if let Some(address) = core.endpoint.address_in_place(message) {
-        data = address.as_ptr().cast_const();
-    } else if let Some(bytes) = message.bytes() {
-        match inline_data.get_mut(..bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
-                is_inline = true;
-            }
-            None => data = bytes.as_ptr(),
-        }
+/// Returns what the program gets of a message that is where it arrived.
+#[inline(always)]
+fn in_place(core: &Core, message: &InPlace) -> abi::Unexpected {
+    abi::Unexpected {
+        source: core.address(message.peer),
+        match_info: message.value,
+        length: message.length,
+        reserved: 0,
+        data: std::ptr::with_exposed_provenance(message.address),
     }
-    let message = abi::Unexpected {
+}
+
+/// Returns what the program gets of another message.
+#[inline(never)]
+fn other(core: &Core, message: &Unexpected) -> abi::Unexpected {
+    let data = message.bytes().map(|bytes| bytes.as_ptr().cast());
+    abi::Unexpected {
         source: core.address(message.peer()),
         match_info: message.value(),
         length: u32::try_from(message.length()).unwrap_or(u32::MAX),
         reserved: 0,
-        data: data.cast::<c_void>(),
-        inline_data,
-    };
-    Next { message, is_inline }
+        data: data.unwrap_or(std::ptr::null()),
+    }
 }
 
 /// `mx_keep_unexpected`.
 pub(crate) fn keep(shared: &Shared) -> Result {
     let mut locked = shared.lock_for_call()?;
-    let core = locked.core()?;
-    if let Some(message) = core.reading.take() {
-        core.endpoint.keep(message);
-        locked.notify();
-    }
+    locked.core()?.endpoint.keep_read();
+    locked.notify();
     Ok(())
 }
 
 /// `mx_inject`: returns whether the message was sent.
+#[inline]
 pub(crate) fn inject<'a>(
     shared: &Shared,
     pieces: impl Iterator<Item = &'a [u8]> + Clone,
     to: Address,
     match_info: u64,
 ) -> Result<bool> {
-    let mut locked = shared.lock_for_call()?;
-    let core = locked.core()?;
-    let peer = core.peer(to)?;
+    match shared.enter() {
+        Some(mut entry) => send(shared.own(&mut entry)?, pieces, to, match_info),
+        None => inject_of_threads(shared, pieces, to, match_info),
+    }
+}
+
+/// The same for an endpoint that several threads use.
+#[inline(never)]
+fn inject_of_threads<'a>(
+    shared: &Shared,
+    pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    to: Address,
+    match_info: u64,
+) -> Result<bool> {
+    send(shared.lock_for_call()?.core()?, pieces, to, match_info)
+}
+
+#[inline(always)]
+fn send<'a>(
+    core: &mut Core,
+    pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    to: Address,
+    match_info: u64,
+) -> Result<bool> {
+    let peer = core.own_peer(to)?;
     let sent = core.endpoint.inject(peer, match_info, pieces)?;
     core.counters.sends = core.counters.sends.wrapping_add(u32::from(sent));
     Ok(sent)

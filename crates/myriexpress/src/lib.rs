@@ -54,6 +54,7 @@ mod connect;
 mod core;
 mod exchange;
 mod handle;
+mod heap;
 mod in_place;
 mod info;
 mod library;

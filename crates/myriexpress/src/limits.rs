@@ -18,6 +18,9 @@ pub(crate) const MAX_HANDLER_DATA: u64 = 4096;
 /// Bytes of an endpoint's heap, which is minimal because MX has no call that uses it.
 pub(crate) const HEAP: u64 = 4096;
 
+/// Blocks of one-sided memory that a process may have: each takes a descriptor.
+pub(crate) const HEAP_BLOCKS: usize = 128;
+
 /// Endpoints that a process may open at the same time.
 pub(crate) const MAX_OPEN_ENDPOINTS: usize = 256;
 

@@ -3,7 +3,6 @@
 //! The thread does not compete with a program that makes calls: while it sleeps inside the engine,
 //! the next call has to wait until it has left.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -16,9 +15,11 @@ const ENABLE_VARIABLE: &str = "VICINITY_PROGRESS_THREAD";
 /// After this time without a call, the program is assumed to compute.
 const COMPUTE_DELAY: Duration = Duration::from_millis(1);
 
-/// Starts the thread of an endpoint, if it is enabled. The thread ends when the endpoint is closed.
-pub(crate) fn start(shared: Arc<Shared>) -> Result {
-    if std::env::var_os(ENABLE_VARIABLE).is_none_or(|value| value != "1") {
+/// Starts the thread of an endpoint, if it is enabled. The thread ends when the endpoint is closed. The
+/// endpoint of a serialized program has none: it would be a second thread.
+pub(crate) fn start(shared: Shared) -> Result {
+    if shared.is_serialized() || std::env::var_os(ENABLE_VARIABLE).is_none_or(|value| value != "1")
+    {
         return Ok(());
     }
     let started = thread::Builder::new()

@@ -9,134 +9,227 @@
 //! A handler of unexpected messages runs without the lock, so it may call the library. No thread
 //! makes progress until the handler returns.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use message::{Endpoint, Waker};
+use message::Waker;
 
 use crate::abi::{ErrorHandler, RECV_FINISHED};
 use crate::codes::{Result, Return};
 use crate::condition::Condition;
 use crate::core::{Core, Handler};
 use crate::handle;
+use crate::raw::endpoint_lock::{EndpointLock, Entry, Guard, Threads};
 
-/// An open endpoint.
+/// The number of a slot without an endpoint.
+const NO_ENDPOINT: u16 = 0;
+
+/// The place of an endpoint. It stays when the endpoint is closed, so that a call needs no locked
+/// instruction to find the endpoint.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) number: u16,
+pub(crate) struct Slot {
+    /// The number of the endpoint.
+    number: AtomicU16,
     /// The error handler of the endpoint, or `None` for the one of the process.
-    pub(crate) handler: Option<ErrorHandler>,
+    handler: Mutex<Option<ErrorHandler>>,
+    waker: Mutex<Option<Waker>>,
     entry_lock: Mutex<()>,
     /// Number of threads that wait for `entry_lock` or the lock.
     entry_waiters: AtomicU32,
-    core: Mutex<Option<Core>>,
+    core: EndpointLock<Option<Box<Core>>>,
     changed: Condvar,
-    waker: Waker,
     /// Changes with each call of the program.
     calls: AtomicU64,
 }
 
-/// A locked endpoint.
-pub(crate) struct Locked<'a> {
-    shared: &'a Shared,
-    guard: MutexGuard<'a, Option<Core>>,
+/// An endpoint of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared {
+    pub(crate) number: u16,
+    slot: &'static Slot,
 }
 
-impl Shared {
-    /// `handler_data` is the length of the longest message that a handler gets with its data.
-    pub(crate) fn new(
-        number: u16,
-        handler: Option<ErrorHandler>,
-        handler_data: u64,
-        endpoint: Endpoint,
-    ) -> Self {
-        let core = Core::new(number, endpoint, handler_data);
+/// A locked endpoint.
+pub(crate) struct Locked {
+    shared: Shared,
+    guard: Guard<'static, Option<Box<Core>>>,
+}
+
+impl Slot {
+    pub(crate) const fn new(threads: Threads) -> Self {
         Self {
-            number,
-            handler,
+            number: AtomicU16::new(NO_ENDPOINT),
+            handler: Mutex::new(None),
+            waker: Mutex::new(None),
             entry_lock: Mutex::new(()),
             entry_waiters: AtomicU32::new(0),
-            waker: core.endpoint.waker(),
-            core: Mutex::new(Some(core)),
+            core: EndpointLock::new(threads, None),
             changed: Condvar::new(),
             calls: AtomicU64::new(0),
         }
     }
 
+    /// Returns the number of the endpoint, if there is one.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> Option<u16> {
+        let number = self.number.load(Ordering::Relaxed);
+        (number != NO_ENDPOINT).then_some(number)
+    }
+
+    /// Reserves the slot for an endpoint; returns false if it has one already.
+    fn claim(&self, number: u16) -> bool {
+        let (claimed, read) = (Ordering::Acquire, Ordering::Relaxed);
+        let claim = self
+            .number
+            .compare_exchange(NO_ENDPOINT, number, claimed, read);
+        claim.is_ok()
+    }
+}
+
+impl Shared {
+    /// Opens an endpoint in a slot. `make` makes what is behind its lock. Returns `None` if the slot is
+    /// not free.
+    pub(crate) fn open(
+        number: u16,
+        slot: &'static Slot,
+        handler: Option<ErrorHandler>,
+        make: impl FnOnce() -> Result<Core>,
+    ) -> Result<Option<Self>> {
+        if !slot.claim(number) {
+            return Ok(None);
+        }
+        let core = make().inspect_err(|_| slot.number.store(NO_ENDPOINT, Ordering::Release))?;
+        let shared = Self { number, slot };
+        *shared.handler_place() = handler;
+        *shared.waker_place() = Some(core.endpoint.waker());
+        // A late call for an endpoint that was closed holds the lock for a moment.
+        *slot.core.lock()? = Some(Box::new(core));
+        Ok(Some(shared))
+    }
+
+    /// Returns the endpoint in a slot.
+    #[inline]
+    pub(crate) fn find(number: u16, slot: &'static Slot) -> Option<Self> {
+        (slot.number() == Some(number)).then_some(Self { number, slot })
+    }
+
+    fn handler_place(&self) -> MutexGuard<'static, Option<ErrorHandler>> {
+        let handler = self.slot.handler.lock();
+        handler.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waker_place(&self) -> MutexGuard<'static, Option<Waker>> {
+        let waker = self.slot.waker.lock();
+        waker.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the error handler of the endpoint, or `None` for the one of the process.
+    #[cold]
+    pub(crate) fn handler(&self) -> Option<ErrorHandler> {
+        *self.handler_place()
+    }
+
+    /// Returns whether other threads may call at any time.
+    pub(crate) fn is_serialized(&self) -> bool {
+        self.slot.core.is_serialized()
+    }
+
     /// Returns a value that changes when the program makes a call.
     pub(crate) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+        self.slot.calls.load(Ordering::Relaxed)
     }
 
     /// Locks the endpoint for a call of the program.
-    pub(crate) fn lock_for_call(&self) -> Result<Locked<'_>> {
+    pub(crate) fn lock_for_call(&self) -> Result<Locked> {
         // Two concurrent calls may count as one.
         let calls = self.calls().wrapping_add(1);
-        self.calls.store(calls, Ordering::Relaxed);
+        self.slot.calls.store(calls, Ordering::Relaxed);
         self.lock()
     }
 
+    /// Enters the endpoint for a call of a serialized program.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Option<Entry<'static, Option<Box<Core>>>> {
+        self.slot.core.enter()
+    }
+
+    /// Returns the data of the endpoint, unless it was closed. Another endpoint may have the slot by
+    /// now.
+    #[inline(always)]
+    pub(crate) fn own<'a>(&self, core: &'a mut Option<Box<Core>>) -> Result<&'a mut Core> {
+        let core = core.as_deref_mut();
+        core.filter(|core| core.number == self.number)
+            .ok_or(Return::BAD_ENDPOINT)
+    }
+
     /// Locks the endpoint, and wakes a thread that sleeps with the lock.
-    pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+    pub(crate) fn lock(&self) -> Result<Locked> {
         // A thread that calls all the time must queue like others, or it would keep a woken leader
         // out.
-        let free = self.entry_waiters.load(Ordering::Relaxed) == 0;
-        let guard = match free.then(|| self.core.try_lock()) {
-            Some(Ok(guard)) => guard,
-            Some(Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
-            Some(Err(TryLockError::WouldBlock)) | None => self.lock_in_turn(),
+        let free = self.slot.entry_waiters.load(Ordering::Relaxed) == 0;
+        let guard = free.then(|| self.slot.core.try_lock()).flatten();
+        let guard = match guard {
+            Some(guard) => guard,
+            None => self.lock_in_turn()?,
         };
-        match guard.is_some() {
-            true => Ok(Locked {
-                shared: self,
-                guard,
-            }),
-            false => Err(Return::BAD_ENDPOINT),
+        let mut locked = self.locked(guard);
+        locked.core()?;
+        Ok(locked)
+    }
+
+    fn locked(self, guard: Guard<'static, Option<Box<Core>>>) -> Locked {
+        Locked {
+            shared: self,
+            guard,
         }
     }
 
     /// Locks the endpoint after the threads that came before.
-    fn lock_in_turn(&self) -> MutexGuard<'_, Option<Core>> {
-        self.entry_waiters.fetch_add(1, Ordering::Relaxed);
-        let turn = self
+    #[cold]
+    fn lock_in_turn(&self) -> Result<Guard<'static, Option<Box<Core>>>> {
+        let slot = self.slot;
+        slot.entry_waiters.fetch_add(1, Ordering::Relaxed);
+        let turn = slot
             .entry_lock
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let guard = match self.core.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.waker.wake();
-                self.core.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let guard = slot.core.try_lock().map_or_else(
+            || {
+                if let Some(waker) = &*self.waker_place() {
+                    waker.wake();
+                }
+                slot.core.lock()
+            },
+            Ok,
+        );
         drop(turn);
-        self.entry_waiters.fetch_sub(1, Ordering::Relaxed);
+        slot.entry_waiters.fetch_sub(1, Ordering::Relaxed);
         guard
     }
 
-    /// Closes the endpoint. Its requests are dropped, and waiting threads return. `remove` removes
-    /// the endpoint's number from the table.
-    pub(crate) fn close(&self, remove: impl FnOnce(u16) -> Result) -> Result {
+    /// Closes the endpoint. Its requests are dropped, and waiting threads return.
+    pub(crate) fn close(&self) -> Result {
         let mut locked = self.lock_for_call()?;
         if locked.in_handler() {
             return Err(Return::CLOSE_IN_HANDLER);
         }
         let core = locked.guard.take();
         drop(locked);
-        remove(self.number)?;
-        self.changed.notify_all();
+        self.slot.changed.notify_all();
         drop(core);
+        *self.handler_place() = None;
+        *self.waker_place() = None;
+        self.slot.number.store(NO_ENDPOINT, Ordering::Release);
         Ok(())
     }
 }
 
-impl Locked<'_> {
+impl Locked {
     /// Returns the data of the endpoint, unless it was closed.
     pub(crate) fn core(&mut self) -> Result<&mut Core> {
-        self.guard.as_mut().ok_or(Return::BAD_ENDPOINT)
+        self.shared.own(&mut self.guard)
     }
 
     /// Whether this thread runs the endpoint's handler.
@@ -147,7 +240,7 @@ impl Locked<'_> {
 
     /// Wakes the threads that sleep on the condition variable.
     pub(crate) fn notify(&self) {
-        self.shared.changed.notify_all();
+        self.shared.slot.changed.notify_all();
     }
 
     /// Makes progress, unless that is disabled, and passes unexpected messages to the handler.
@@ -263,8 +356,7 @@ impl Locked<'_> {
             woken.then_some(())
         });
         drop(self);
-        let guard = shared.lock_in_turn();
-        let mut locked = Locked { shared, guard };
+        let mut locked = shared.locked(shared.lock_in_turn()?);
         locked.core()?.has_leader = false;
         locked.wake_followers();
         slept?;
@@ -287,16 +379,7 @@ impl Locked<'_> {
         let shared = self.shared;
         let own = thread::current().id();
         self.core()?.waiting.push((own, condition));
-        let guard = match left {
-            None => shared.changed.wait(self.guard),
-            Some(left) => shared
-                .changed
-                .wait_timeout(self.guard, left)
-                .map(|(guard, _)| guard)
-                .map_err(|poisoned| PoisonError::new(poisoned.into_inner().0)),
-        };
-        let guard = guard.unwrap_or_else(PoisonError::into_inner);
-        let mut locked = Locked { shared, guard };
+        let mut locked = shared.locked(self.guard.wait(&shared.slot.changed, left));
         locked.core()?.waiting.retain(|(thread, _)| *thread != own);
         Ok(locked)
     }

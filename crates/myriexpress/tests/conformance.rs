@@ -109,6 +109,7 @@ programs! {
     mx_6_5_progress_while_the_program_computes: "computing.c";
     mx_6_6_unexpected_handler: "handler.c";
     messages_are_read_where_they_arrived: "in_place.c";
+    a_serialized_program_makes_one_call_at_a_time: "serialized.c";
     mx_6_7_connections_and_sessions: "sessions.c";
     mx_6_8_the_environment: "environment.c";
     mx_7_open_mpi_matching_transport: "openmpi_mtl.c";
@@ -155,7 +156,7 @@ fn mx_1_only_the_interface_is_visible() {
     let (data, functions): (Vec<_>, Vec<_>) = plain
         .iter()
         .partition(|name| name.starts_with("MX_ERRORS_"));
-    assert_eq!((functions.len(), data.len()), (68, 2), "{plain:?}");
+    assert_eq!((functions.len(), data.len()), (75, 2), "{plain:?}");
     let versioned: Vec<_> = shared.iter().filter(|name| name.contains('@')).collect();
     assert_eq!(
         versioned,
@@ -239,31 +240,44 @@ fn message_plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: i
     });
 }
 
-fn between_members(group: Option<&str>) {
+/// Runs a program in two members. The first words are its own member and the other one.
+fn between_members(name: &str, group: Option<&str>, words: [&[&str]; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
-    succeed(compiler("members.c", &program).arg("-lmyriexpress"));
-    let run = |words: [&str; 4]| {
+    succeed(compiler(name, &program).arg("-lmyriexpress"));
+    let run = |own: &str, other: &str, words: &[&str]| {
         let mut command = Command::new(&program);
-        command.args(words);
+        command.args([own, other]).args(words);
         command.env("LD_LIBRARY_PATH", INSTALLED.join("lib64"));
-        command.env("VICINITY_RUNTIME_DIR", folder.path().join(words[0]));
+        command.env("VICINITY_RUNTIME_DIR", folder.path().join(own));
         succeed(&mut command);
     };
     message_plane(folder.path(), ["web", "db"], group, || {
         thread::scope(|scope| {
-            scope.spawn(|| run(["web", "db", "1", "2"]));
-            run(["db", "web", "2", "1"]);
+            scope.spawn(|| run("web", "db", words[0]));
+            run("db", "web", words[1]);
         });
     });
 }
 
 #[test]
 fn members_of_the_message_plane_talk_through_the_host() {
-    between_members(None);
+    between_members("members.c", None, [&["1", "2"], &["2", "1"]]);
 }
 
 #[test]
 fn members_of_a_trust_group_talk_directly() {
-    between_members(Some("group"));
+    between_members("members.c", Some("group"), [&["1", "2"], &["2", "1"]]);
+}
+
+/// Also after the process that had the memory was killed, and with handles that no process made.
+#[test]
+fn members_of_a_trust_group_access_each_others_heap_and_nothing_else() {
+    between_members("heap.c", Some("group"), [&["own"], &["origin"]]);
+}
+
+#[test]
+fn members_without_a_group_have_no_heap() {
+    let roles: [&[&str]; 2] = [&["relay", "own"], &["relay", "origin"]];
+    between_members("heap.c", None, roles);
 }

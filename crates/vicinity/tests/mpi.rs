@@ -28,6 +28,9 @@ const ONLY_PLANE: &str = "self,vicinity";
 /// would make a component that refuses to work an error.
 const WITH_TCP: &str = "^vader,sm,openib,ofi,uct";
 
+/// What a rank says once of each peer.
+const DIRECT: &str = "on its heap is accessed without its help";
+
 /// Builds the component, unless this machine has no Open MPI for it.
 fn prepare() -> Option<(TempDir, OpenMpi)> {
     if let Some(reason) = missing() {
@@ -91,10 +94,10 @@ fn every_chapter_passes_with_other_components() {
     let Some((_folder, mpi)) = prepare() else {
         return;
     };
-    let vader = ["-remote_atomics", "-spawned_processes"];
+    let vader = ["-remote_atomics", "-allocated_memory", "-spawned_processes"];
     for (components, without) in [
         ("self,vader", &vader[..]),
-        ("self,tcp", &["-long_one_sided"]),
+        ("self,tcp", &["-long_one_sided", "-allocated_memory"]),
     ] {
         let mut run = mpi.run(components);
         run.args(["-n", "4"]).arg(mpi.program()).args(without);
@@ -131,6 +134,27 @@ group = "g"
 name = "c"
 "#;
 
+/// Joins the three members of a daemon, each of which has a folder with its name.
+fn join_all(folder: &Path, daemon: &Daemon) -> [Member; 3] {
+    ["a", "b", "c"].map(|name| {
+        let socket = daemon.path(&format!("message-plane/{name}.sock"));
+        Member::join(&socket, &folder.join(name).join("message"))
+    })
+}
+
+/// Adds a rank in each of these members.
+fn ranks_in(run: &mut Command, folder: &Path, names: &[&str], program: &Path, words: &[&str]) {
+    for (place, name) in names.iter().enumerate() {
+        if place > 0 {
+            run.arg(":");
+        }
+        run.args(["-n", "1", "-x"]);
+        let directory = folder.join(name);
+        run.arg(format!("VICINITY_RUNTIME_DIR={}", directory.display()));
+        run.arg(program).args(words);
+    }
+}
+
 /// Each rank is a member of its own, as in VMs: two in a trust group, one by the relay.
 #[test]
 fn ranks_of_different_members_meet_on_the_plane() {
@@ -138,30 +162,42 @@ fn ranks_of_different_members_meet_on_the_plane() {
         return;
     };
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
-    let names = ["a", "b", "c"];
-    let board = |name: &str| folder.path().join(name).join("message");
-    let join = |name: &str| {
-        let socket = daemon.path(&format!("message-plane/{name}.sock"));
-        Member::join(&socket, &board(name))
-    };
-    let members = names.map(join);
+    let members = join_all(folder.path(), &daemon);
     let mut run = mpi.run(ONLY_PLANE);
-    for (place, name) in names.iter().enumerate() {
-        let directory = folder.path().join(name);
-        if place > 0 {
-            run.arg(":");
-        }
-        run.args(["-n", "1", "-x"]);
-        run.arg(format!("VICINITY_RUNTIME_DIR={}", directory.display()));
-        run.arg(mpi.program());
-    }
-    passes(&mut run, PARTS);
+    run.args(["--mca", "btl_base_verbose", "10"]);
+    let program = mpi.program();
+    ranks_in(&mut run, folder.path(), &["a", "b", "c"], &program, &[]);
+    let text = passes(&mut run, PARTS);
+    // `a` and `b` reach each other's heap. Nobody reaches a heap of `c`, which has none.
+    assert_eq!(text.matches(DIRECT).count(), 2, "{text}");
+    let ordinary = "that MPI allocates are ordinary memory";
+    assert_eq!(text.matches(ordinary).count(), 5, "{text}");
     // The relay passed on what `c` sent.
     let output = daemon.command(&["message", "counters", "--json"]);
     let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = counters["members"].as_array().unwrap();
     let c = all.iter().find(|member| member["name"] == "c").unwrap();
     assert!(c["messages"].as_u64().unwrap() > 1000, "{counters}");
+    drop(members);
+}
+
+/// Puts, gets and atomic operations need no work of the target, within a member and between members of a group.
+#[test]
+fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let daemon = Daemon::start(folder.path(), Some(MEMBERS));
+    let members = join_all(folder.path(), &daemon);
+    let program = mpi.program();
+    // `one_sided` has memory of MPI_Win_allocate only.
+    for words in [&["idle_target"], &["allocated_memory"], &["one_sided"]] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(["--mca", "btl_base_verbose", "10"]);
+        ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, words);
+        let text = passes(&mut run, 1);
+        assert!(text.matches(DIRECT).count() >= 3, "{text}");
+    }
     drop(members);
 }
 

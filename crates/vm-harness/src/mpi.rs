@@ -22,13 +22,20 @@ pub const KEY: &str = "/root/.ssh/key";
 /// Path of MPI programs below a guest's root.
 const PROGRAMS: &str = "usr/local/bin";
 
+/// The files of Open MPI's components.
+pub const COMPONENTS: [&str; 3] = [
+    "mca_btl_vicinity.so",
+    "mca_mpool_vicinity.so",
+    "mca_osc_vicinity.so",
+];
+
 /// The files of this host that guests need, beside Debian's packages.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// `vicinity`.
     pub vicinity: PathBuf,
-    /// `mca_btl_vicinity.so`.
-    pub component: PathBuf,
+    /// The folder with [`COMPONENTS`].
+    pub components: PathBuf,
     /// `libmyriexpress.so`.
     pub library: PathBuf,
     /// An MPI program, which guests find in their path.
@@ -48,13 +55,14 @@ impl Files {
     #[must_use]
     pub fn in_guest(&self) -> Vec<(PathBuf, PathBuf)> {
         let library = Path::new("usr/lib/x86_64-linux-gnu");
-        let component = library.join("openmpi/lib/openmpi3/mca_btl_vicinity.so");
         let name = self.program.file_name().unwrap_or_default();
-        vec![
-            (self.component.clone(), component),
+        let mut files = vec![
             (self.library.clone(), library.join("libmyriexpress.so")),
             (self.program.clone(), Path::new(PROGRAMS).join(name)),
-        ]
+        ];
+        let system = library.join("openmpi/lib/openmpi3");
+        files.extend(COMPONENTS.map(|file| (self.components.join(file), system.join(file))));
+        files
     }
 
     /// Returns the image with these files. They are made in `folder`.

@@ -19,7 +19,7 @@ pub use crate::header::LayoutError;
 
 /// Version of the layout. A side that supports only other versions must not touch the rest of the
 /// window.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The first eight bytes of a window.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"vicinity");
@@ -242,8 +242,8 @@ mod tests {
         assert_eq!(with(64, 0), Err(LayoutError::Data(0)));
         assert_eq!(with(64, 1 << 25), Err(LayoutError::Data(1 << 25)));
         let mut header = with(64, 4096).unwrap().header();
-        header[8] = 3;
-        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(3)));
+        header[8] = 4;
+        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(4)));
         header[0] = 0;
         assert_eq!(Layout::from_header(&header), Err(LayoutError::Magic));
     }

@@ -89,39 +89,160 @@ proptest! {
     }
 }
 
-proptest! {
-    #[test]
-    fn bytes_of_a_record_arrive_as_they_were_pushed(
-        records in prop::collection::vec(
-            (any::<u64>(), prop::collection::vec(any::<u8>(), 0..=INLINE_BYTES)),
-            1..40,
-        )
-    ) {
-        let window = window(SLOTS);
-        let (mut producer, mut consumer) = lane(&window);
-        for (number, (first, bytes)) in records.iter().enumerate() {
-            prop_assert!(producer.has_room().unwrap());
-            producer.push_bytes(number as u32, *first, bytes);
-            prop_assert_eq!(consumer.tag(), Some(number as u32));
-            prop_assert_eq!(consumer.first(), *first);
-            for wanted in [bytes.len(), bytes.len() / 2] {
-                let mut got = vec![0; wanted];
-                consumer.bytes(&mut got);
-                prop_assert_eq!(&got[..], &bytes[..wanted]);
-            }
-            consumer.step();
-            prop_assert_eq!(consumer.tag(), None);
-            consumer.release();
+/// A step of a lane's user.
+#[derive(Clone, Debug)]
+enum Step {
+    PushData(u32),
+    /// The first word, and words that are pushed in pieces of this length.
+    PushPieces(u64, Vec<u64>, usize),
+    Pop,
+}
+
+/// Many of the words become sequence numbers of the next lap, see [`Sender::lookalike`].
+fn step() -> impl Strategy<Value = Step> {
+    let word = prop_oneof![
+        0..64u64,
+        any::<u64>(),
+        (0..64u64).prop_map(|low| low | 1 << 47)
+    ];
+    let words = prop::collection::vec(word.clone(), 0..=INLINE_BYTES / 8);
+    prop_oneof![
+        1 => (0..=DATA).prop_map(Step::PushData),
+        4 => (word, words, 1..20usize)
+            .prop_map(|(first, words, piece)| Step::PushPieces(first, words, piece)),
+        4 => Just(Step::Pop),
+    ]
+}
+
+/// What a record should bring: its tag, its first word, and its other words.
+type Expected = (u32, u64, Vec<u64>);
+
+/// A producer, and the position that it writes next.
+struct Sender {
+    producer: Producer,
+    position: u32,
+}
+
+impl Sender {
+    /// Makes a small word the sequence number of a position of the next laps, for short records or not.
+    fn lookalike(&self, word: u64) -> u64 {
+        match word as u32 {
+            0..64 => word + u64::from(self.position),
+            _ => word,
         }
     }
+
+    fn push(&mut self, tag: u32, step: &Step) -> Option<Expected> {
+        let (expected, short) = match step {
+            Step::PushData(length) => {
+                let pushed = push(&mut self.producer, u64::from(tag), *length);
+                let words = vec![u64::from(*length), u64::from(tag)];
+                (pushed.then_some((tag, 0, words))?, false)
+            }
+            Step::PushPieces(first, words, piece) => {
+                let words: Vec<_> = words.iter().map(|word| self.lookalike(*word)).collect();
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                if !self.producer.has_room().unwrap() {
+                    return None;
+                }
+                let pieces = bytes.chunks(*piece);
+                self.producer.push_pieces(tag, *first, pieces, bytes.len());
+                ((tag, *first, words), bytes.len() <= 24 && *first < 65536)
+            }
+            Step::Pop => return None,
+        };
+        self.position = match short {
+            true => self.position + 1,
+            false => self.position.next_multiple_of(2) + 2,
+        };
+        Some(expected)
+    }
+}
+
+/// Takes the next record, by each of the ways in which it can be read.
+fn check_next(consumer: &mut Consumer, (tag, first, words): &Expected, has_data: bool) {
+    assert!(consumer.has_record());
+    assert_eq!(consumer.tag(), Some(*tag));
+    let record = consumer.peek(*tag);
+    if has_data {
+        assert_eq!(record.body[1..3], words[..]);
+    } else {
+        assert_eq!((consumer.first(), record.body[0]), (*first, *first));
+        assert_eq!(record.body[1..=words.len()], words[..]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        for length in [bytes.len(), bytes.len().saturating_sub(3), bytes.len() / 2] {
+            let (mut got, mut copy) = (vec![0; length], vec![0; length]);
+            consumer.bytes(&mut got);
+            assert_eq!(got, bytes[..length]);
+            consumer.copy_out(consumer.place(), &mut copy).unwrap();
+            assert_eq!(copy, got);
+            assert!(consumer.address(consumer.place(), length).is_some());
+        }
+    }
+    assert_eq!(consumer.take(*tag), record);
+}
+
+proptest! {
+    /// Short records, longer ones, and ones with data, in any order.
+    #[test]
+    fn records_of_every_size_arrive_as_they_were_pushed(
+        steps in prop::collection::vec(step(), 1..400)
+    ) {
+        let window = window(SLOTS);
+        let (producer, mut consumer) = lane(&window);
+        let mut sender = Sender { producer, position: 0 };
+        let mut model = VecDeque::new();
+        for (tag, step) in (0..).zip(&steps) {
+            if let Some(expected) = sender.push(tag, step) {
+                model.push_back((expected, matches!(step, Step::PushData(_))));
+                prop_assert!(model.len() <= 2 * SLOTS as usize);
+            } else if let Step::Pop = step {
+                if let Some((expected, has_data)) = model.pop_front() {
+                    check_next(&mut consumer, &expected, has_data);
+                    consumer.skip();
+                    consumer.release();
+                }
+            }
+            prop_assert_eq!(consumer.has_record(), !model.is_empty());
+        }
+        while let Some((expected, has_data)) = model.pop_front() {
+            check_next(&mut consumer, &expected, has_data);
+        }
+        prop_assert_eq!(consumer.pop(), None);
+    }
+}
+
+/// Two short records share a slot.
+#[test]
+fn twice_as_many_short_records_have_room() {
+    let window = window(SLOTS);
+    let (mut producer, mut consumer) = lane(&window);
+    let mut pushed = 0;
+    while producer.has_room().unwrap() {
+        producer.push_pieces(1, 0xffff, [[7; 24].as_slice()].into_iter(), 24);
+        pushed += 1;
+    }
+    // A record that is not short would need a whole slot.
+    assert_eq!(pushed, 2 * SLOTS - 1);
+    for _ in 0..pushed {
+        let record = consumer.pop().unwrap();
+        let word = u64::from_ne_bytes([7; 8]);
+        assert_eq!(record.body, [0xffff, word, word, word, 0, 0, 0]);
+    }
+    assert!(!consumer.has_record());
 }
 
 #[test]
 fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);
-    producer.push_bytes(1, 2, &[3; INLINE_BYTES + 15]);
-    producer.push_bytes(4, 5, &[6; 1]);
+    producer.push_pieces(
+        1,
+        2,
+        std::iter::once(&[3; INLINE_BYTES + 15][..]),
+        INLINE_BYTES + 15,
+    );
+    producer.push_pieces(4, 5, std::iter::once(&[6; 1][..]), 1);
     let mut got = [0; INLINE_BYTES + 15];
     consumer.bytes(&mut got);
     assert_eq!(got[..INLINE_BYTES], [3; INLINE_BYTES]);
@@ -173,12 +294,13 @@ fn an_impossible_released_count_is_a_protocol_error() {
     }
     // Where the consumer of direction 0 writes its released count (see `layout`).
     let memory = window.bytes().unwrap();
-    memory.write(4096 + 128, &9u32.to_le_bytes()).unwrap();
+    // Positions: two for each slot.
+    memory.write(4096 + 128, &17u32.to_le_bytes()).unwrap();
     assert_eq!(
         producer.has_room(),
         Err(ProtocolError::Released {
-            released: 9,
-            outstanding: 8
+            released: 17,
+            outstanding: 16
         })
     );
     memory.write(4096 + 128, &3u32.to_le_bytes()).unwrap();
@@ -207,6 +329,49 @@ fn between_two_threads_everything_arrives_in_order_and_whole() {
                 }
                 std::thread::yield_now();
             }
+        }
+    });
+}
+
+/// Short records and others in turn, faster than the consumer releases them.
+#[test]
+fn between_two_threads_short_records_arrive_in_order_and_whole() {
+    const COUNT: u64 = 400_000;
+    let window = window(8);
+    let (mut producer, mut consumer) = lane(&window);
+    let words = |number: u64| {
+        if number % 7 == 3 {
+            6
+        } else {
+            1 + number as usize % 3
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..COUNT {
+                while !producer.has_room().unwrap() {
+                    std::thread::yield_now();
+                }
+                let bytes = number.to_ne_bytes().repeat(words(number));
+                let pieces = bytes.chunks(5);
+                producer.push_pieces(number as u32 & 0x7fff, number % 65536, pieces, bytes.len());
+            }
+        });
+        for number in 0..COUNT {
+            let record = loop {
+                match consumer.pop() {
+                    Some(record) => break record,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(record.tag, number as u32 & 0x7fff);
+            assert_eq!(record.body[0], number % 65536);
+            assert!(
+                record.body[1..=words(number)]
+                    .iter()
+                    .all(|word| *word == number)
+            );
+            consumer.release();
         }
     });
 }
@@ -244,8 +409,14 @@ fn a_peer_that_overwrites_every_byte_harms_only_itself() {
                     producer.write(u64::from(room.offset), &bytes).unwrap();
                     producer.push_with_data(&record(1), room);
                 }
+                if let Ok(true) = producer.has_room() {
+                    producer.push_pieces(1, 1, [[1; 24].as_slice()].into_iter(), 24);
+                }
                 let consumer = &mut ends.consumers[lane];
-                while let Some(record) = consumer.pop() {
+                while let Some(tag) = consumer.tag() {
+                    let _ = consumer.copy_out(consumer.place(), &mut bytes[..48]);
+                    let _ = consumer.address(consumer.place(), 48);
+                    let record = consumer.take(tag);
                     let _ = consumer.read(record.body[0], &mut bytes);
                 }
                 consumer.release();

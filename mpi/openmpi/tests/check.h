@@ -73,5 +73,7 @@ void one_sided(void);
 void long_one_sided(void);
 void exposure(void);
 void remote_atomics(void);
+void allocated_memory(void);
+void idle_target(void);
 
 #endif

@@ -2,6 +2,7 @@
 /* MPI's chapter on one-sided communication. */
 #include "check.h"
 
+#include <sched.h>
 #include <stdint.h>
 
 /* Fences, locks and an atomic operation on memory of other ranks. */
@@ -98,13 +99,10 @@ static void add_under_lock(MPI_Win window, int64_t own) {
   MPI_Accumulate(&none, 1, MPI_INT64_T, 0, 1, 1, MPI_INT64_T, MPI_REPLACE, window);
 }
 
-/* All ranks count at rank 0 at the same time. */
-void remote_atomics(void) {
+/* All ranks count at rank 0 at the same time, in three words of zeros. */
+static void count_at_rank_0(MPI_Win window) {
   enum { ROUNDS = 50 };
-  MPI_Win window;
-  int64_t *memory, one = 1, before, highest = -1;
-  MPI_Win_allocate(3 * sizeof *memory, sizeof *memory, MPI_INFO_NULL, WORLD, &memory, &window);
-  memset(memory, 0, 3 * sizeof *memory);
+  int64_t one = 1, before, highest = -1;
   MPI_Barrier(WORLD);
   MPI_Win_lock_all(0, window);
   for (int i = 0; i < ROUNDS; i++) {
@@ -122,5 +120,111 @@ void remote_atomics(void) {
   MPI_Get(&highest, 1, MPI_INT64_T, 0, 2, 1, MPI_INT64_T, window);
   MPI_Win_unlock(0, window);
   CHECK(before == ROUNDS * size && highest == size * (size - 1) / 2);
+}
+
+void remote_atomics(void) {
+  MPI_Win window;
+  int64_t *memory;
+  MPI_Win_allocate(3 * sizeof *memory, sizeof *memory, MPI_INFO_NULL, WORLD, &memory, &window);
+  memset(memory, 0, 3 * sizeof *memory);
+  count_at_rank_0(window);
   MPI_Win_free(&window);
+}
+
+/* Makes a window of memory of MPI_Alloc_mem or of MPI_Win_allocate, filled with zeros. Open MPI then uses one
+   atomic operation, and no lock, for each accumulate of one element. */
+static unsigned char *allocate_window(int with_window, MPI_Aint length, int unit, MPI_Win *window) {
+  unsigned char *memory;
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "acc_single_intrinsic", "true");
+  if (with_window) {
+    MPI_Win_allocate(length, unit, info, WORLD, &memory, window);
+  } else {
+    MPI_Alloc_mem(length, MPI_INFO_NULL, &memory);
+    MPI_Win_create(memory, length, unit, info, WORLD, window);
+  }
+  memset(memory, 0, (size_t)length);
+  MPI_Info_free(&info);
+  return memory;
+}
+
+/* Windows of memory that Open MPI allocates: between VMs of a group, it is on their heaps. Each rank puts
+   into the memory of all others, and all count at rank 0. */
+void allocated_memory(void) {
+  enum { EACH = 100000 };
+  MPI_Win window;
+  unsigned char *bytes = malloc(EACH), *memory = allocate_window(0, (MPI_Aint)EACH * size, 1, &window);
+  fill(bytes, EACH, (unsigned)rank);
+  MPI_Win_fence(0, window);
+  for (int i = 0; i < size; i++)
+    MPI_Put(bytes, EACH, MPI_BYTE, i, (MPI_Aint)EACH * rank, EACH, MPI_BYTE, window);
+  MPI_Win_fence(0, window);
+  for (int i = 0; i < size; i++) {
+    CHECK(is_filled(memory + (size_t)EACH * (size_t)i, EACH, (unsigned)i));
+    MPI_Get(bytes, EACH - 1, MPI_BYTE, i, (MPI_Aint)EACH * i + 1, EACH - 1, MPI_BYTE, window);
+    MPI_Win_fence(0, window);
+    for (size_t at = 0; at < EACH - 1; at++)
+      CHECK(bytes[at] == byte_at(at + 1, (unsigned)i));
+  }
+  MPI_Win_free(&window);
+  MPI_Free_mem(memory);
+  memory = allocate_window(0, 3 * sizeof(int64_t), sizeof(int64_t), &window);
+  count_at_rank_0(window);
+  MPI_Win_free(&window);
+  MPI_Free_mem(memory);
+  free(bytes);
+}
+
+/* What the origin does in memory of a rank that makes no call of MPI meanwhile. */
+static void access_idle(int target, MPI_Win window) {
+  enum { BYTES = 100000 };
+  unsigned char *bytes = malloc(BYTES);
+  int64_t one = 1, before, found;
+  fill(bytes, BYTES, (unsigned)target);
+  MPI_Put(bytes, BYTES, MPI_BYTE, target, 16, BYTES, MPI_BYTE, window);
+  MPI_Win_flush(target, window);
+  memset(bytes, 0, BYTES);
+  MPI_Get(bytes, BYTES, MPI_BYTE, target, 16, BYTES, MPI_BYTE, window);
+  MPI_Win_flush(target, window);
+  CHECK(is_filled(bytes, BYTES, (unsigned)target));
+  for (int i = 0; i < 1000; i++) {
+    MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 8, MPI_SUM, window);
+    MPI_Win_flush(target, window);
+    CHECK(before == i);
+  }
+  before++;
+  MPI_Compare_and_swap(&one, &before, &found, MPI_INT64_T, target, 8, window);
+  MPI_Win_flush(target, window);
+  CHECK(found == 1000);
+  MPI_Put(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window);
+  MPI_Win_flush(target, window);
+  free(bytes);
+}
+
+/* Each rank in turn is accessed by the next one, and only looks at its memory. That ends where the ranks are
+   members of one trust group. */
+static void access_idle_ranks(int with_window) {
+  MPI_Win window;
+  unsigned char *memory = allocate_window(with_window, 100016, 1, &window);
+  volatile int64_t *words = (volatile int64_t *)memory;
+  MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+  for (int target = 0; target < size; target++) {
+    MPI_Barrier(WORLD);
+    if (rank == (target + 1) % size)
+      access_idle(target, window);
+    while (rank == target && words[0] == 0)
+      sched_yield();
+    MPI_Win_sync(window);
+    CHECK(rank != target || (words[1] == 1 && is_filled(memory + 16, 100000, (unsigned)target)));
+  }
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+  if (!with_window)
+    MPI_Free_mem(memory);
+}
+
+void idle_target(void) {
+  access_idle_ranks(0);
+  access_idle_ranks(1);
 }

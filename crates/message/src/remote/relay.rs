@@ -165,8 +165,8 @@ impl From<ProtocolError> for FaultAt {
 #[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
 const LARGEST: [u32; 2] = [MEDIUM as u32, CHUNK];
 
-fn could_forward(from: &RelayEnd, to: &mut RelayEnd) -> bool {
-    let lanes = from.ends.consumers.iter().zip(&mut to.ends.producers);
+fn could_forward(from: &mut RelayEnd, to: &mut RelayEnd) -> bool {
+    let lanes = from.ends.consumers.iter_mut().zip(&mut to.ends.producers);
     let mut lanes = lanes.zip(LARGEST);
     lanes.any(|((from, to), largest)| {
         let tag = from.tag();

@@ -6,7 +6,8 @@ use crate::abi::{Endpoint, ErrorHandler, Parameter, Pointer, Request, Unexpected
 use crate::codes::{Result, Return};
 use crate::connect::{self, Parameters};
 use crate::exchange;
-use crate::table;
+use crate::raw::endpoint_lock::Threads;
+use crate::shared::Shared;
 
 /// The keys of `mx_param_t`.
 const ERROR_HANDLER: u32 = 0;
@@ -15,6 +16,7 @@ const CONTEXT_ID: u32 = 2;
 /// Keys of this library only.
 const HANDLER_DATA: u32 = 0x5601;
 const IN_PLACE: u32 = 0x5602;
+const SERIALIZED: u32 = 0x5603;
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_open_endpoint(
@@ -47,18 +49,22 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
                 parameters.contexts = connect::contexts(bits, shift)?;
             }
             HANDLER_DATA => {
-                let [a, b, c, d, ..] = parameter.value.to_ne_bytes();
-                let length = u32::from_ne_bytes([a, b, c, d]);
-                parameters.handler_data = connect::handler_data(length)?;
+                let length = connect::handler_data(word(parameter.value))?;
+                parameters.handler_data = length;
             }
-            IN_PLACE => {
-                let [a, b, c, d, ..] = parameter.value.to_ne_bytes();
-                parameters.in_place = u32::from_ne_bytes([a, b, c, d]) != 0;
-            }
+            IN_PLACE => parameters.in_place = word(parameter.value) != 0,
+            SERIALIZED if word(parameter.value) != 0 => parameters.threads = Threads::Serialized,
+            SERIALIZED => {}
             _ => return Err(Return::BAD_PARAM_NAME),
         }
     }
     Ok(parameters)
+}
+
+/// Returns the `uint32_t` in a parameter.
+fn word(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// Returns the handler in a parameter.
@@ -72,7 +78,7 @@ fn handler(value: u64) -> Option<ErrorHandler> {
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_close_endpoint(endpoint: Endpoint) -> Return {
-    endpoint_call(endpoint, table::close)
+    endpoint_call(endpoint, Shared::close)
 }
 
 #[unsafe(no_mangle)]

@@ -13,11 +13,8 @@ extern "C" fn mx_next_unexpected(
     result: Out<u32>,
 ) -> Return {
     endpoint_call(endpoint, |shared| {
-        let next = in_place::next(shared)?;
-        if let Some(next) = &next {
-            message.put_next(next);
-        }
-        result.put(u32::from(next.is_some()));
+        let found = in_place::next(shared, |next| message.put(next))?;
+        result.put(u32::from(found));
         Ok(())
     })
 }

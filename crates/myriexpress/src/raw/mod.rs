@@ -6,7 +6,9 @@
 
 mod connection;
 mod endpoint;
+pub(crate) mod endpoint_lock;
 mod exchange;
+mod heap;
 mod in_place;
 mod information;
 mod pointer;
@@ -37,7 +39,7 @@ fn endpoint_call(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Ret
     };
     match act(&shared) {
         Ok(()) => Return::SUCCESS,
-        Err(code) => library::report(shared.handler, code),
+        Err(code) => library::report(shared.handler(), code),
     }
 }
 
@@ -46,7 +48,7 @@ fn address_call(address: Address, act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
         Err(code) => {
-            let handler = table::owner(address).ok().and_then(|owner| owner.handler);
+            let handler = table::owner(address).ok().and_then(|owner| owner.handler());
             library::report(handler, code)
         }
     }

@@ -9,9 +9,8 @@ use std::slice;
 
 use message::{Memory, Segments};
 
-use crate::abi::{Parameter, Segment, Unexpected};
+use crate::abi::{Parameter, Segment};
 use crate::codes::{Result, Return};
-use crate::in_place::Next;
 
 /// A pointer to a value that the call writes, or reads and writes.
 #[repr(transparent)]
@@ -23,6 +22,7 @@ impl<T: Copy> Out<T> {
     }
 
     /// Writes the value, unless the pointer is null.
+    #[inline(always)]
     pub(super) fn put(&self, value: T) {
         if !self.is_null() {
             // SAFETY: the pointer is not null, so it points to a T of the program, see above.
@@ -34,18 +34,6 @@ impl<T: Copy> Out<T> {
     pub(super) fn get(&self) -> Option<T> {
         // SAFETY: as above, if it is not null.
         unsafe { self.0.as_ref() }.copied()
-    }
-}
-
-impl Out<Unexpected> {
-    /// Writes a message; data inside of it is where the program's value has it.
-    pub(super) fn put_next(&self, next: &Next) {
-        let mut message = next.message;
-        if next.is_inline {
-            let place = std::mem::offset_of!(Unexpected, inline_data);
-            message.data = self.0.wrapping_byte_add(place).cast_const().cast();
-        }
-        self.put(message);
     }
 }
 
@@ -76,6 +64,37 @@ impl Buffer {
         let length = usize::try_from(length).ok()?;
         // SAFETY: the pointer points to that many bytes of the program, see above.
         Some(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), length) }.to_vec())
+    }
+}
+
+impl Buffer {
+    /// Returns the address, which is not accessed.
+    pub(super) fn address(&self) -> usize {
+        self.0.addr()
+    }
+
+    /// Returns `length` bytes, which the call reads.
+    pub(super) fn bytes(&self, length: u64) -> Option<&[u8]> {
+        let length = usize::try_from(length).ok()?;
+        match (length, self.is_null()) {
+            (0, _) => Some(&[]),
+            (_, true) => None,
+            // SAFETY: the pointer points to that many bytes of the program, which nothing writes
+            // during the call, see above.
+            (_, false) => Some(unsafe { slice::from_raw_parts(self.0.cast(), length) }),
+        }
+    }
+
+    /// Returns `length` bytes, which the call writes.
+    pub(super) fn bytes_mut(&mut self, length: u64) -> Option<&mut [u8]> {
+        let length = usize::try_from(length).ok()?;
+        match (length, self.is_null()) {
+            (0, _) => Some(&mut []),
+            (_, true) => None,
+            // SAFETY: the pointer points to that many bytes of the program, which nothing else
+            // accesses during the call, see above.
+            (_, false) => Some(unsafe { slice::from_raw_parts_mut(self.0.cast(), length) }),
+        }
     }
 }
 

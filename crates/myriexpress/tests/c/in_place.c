@@ -46,8 +46,9 @@ static mx_unexpected_t next(mx_endpoint_t endpoint) {
 }
 
 static void receiver(void) {
-  mx_param_t in_place = {.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1};
-  side_t r = open_side_with(2, 1, &in_place, 1);
+  mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
+                             {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = 1}};
+  side_t r = open_side_with(2, 1, parameters, 2);
   OK(mx_keep_unexpected(r.endpoint)); /* there is none */
   for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
     uint32_t length = lengths[i % LENGTHS];

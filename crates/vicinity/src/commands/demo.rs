@@ -1,9 +1,9 @@
 //! `vicinity demo`: two real VMs, measured over Vicinity and over a Linux bridge.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use demo::{Options, SocketFiles};
-use vm_harness::mpi::Files;
+use vm_harness::mpi::{COMPONENTS, Files};
 use vm_harness::progress::Progress;
 
 use super::failure::Failure;
@@ -43,14 +43,14 @@ pub(crate) fn mpi(folder: &Path) -> Result<String, Failure> {
     let built = folder.join("mpi");
     let files = Files {
         vicinity: options.vicinity.clone(),
-        component: built.join("mca_btl_vicinity.so"),
+        components: built.clone(),
         library: built.join("lib64/libmyriexpress.so"),
         program: built.join("figures"),
     };
-    must_exist(
-        &[&files.component, &files.library, &files.program],
-        "demo-mpi",
-    )?;
+    let components = COMPONENTS.map(|file| built.join(file));
+    let mut needed: Vec<&Path> = components.iter().map(PathBuf::as_path).collect();
+    needed.extend([files.library.as_path(), files.program.as_path()]);
+    must_exist(&needed, "demo-mpi")?;
     let result = demo::mpi(&options, &files, &Progress::start())?;
     let output = options.output.display();
     Ok(format!("{result}\nResults: {output}/mpi.json\n"))

@@ -44,7 +44,7 @@ pub(crate) fn compile(compiler: &Path, program: &Path) {
 }
 
 /// Parts of the conformance program.
-pub(crate) const PARTS: usize = 26;
+pub(crate) const PARTS: usize = 27;
 
 /// The component, the library that it loads, and the test program.
 pub(crate) struct OpenMpi {
@@ -90,7 +90,7 @@ impl OpenMpi {
     pub(crate) fn files(&self) -> vm_harness::mpi::Files {
         vm_harness::mpi::Files {
             vicinity: PathBuf::from(env!("CARGO_BIN_EXE_vicinity")),
-            component: self.folder.join("mca_btl_vicinity.so"),
+            components: self.folder.clone(),
             library: self.mx.libraries().join("libmyriexpress.so"),
             program: self.program(),
         }

@@ -2,6 +2,7 @@
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::mapping::{Access, Mapping};
 use super::streaming_copy::{STREAMING_MIN, streaming_copy};
@@ -50,6 +51,33 @@ impl SharedBytes {
         }
         // SAFETY: inside, as just checked.
         Some(unsafe { self.base.add(offset) })
+    }
+
+    /// Returns where the bytes are in this process. They may change at any time.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Returns the 32-bit word at an offset; `None` if it is not all inside or not aligned, or this
+    /// side may only read.
+    pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU32> {
+        let place = self.writable_word::<u32>(offset)?;
+        // SAFETY: place and alignment were checked, and the mapping lives as long as `self`. An
+        // atomic may be shared with another process.
+        Some(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
+    }
+
+    /// The same for a 64-bit word.
+    pub(crate) fn long_word(&self, offset: u64) -> Option<&AtomicU64> {
+        let place = self.writable_word::<u64>(offset)?;
+        // SAFETY: as in `word`.
+        Some(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
+    }
+
+    /// Returns the address of a word.
+    fn writable_word<T>(&self, offset: u64) -> Option<NonNull<T>> {
+        let place = self.address_of(offset, size_of::<T>())?.cast::<T>();
+        (self.access == Access::ReadWrite && place.is_aligned()).then_some(place)
     }
 
     /// Copies bytes out; `None`, and copies nothing, if they are not all inside.

@@ -1,10 +1,12 @@
-//! The slots of a ring: one cache line each, a header word and seven words of body.
+//! The slots of a ring: one cache line each, a header word and seven words of body, or twice a header word
+//! and three words. Positions count halves of slots.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::mapping::{Access, Mapping};
+use super::pieces;
 use super::prefetch::{prefetch_read, prefetch_write};
 use crate::layout::SLOT;
 
@@ -23,11 +25,17 @@ pub(crate) struct Slots {
 // SAFETY: slots are only reached through atomics; see the module documentation.
 unsafe impl Send for Slots {}
 
-/// Words of a slot.
+/// Words of a slot, and of its half.
 const WORDS: usize = SLOT as usize / 8;
+const HALF: usize = WORDS / 2;
 
-/// Bytes behind the first word of a body.
-pub(crate) const INLINE_BYTES: usize = (WORDS - 2) * 8;
+/// Words and bytes behind the first word of a body.
+pub(super) const INLINE_WORDS: usize = WORDS - 2;
+pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * 8;
+
+/// The same for the half of a slot, behind its header.
+const SHORT_WORDS: usize = HALF - 1;
+pub(crate) const SHORT_BYTES: usize = SHORT_WORDS * 8;
 
 impl Slots {
     /// Returns `count` slots (a power of two) at `offset`, if they lie inside and are aligned to
@@ -48,11 +56,18 @@ impl Slots {
         self.mask + 1
     }
 
+    /// Returns the address of the slot, or half of a slot, at a position.
+    #[inline(always)]
+    fn half_address(&self, position: u32) -> NonNull<u64> {
+        // Two positions for each slot. The mask of a slot's number keeps the low bit.
+        let index = (position & (self.mask * 2 + 1)) as usize;
+        // SAFETY: the masked position is below twice the count, for which `new` checked the length.
+        unsafe { self.base.add(index * HALF) }
+    }
+
     #[inline(always)]
     fn slot_address(&self, position: u32) -> NonNull<u64> {
-        let index = (position & self.mask) as usize;
-        // SAFETY: the masked position is below the count, for which `new` checked the length.
-        unsafe { self.base.add(index * WORDS) }
+        self.half_address(position & !1)
     }
 
     /// Returns the atomic at a word of a slot; `word < WORDS`.
@@ -63,11 +78,66 @@ impl Slots {
         unsafe { AtomicU64::from_ptr(self.slot_address(position).add(word).as_ptr()) }
     }
 
-    /// Loads the header of a slot. The body that was stored before the header is visible
-    /// afterwards.
+    /// Returns the atomic at a word of half a slot; `word < HALF`.
+    #[inline(always)]
+    fn short_word(&self, position: u32, word: usize) -> &AtomicU64 {
+        // SAFETY: callers stay below `HALF`. Otherwise as in `word`.
+        unsafe { AtomicU64::from_ptr(self.half_address(position).add(word).as_ptr()) }
+    }
+
+    /// Loads the header at a position. What was stored before the header is visible afterwards.
     #[inline(always)]
     pub(crate) fn header(&self, position: u32) -> u64 {
-        self.word(position, 0).load(Ordering::Acquire)
+        self.short_word(position, 0).load(Ordering::Acquire)
+    }
+
+    /// Stores only the header at a position.
+    #[inline(always)]
+    pub(crate) fn write_header(&self, position: u32, header: u64) {
+        self.short_word(position, 0)
+            .store(header, Ordering::Release);
+    }
+
+    /// Loads the words of a short record, each once.
+    #[inline(always)]
+    pub(crate) fn short_body(&self, position: u32) -> [u64; SHORT_WORDS] {
+        std::array::from_fn(|word| self.short_word(position, word + 1).load(Ordering::Relaxed))
+    }
+
+    /// Stores a short record: at most [`SHORT_BYTES`] of the pieces, and the header last. In the first
+    /// half of a slot, it also invalidates the header of the second one, by the sequence number of
+    /// this record.
+    #[inline(always)]
+    pub(crate) fn write_short<'a>(
+        &self,
+        position: u32,
+        header: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let store = |word, value| {
+            self.short_word(position, word)
+                .store(value, Ordering::Relaxed);
+        };
+        pieces::words::<SHORT_WORDS>(pieces, |number, word| store(number + 1, word));
+        if position % 2 == 0 {
+            self.word(position, HALF).store(header, Ordering::Relaxed);
+        }
+        self.write_header(position, header);
+    }
+
+    /// Copies what [`write_short`](Self::write_short) stored, loading each word once; fills at most
+    /// [`SHORT_BYTES`] bytes.
+    #[inline(always)]
+    pub(crate) fn read_short_bytes(&self, position: u32, to: &mut [u8]) {
+        let load = |word: usize| self.short_word(position, word + 1).load(Ordering::Relaxed);
+        copy_words::<SHORT_WORDS>(load, to);
+    }
+
+    /// Returns the address of the [`SHORT_BYTES`] behind the header of a half. They may change at any time.
+    #[inline(always)]
+    pub(crate) fn short_address(&self, position: u32) -> NonNull<u8> {
+        // SAFETY: inside the half.
+        unsafe { self.half_address(position).add(1) }.cast()
     }
 
     /// Loads the body of a slot, each word once.
@@ -86,26 +156,19 @@ impl Slots {
         self.word(position, 0).store(header, Ordering::Release);
     }
 
-    /// Stores a slot: `first`, at most [`INLINE_BYTES`] of `bytes`, and the header last. Words that
-    /// the bytes do not reach keep their values, which the other side has read before.
+    /// Stores a slot: `first`, at most [`INLINE_BYTES`] of the pieces one after the other, and the header
+    /// last. Words that the bytes do not reach keep their values, which the other side has read before.
     #[inline(always)]
-    pub(crate) fn write_bytes(&self, position: u32, header: u64, first: u64, bytes: &[u8]) {
+    pub(crate) fn write_pieces<'a>(
+        &self,
+        position: u32,
+        header: u64,
+        first: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) {
         let store = |word, value| self.word(position, word).store(value, Ordering::Relaxed);
         store(1, first);
-        let chunks = bytes.chunks_exact(8);
-        let rest = chunks.remainder();
-        for (word, chunk) in (2..WORDS).zip(chunks) {
-            // As long as a word.
-            store(word, chunk.try_into().map_or(0, u64::from_ne_bytes));
-        }
-        let word = 2 + bytes.len() / 8;
-        if !rest.is_empty() && word < WORDS {
-            let mut last = [0; 8];
-            for (target, byte) in last.iter_mut().zip(rest) {
-                *target = *byte;
-            }
-            store(word, u64::from_ne_bytes(last));
-        }
+        pieces::words::<INLINE_WORDS>(pieces, |number, word| store(number + 2, word));
         self.word(position, 0).store(header, Ordering::Release);
     }
 
@@ -115,26 +178,20 @@ impl Slots {
         self.word(position, 1).load(Ordering::Relaxed)
     }
 
-    /// Copies what [`write_bytes`](Self::write_bytes) stored behind the first word, loading each
+    /// Copies what [`write_pieces`](Self::write_pieces) stored behind the first word, loading each
     /// word once; fills at most [`INLINE_BYTES`] bytes.
     #[inline(always)]
     pub(crate) fn read_bytes(&self, position: u32, to: &mut [u8]) {
-        let load = |word| {
-            self.word(position, word)
-                .load(Ordering::Relaxed)
-                .to_ne_bytes()
-        };
-        let word = 2 + to.len() / 8;
-        let mut chunks = to.chunks_exact_mut(8);
-        for (word, chunk) in (2..WORDS).zip(&mut chunks) {
-            chunk.copy_from_slice(&load(word));
-        }
-        let rest = chunks.into_remainder();
-        if !rest.is_empty() && word < WORDS {
-            for (target, byte) in rest.iter_mut().zip(load(word)) {
-                *target = byte;
-            }
-        }
+        let load = |word: usize| self.word(position, word + 2).load(Ordering::Relaxed);
+        copy_words::<INLINE_WORDS>(load, to);
+    }
+
+    /// Returns the address of the [`INLINE_BYTES`] behind the first word of a slot's body. They may change
+    /// at any time.
+    #[inline(always)]
+    pub(crate) fn inline_address(&self, position: u32) -> NonNull<u8> {
+        // SAFETY: inside the slot.
+        unsafe { self.slot_address(position).add(2) }.cast()
     }
 
     /// Prefetches a slot for reading.
@@ -147,5 +204,15 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn prefetch_write(&self, position: u32) {
         prefetch_write(self.slot_address(position));
+    }
+}
+
+/// Copies bytes of words, each loaded once; fills at most as many as `WORDS` words have.
+#[inline(always)]
+fn copy_words<const WORDS: usize>(load: impl Fn(usize) -> u64, to: &mut [u8]) {
+    for (word, chunk) in (0..WORDS).zip(to.chunks_mut(8)) {
+        for (target, byte) in chunk.iter_mut().zip(load(word).to_ne_bytes()) {
+            *target = byte;
+        }
     }
 }

@@ -15,6 +15,7 @@
 //! which fails if their generation has changed.
 
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -40,17 +41,19 @@ pub struct HeapAddress {
 pub enum AccessError {
     /// The bytes are not all on the heap.
     OutOfBounds,
-    /// The owner has revoked the buffer.
+    /// The owner has revoked the buffer, or does not have it any more.
     Revoked,
+    /// Another program writes there, or ended while it did.
+    Busy,
 }
 
 /// A member's heap.
 #[derive(Clone, Debug)]
 pub struct Heap {
     mapping: Arc<Mapping>,
-    units: Units,
+    pub(super) units: Units,
     /// The memory of all units.
-    bytes: SharedBytes,
+    pub(super) bytes: SharedBytes,
     owner: HeapOwner,
 }
 
@@ -169,7 +172,7 @@ impl Heap {
     }
 
     /// Returns the units of `count` bytes, if all are on this heap.
-    fn units_of(&self, at: u64, count: u64) -> Option<Range<u32>> {
+    pub(super) fn units_of(&self, at: u64, count: u64) -> Option<Range<u32>> {
         let end = at.checked_add(count)?.div_ceil(UNIT);
         let end = u32::try_from(end).ok()?;
         let start = u32::try_from(at / UNIT).ok()?;
@@ -178,7 +181,7 @@ impl Heap {
 }
 
 /// Returns an address as bytes from the start of the units.
-fn at(address: HeapAddress, from: u64) -> Option<u64> {
+pub(super) fn at(address: HeapAddress, from: u64) -> Option<u64> {
     (u64::from(address.unit) * UNIT).checked_add(from)
 }
 
@@ -218,6 +221,13 @@ impl SharedBuffer {
             unit: self.allocation.units.start,
             generation: self.generation,
         }
+    }
+
+    /// Returns where the bytes are in this process. Other members of the region can change them at
+    /// any time.
+    #[must_use]
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.bytes.base()
     }
 
     /// Revokes the address that other members received and have not reported to be done with. What

@@ -21,6 +21,7 @@ mod heap;
 mod heap_owner;
 mod layout;
 mod member_page;
+mod one_sided;
 mod unit_allocator;
 mod units;
 
@@ -42,6 +43,7 @@ pub use self::heap::{AccessError, Heap, HeapAddress, SharedBuffer};
 pub use self::heap_owner::HeapOwner;
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::member_page::MemberPage;
+pub use self::one_sided::{Atomic, Width};
 pub use self::unit_allocator::UnitAllocator;
 
 /// Offset of the bitmap of links in use.

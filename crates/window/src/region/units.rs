@@ -21,6 +21,21 @@ const WRITING: u32 = 1;
 /// The distance between two generations.
 const STEP: u32 = 2;
 
+/// How often a writer looks whether another one has finished: for longer than a unit takes to copy.
+/// That writer may have ended, so there is a bound.
+const WRITE_SPINS: u32 = 10_000;
+
+/// Whether a program may write to a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriteStart {
+    /// The unit is marked as being written.
+    Begun,
+    /// The unit has another generation.
+    Revoked,
+    /// Another program has not finished.
+    Busy,
+}
+
 /// The generations of the units of a heap.
 #[derive(Clone, Debug)]
 pub(super) struct Units {
@@ -87,6 +102,33 @@ impl Units {
             }
         }
         true
+    }
+
+    /// Marks one unit as being written, after another program that writes it has finished.
+    pub(super) fn await_write(&self, unit: u32, generation: u32) -> WriteStart {
+        let Some(word) = self.words.get(unit) else {
+            return WriteStart::Revoked;
+        };
+        for _ in 0..WRITE_SPINS {
+            if begin_write(word, generation) {
+                return WriteStart::Begun;
+            }
+            if word.load(Ordering::Acquire) & !WRITING != generation {
+                return WriteStart::Revoked;
+            }
+            std::hint::spin_loop();
+        }
+        WriteStart::Busy
+    }
+
+    /// Returns whether all units have this generation, written by another program or not.
+    pub(super) fn are_allocated(&self, mut units: Range<u32>, generation: u32) -> bool {
+        // As in `all_are`.
+        fence(Ordering::Acquire);
+        units.all(|unit| {
+            let word = self.words.get(unit);
+            word.is_some_and(|word| word.load(Ordering::Acquire) & !WRITING == generation)
+        })
     }
 
     /// Ends a write to units.

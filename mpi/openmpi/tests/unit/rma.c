@@ -53,6 +53,13 @@ static mx_return_t send_checked(mx_endpoint_t endpoint, mx_segment_t *segments, 
   return MX_SUCCESS;
 }
 
+static mx_return_t in_no_block(const void *base, uint64_t length, mx_heap_handle_t *handle,
+                               uint32_t *found) {
+  (void)base, (void)length, (void)handle;
+  *found = 0;
+  return MX_SUCCESS;
+}
+
 static uint64_t random_number(void) {
   static uint64_t state = 88172645463325252u;
   state ^= state << 13, state ^= state >> 7, state ^= state << 17;
@@ -118,11 +125,50 @@ static void check_memory(void) {
            inside(&memory[i], 1, MCA_BTL_REG_FLAG_REMOTE_ATOMIC));
 }
 
+/* What the origin accesses by itself, without a request. */
+static struct mca_btl_base_registration_handle_t shared = {
+    .base = 1 << 20, .length = BYTES, .flags = MCA_BTL_REG_FLAG_ACCESS_ANY, .on_heap = 1};
+static long direct;
+
+static mx_return_t put_checked(mx_endpoint_t endpoint, mx_endpoint_addr_t peer,
+                               const mx_heap_handle_t *handle, uint64_t offset, const void *bytes,
+                               uint64_t length, uint32_t *done) {
+  (void)endpoint, (void)peer, (void)bytes;
+  assert(handle == &shared.heap && offset <= BYTES && length <= BYTES - offset);
+  direct++;
+  *done = 1;
+  return MX_SUCCESS;
+}
+
+/* An origin accesses only the bytes that the handle names, with the handle's rights, and does not overtake its
+   own requests. */
+static void access_directly(void) {
+  /* The process of the peer is another one, and the line about it was written. */
+  struct mca_btl_base_endpoint_t peer = {.proc = NULL, .direct = true};
+  vicinity_mx.heap_put = put_checked;
+  for (long i = 0; i < ROUNDS; i++) {
+    uint64_t address = shared.base + (random_number() % 2 ? random_number() % BYTES : strange());
+    size_t length = random_number() % 2 ? random_number() % BYTES : strange();
+    bool inside = address >= shared.base && address - shared.base <= BYTES &&
+                  length <= BYTES - (address - shared.base);
+    assert(vicinity_put_direct(&peer, memory, address, &shared, length) == inside);
+  }
+  assert(direct > ROUNDS / 10 && direct < ROUNDS / 10 * 9);
+  peer.requests = 1;
+  assert(!vicinity_put_direct(&peer, memory, shared.base, &shared, 1));
+  peer.requests = 0;
+  shared.flags = MCA_BTL_REG_FLAG_REMOTE_READ;
+  assert(!vicinity_put_direct(&peer, memory, shared.base, &shared, 1));
+  shared.flags = MCA_BTL_REG_FLAG_ACCESS_ANY, shared.on_heap = 0;
+  assert(!vicinity_put_direct(&peer, memory, shared.base, &shared, 1));
+}
+
 int main(void) {
   static unsigned char message[sizeof(vicinity_rma_request_t) + BYTES + 1];
   OBJ_CONSTRUCT(&vicinity_module.region_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&vicinity_module.regions, opal_pointer_array_t);
   vicinity_mx.isend = send_checked;
+  vicinity_mx.heap_handle = in_no_block;
   for (int i = 0; i < REGIONS; i++)
     regions[i] = vicinity_register(NULL, NULL, memory + 1000 * (size_t)i + 64, 900, rights[i]);
   /* A key of a region that has ended names nothing, also if another region has its place. */
@@ -151,6 +197,7 @@ int main(void) {
   check_memory();
   assert(refused > ROUNDS / 10 && carried_out > ROUNDS / 10 && sent > ROUNDS / 50 &&
          answers > ROUNDS / 50);
+  access_directly();
   printf("%ld carried out, %ld refused\n", carried_out, refused);
   return 0;
 }

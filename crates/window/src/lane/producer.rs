@@ -1,0 +1,225 @@
+//! The producer's end.
+
+use std::sync::Arc;
+
+use super::{FIRST_SHIFT, HALVES, Record, Room, SHORT, TAG_MASK, TAG_SHIFT, data};
+use crate::ProtocolError;
+use crate::lane::Consumer;
+use crate::layout::LaneOffsets;
+use crate::raw::{Mapping, SHORT_BYTES, SharedBytes, Slots, Word};
+
+/// Data is allocated in whole cache lines.
+const CACHE_LINE: u64 = 64;
+
+/// Slots ahead of the head that the producer prefetches for writing.
+const PREFETCH_DISTANCE: u32 = 4;
+
+/// The producer's end of a lane.
+#[derive(Debug)]
+pub struct Producer {
+    slots: Slots,
+    released: Word,
+    data: SharedBytes,
+    capacity: u64,
+    /// The next position to write, and the first one that may still be unread; both free running.
+    head: u32,
+    tail: u32,
+    /// The same for the data area.
+    data_head: u64,
+    data_tail: u64,
+    /// Where the used data ended after each slot.
+    ends: Box<[u64]>,
+}
+
+impl Producer {
+    pub(crate) fn new(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<Self> {
+        let count = offsets.size.slots;
+        Some(Self {
+            slots: Slots::new(mapping, offsets.ring, count)?,
+            released: Word::new(mapping, offsets.released)?,
+            data: data(mapping, offsets)?,
+            capacity: u64::from(offsets.size.data),
+            head: 0,
+            tail: 0,
+            data_head: 0,
+            data_tail: 0,
+            ends: vec![0; count as usize].into_boxed_slice(),
+        })
+    }
+
+    /// Returns whether a record can be pushed.
+    ///
+    /// # Errors
+    /// The consumer released slots that were never written.
+    #[inline(always)]
+    pub fn has_room(&mut self) -> Result<bool, ProtocolError> {
+        if self.has_free_slot() {
+            return Ok(true);
+        }
+        self.catch_up()?;
+        Ok(self.has_free_slot())
+    }
+
+    /// Returns whether a slot is free, besides the second half of the last one.
+    #[inline(always)]
+    fn has_free_slot(&self) -> bool {
+        let used = self.head.wrapping_sub(self.tail);
+        used + self.head % HALVES <= (self.slots.count() - 1) * HALVES
+    }
+
+    /// Reads how many slots the consumer has released.
+    #[cold]
+    fn catch_up(&mut self) -> Result<(), ProtocolError> {
+        let now = self.released.load();
+        let (released, outstanding) = (
+            now.wrapping_sub(self.tail),
+            self.head.wrapping_sub(self.tail),
+        );
+        if released > outstanding {
+            return Err(ProtocolError::Released {
+                released,
+                outstanding,
+            });
+        }
+        if released > 0 {
+            let last = self.slot(now.wrapping_sub(1));
+            self.data_tail = self.ends.get(last).copied().unwrap_or_default();
+        }
+        self.tail = now;
+        Ok(())
+    }
+
+    /// Returns space for `length` contiguous bytes of data, with a free slot for the record that
+    /// carries them; `None` if the consumer has to release some first. Nothing is allocated before
+    /// [`push_with_data`](Self::push_with_data).
+    ///
+    /// # Errors
+    /// As [`has_room`](Self::has_room).
+    #[inline]
+    pub fn room(&mut self, length: u32) -> Result<Option<Room>, ProtocolError> {
+        if !self.has_room()? {
+            return Ok(None);
+        }
+        let room = self.place(length);
+        if room.end - self.data_tail <= self.capacity {
+            return Ok(Some(room));
+        }
+        self.catch_up()?;
+        Ok((room.end - self.data_tail <= self.capacity).then_some(room))
+    }
+
+    /// Returns where the data would go. Data is contiguous, so it may skip the end of the area.
+    #[inline]
+    fn place(&self, length: u32) -> Room {
+        let length = u64::from(length).next_multiple_of(CACHE_LINE);
+        let offset = self.data_head & (self.capacity - 1);
+        let skip = match offset + length > self.capacity {
+            true => self.capacity - offset,
+            false => 0,
+        };
+        let start = self.data_head + skip;
+        Room {
+            // Below the capacity, which is 32 bits.
+            offset: u32::try_from(start & (self.capacity - 1)).unwrap_or_default(),
+            end: start + length,
+        }
+    }
+
+    /// Copies data into the data area, at byte `at`; `None` if it does not fit there.
+    #[inline]
+    #[must_use]
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
+        self.data.write(at, bytes)
+    }
+
+    /// Returns the number of a position's slot.
+    #[inline(always)]
+    fn slot(&self, position: u32) -> usize {
+        ((position / HALVES) & (self.slots.count() - 1)) as usize
+    }
+
+    /// Publishes a record. The caller must have checked [`has_room`](Self::has_room).
+    #[inline(always)]
+    pub fn push(&mut self, record: &Record) {
+        self.begin_slot();
+        let header = self.header(record.tag);
+        self.slots.write(self.head, header, &record.body);
+        self.advance(HALVES);
+    }
+
+    /// Publishes a record whose body is one word followed by at most [`INLINE_BYTES`](super::INLINE_BYTES)
+    /// of the pieces, one after the other; `length` is the sum of their lengths. The caller must have
+    /// checked [`has_room`](Self::has_room). Body words that the bytes do not reach are not written:
+    /// they keep what an earlier record had there.
+    #[inline(always)]
+    pub fn push_pieces<'a>(
+        &mut self,
+        tag: u32,
+        first: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        length: usize,
+    ) {
+        if length <= SHORT_BYTES && u16::try_from(first).is_ok() {
+            let header = self.header(tag) | SHORT | first << FIRST_SHIFT;
+            self.slots.write_short(self.head, header, pieces);
+            self.advance(1);
+            return;
+        }
+        self.begin_slot();
+        let header = self.header(tag);
+        self.slots.write_pieces(self.head, header, first, pieces);
+        self.advance(HALVES);
+    }
+
+    /// Returns the header of the next record, if it is not short.
+    #[inline(always)]
+    fn header(&self, tag: u32) -> u64 {
+        (u64::from(tag) & TAG_MASK) << TAG_SHIFT | u64::from(self.head.wrapping_add(1))
+    }
+
+    /// Moves the head to the begin of a slot.
+    #[inline(always)]
+    fn begin_slot(&mut self) {
+        if self.head % HALVES != 0 {
+            self.slots.write_header(self.head, self.header(0));
+            self.advance(1);
+        }
+    }
+
+    /// Moves the head behind what was just published.
+    #[inline(always)]
+    fn advance(&mut self, halves: u32) {
+        let slot = self.slot(self.head);
+        if let Some(end) = self.ends.get_mut(slot) {
+            *end = self.data_head;
+        }
+        self.head = self.head.wrapping_add(halves);
+        if self.head % HALVES == 0 {
+            let ahead = self.head.wrapping_add(PREFETCH_DISTANCE * HALVES);
+            self.slots.prefetch_write(ahead);
+        }
+    }
+
+    /// Publishes a record that carries the data written into `room`.
+    #[inline]
+    pub fn push_with_data(&mut self, record: &Record, room: Room) {
+        self.data_head = room.end;
+        self.push(record);
+    }
+
+    /// Copies data from another lane's last record, without interpreting it. `at` is as for
+    /// [`write`](Self::write), `offset` as for [`Consumer::read`].
+    #[inline]
+    #[must_use]
+    pub fn copy_from(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
+        from.data_taken = true;
+        from.data.copy_to(offset, &self.data, at, length as usize)
+    }
+
+    /// Returns the length of the data area in bytes. Data of more than half of it may not fit
+    /// contiguously.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}
