@@ -71,5 +71,6 @@ pub mod mpi;
 pub mod progress;
 pub mod scope;
 pub mod switch;
+mod time_stamp_counter;
 pub mod vm;
 pub mod workload;

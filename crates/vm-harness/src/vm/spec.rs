@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::accel::Accel;
 use crate::host;
 use crate::image::Image;
+use crate::time_stamp_counter;
 
 /// The back-end of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +192,9 @@ impl Spec {
         );
         if accel == Accel::Tcg {
             line.push_str(" tsc=reliable");
+            if let Some(khz) = time_stamp_counter::host_khz() {
+                line.push_str(&format!(" tsc_early_khz={khz}"));
+            }
         }
         for argument in &self.kernel_args {
             line.push(' ');
