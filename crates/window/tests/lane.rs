@@ -95,6 +95,8 @@ enum Step {
     PushData(u32),
     /// The first word, and words that are pushed in pieces of this length.
     PushPieces(u64, Vec<u64>, usize),
+    /// The consumer looks at the next record, and releases those before it.
+    Look,
     Pop,
 }
 
@@ -110,6 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..=DATA).prop_map(Step::PushData),
         4 => (word, words, 1..20usize)
             .prop_map(|(first, words, piece)| Step::PushPieces(first, words, piece)),
+        2 => Just(Step::Look),
         4 => Just(Step::Pop),
     ]
 }
@@ -149,7 +152,7 @@ impl Sender {
                 self.producer.push_pieces(tag, *first, pieces, bytes.len());
                 ((tag, *first, words), bytes.len() <= 24 && *first < 65536)
             }
-            Step::Pop => return None,
+            Step::Look | Step::Pop => return None,
         };
         self.position = match short {
             true => self.position + 1,
@@ -166,6 +169,9 @@ fn check_next(consumer: &mut Consumer, (tag, first, words): &Expected, has_data:
     let record = consumer.peek(*tag);
     if has_data {
         assert_eq!(record.body[1..3], words[..]);
+        let mut bytes = vec![0; words[0] as usize];
+        consumer.read(record.body[0], &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == *tag as u8));
     } else {
         assert_eq!((consumer.first(), record.body[0]), (*first, *first));
         assert_eq!(record.body[1..=words.len()], words[..]);
@@ -196,6 +202,10 @@ proptest! {
             if let Some(expected) = sender.push(tag, step) {
                 model.push_back((expected, matches!(step, Step::PushData(_))));
                 prop_assert!(model.len() <= 2 * SLOTS as usize);
+            } else if let Step::Look = step {
+                prop_assert_eq!(consumer.tag(), model.front().map(|((tag, ..), _)| *tag));
+                consumer.skip();
+                consumer.release();
             } else if let Step::Pop = step {
                 if let Some((expected, has_data)) = model.pop_front() {
                     check_next(&mut consumer, &expected, has_data);

@@ -67,7 +67,7 @@ impl Producer {
         used + self.head % HALVES <= (self.slots.count() - 1) * HALVES
     }
 
-    /// Reads how many slots the consumer has released.
+    /// Reads up to which position the consumer has released.
     #[cold]
     fn catch_up(&mut self) -> Result<(), ProtocolError> {
         let now = self.released.load();
@@ -203,6 +203,8 @@ impl Producer {
     /// Publishes a record that carries the data written into `room`.
     #[inline]
     pub fn push_with_data(&mut self, record: &Record, room: Room) {
+        // First: an unused half before the record does not carry its data.
+        self.begin_slot();
         self.data_head = room.end;
         self.push(record);
     }
