@@ -82,7 +82,7 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 static bool open_endpoint(uint32_t key, bool threads, char *reason, size_t size) {
   vicinity_module_t *module = &vicinity_module;
   mx_endpoint_addr_t own;
-  /* Without MPI_THREAD_MULTIPLE, MPI and so this component make one call at a time. */
+  /* Without threads, MPI and so this component make one call at a time. */
   mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
                              {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = !threads}};
   uint32_t id;
@@ -125,7 +125,7 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
   vicinity_module_t *module = &vicinity_module;
   char reason[256] = "";
   uint32_t key;
-  /* progress_threads is true in each build that has them: they are not for components. */
+  /* progress_threads is always true. Above MPI_THREAD_SINGLE, a thread of another component may call. */
   bool threads = mpi_threads || opal_using_threads();
   *count = 0;
   if (getrandom(&key, sizeof key, 0) != sizeof key)

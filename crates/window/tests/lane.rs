@@ -7,7 +7,7 @@
 )]
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use window::lane::{Consumer, INLINE_BYTES, Producer, Record};
@@ -107,10 +107,11 @@ fn step() -> impl Strategy<Value = Step> {
         any::<u64>(),
         (0..64u64).prop_map(|low| low | 1 << 47)
     ];
-    let words = prop::collection::vec(word.clone(), 0..=INLINE_BYTES / 8);
+    let first = prop_oneof![3 => 0..=u64::from(u16::MAX), 1 => any::<u64>()];
+    let words = prop::collection::vec(word, 0..=INLINE_BYTES / 8);
     prop_oneof![
         1 => (0..=DATA).prop_map(Step::PushData),
-        4 => (word, words, 1..20usize)
+        4 => (first, words, 1..20usize)
             .prop_map(|(first, words, piece)| Step::PushPieces(first, words, piece)),
         2 => Just(Step::Look),
         4 => Just(Step::Pop),
@@ -154,6 +155,10 @@ impl Sender {
             }
             Step::Look | Step::Pop => return None,
         };
+        if self.position % 2 == 1 {
+            let count = if short { &SHARED } else { &UNUSED };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         self.position = match short {
             true => self.position + 1,
             false => self.position.next_multiple_of(2) + 2,
@@ -188,9 +193,19 @@ fn check_next(consumer: &mut Consumer, (tag, first, words): &Expected, has_data:
     assert_eq!(consumer.take(*tag), record);
 }
 
+/// Records that shared a slot, and slots whose second half was left unused.
+static SHARED: AtomicUsize = AtomicUsize::new(0);
+static UNUSED: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn records_of_every_size_share_slots_or_leave_halves_unused() {
+    records_of_every_size_arrive_as_they_were_pushed();
+    let reached = [&SHARED, &UNUSED].map(|count| count.load(Ordering::Relaxed));
+    assert!(reached.iter().all(|count| *count > 500), "{reached:?}");
+}
+
 proptest! {
     /// Short records, longer ones, and ones with data, in any order.
-    #[test]
     fn records_of_every_size_arrive_as_they_were_pushed(
         steps in prop::collection::vec(step(), 1..400)
     ) {
