@@ -27,9 +27,7 @@ impl Engine {
             link.messages_in.step();
             return Ok(true);
         }
-        let Some(record) = lane.pop() else {
-            return Ok(false);
-        };
+        let record = lane.take(tag);
         self.arrive(link, peer, &record)?;
         Ok(true)
     }

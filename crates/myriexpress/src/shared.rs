@@ -32,9 +32,7 @@ const NO_ENDPOINT: u16 = 0;
 pub(crate) struct Slot {
     /// The number of the endpoint.
     number: AtomicU16,
-    /// The error handler of the endpoint, or `None` for the one of the process.
-    handler: Mutex<Option<ErrorHandler>>,
-    waker: Mutex<Option<Waker>>,
+    seldom_used: Mutex<SeldomUsed>,
     entry_lock: Mutex<()>,
     /// Number of threads that wait for `entry_lock` or the lock.
     entry_waiters: AtomicU32,
@@ -43,6 +41,20 @@ pub(crate) struct Slot {
     /// Changes with each call of the program.
     calls: AtomicU64,
 }
+
+/// What errors and waiting threads need of an endpoint, while another thread may have its lock.
+#[derive(Debug)]
+struct SeldomUsed {
+    /// The error handler of the endpoint, or `None` for the one of the process.
+    handler: Option<ErrorHandler>,
+    waker: Option<Waker>,
+}
+
+/// The same without an endpoint.
+const UNUSED: SeldomUsed = SeldomUsed {
+    handler: None,
+    waker: None,
+};
 
 /// An endpoint of the program.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +73,7 @@ impl Slot {
     pub(crate) const fn new(threads: Threads) -> Self {
         Self {
             number: AtomicU16::new(NO_ENDPOINT),
-            handler: Mutex::new(None),
-            waker: Mutex::new(None),
+            seldom_used: Mutex::new(UNUSED),
             entry_lock: Mutex::new(()),
             entry_waiters: AtomicU32::new(0),
             core: EndpointLock::new(threads, None),
@@ -109,8 +120,10 @@ impl Shared {
     fn fill(&self, core: Core, handler: Option<ErrorHandler>) -> Result {
         // A late call for an endpoint that was closed may have the lock for a moment.
         let mut guard = self.slot.core.lock()?;
-        *self.handler_place() = handler;
-        *self.waker_place() = Some(core.endpoint.waker());
+        *self.seldom_used() = SeldomUsed {
+            handler,
+            waker: Some(core.endpoint.waker()),
+        };
         *guard = Some(Box::new(core));
         Ok(())
     }
@@ -121,20 +134,15 @@ impl Shared {
         (slot.number() == Some(number)).then_some(Self { number, slot })
     }
 
-    fn handler_place(&self) -> MutexGuard<'static, Option<ErrorHandler>> {
-        let handler = self.slot.handler.lock();
-        handler.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waker_place(&self) -> MutexGuard<'static, Option<Waker>> {
-        let waker = self.slot.waker.lock();
-        waker.unwrap_or_else(PoisonError::into_inner)
+    fn seldom_used(&self) -> MutexGuard<'static, SeldomUsed> {
+        let seldom_used = self.slot.seldom_used.lock();
+        seldom_used.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the error handler of the endpoint, or `None` for the one of the process.
     #[cold]
     pub(crate) fn handler(&self) -> Option<ErrorHandler> {
-        *self.handler_place()
+        self.seldom_used().handler
     }
 
     /// Returns whether the program makes one call at a time.
@@ -203,7 +211,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner);
         let guard = slot.core.try_lock().map_or_else(
             || {
-                if let Some(waker) = &*self.waker_place() {
+                if let Some(waker) = &self.seldom_used().waker {
                     waker.wake();
                 }
                 slot.core.lock()
@@ -225,8 +233,7 @@ impl Shared {
         drop(locked);
         self.slot.changed.notify_all();
         drop(core);
-        *self.handler_place() = None;
-        *self.waker_place() = None;
+        *self.seldom_used() = UNUSED;
         self.slot.number.store(NO_ENDPOINT, Ordering::Release);
         Ok(())
     }

@@ -151,14 +151,12 @@ impl Consumer {
     /// fills at most [`INLINE_BYTES`] bytes.
     #[inline(always)]
     pub fn bytes(&self, to: &mut [u8]) {
-        match self.is_short() {
-            true => self.slots.read_short_bytes(self.next, to),
-            false => self.slots.read_bytes(self.next, to),
-        }
+        let _all_fit = self.copy_out(self.place(), to);
     }
 
-    /// Copies bytes of a record whose [`address`](Self::address) was given out; `None` if they are not all
-    /// there.
+    /// Copies bytes of a record, also one whose [`address`](Self::address) was given out, reading each word
+    /// of a slot once; `None` if they are not all there.
+    #[inline(always)]
     #[must_use]
     pub fn copy_out(&self, place: Place, to: &mut [u8]) -> Option<()> {
         match place {

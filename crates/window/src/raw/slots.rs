@@ -85,7 +85,7 @@ impl Slots {
         unsafe { AtomicU64::from_ptr(self.half_address(position).add(word).as_ptr()) }
     }
 
-    /// Loads the header at a position. What was stored before the header is visible afterwards.
+    /// Loads the header at a position. The consumer then sees what the producer stored before the header.
     #[inline(always)]
     pub(crate) fn header(&self, position: u32) -> u64 {
         self.short_word(position, 0).load(Ordering::Acquire)
@@ -153,7 +153,7 @@ impl Slots {
             self.word(position, word + 1)
                 .store(*value, Ordering::Relaxed);
         }
-        self.word(position, 0).store(header, Ordering::Release);
+        self.write_header(position, header);
     }
 
     /// Stores a slot: `first`, at most [`INLINE_BYTES`] of the pieces one after the other, and the header
@@ -169,7 +169,7 @@ impl Slots {
         let store = |word, value| self.word(position, word).store(value, Ordering::Relaxed);
         store(1, first);
         pieces::words::<INLINE_WORDS>(pieces, |number, word| store(number + 2, word));
-        self.word(position, 0).store(header, Ordering::Release);
+        self.write_header(position, header);
     }
 
     /// Loads the first word of a slot's body.

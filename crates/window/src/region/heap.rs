@@ -249,4 +249,4 @@ impl SharedBuffer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -8,6 +8,25 @@ use crate::region::{Region, RegionLayout};
 
 const UNITS: u32 = 8;
 
+/// A region of two members with heaps of so many units, mapped by each of them.
+pub(in crate::region) fn regions(units: u32) -> [Region; 2] {
+    let lane = LaneSize {
+        slots: 8,
+        data: 4096,
+    };
+    let window = Layout::new([lane, lane]).unwrap();
+    let region = Region::create(RegionLayout {
+        members: 2,
+        links: 1,
+        units,
+        control: window,
+        link: window,
+    });
+    let region = region.unwrap();
+    let other = Region::attach(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    [region, other]
+}
+
 /// A member's heap, mapped by itself and by another member, and its allocator.
 struct Heaps {
     region: Region,
@@ -19,20 +38,7 @@ struct Heaps {
 
 impl Heaps {
     fn new() -> Self {
-        let lane = LaneSize {
-            slots: 8,
-            data: 4096,
-        };
-        let window = Layout::new([lane, lane]).unwrap();
-        let region = Region::create(RegionLayout {
-            members: 2,
-            links: 1,
-            units: UNITS,
-            control: window,
-            link: window,
-        });
-        let region = region.unwrap();
-        let other = Region::attach(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let [region, other] = regions(UNITS);
         let file = tempfile::NamedTempFile::new().unwrap();
         Self {
             own: region.heap(0).unwrap().unwrap(),

@@ -1,30 +1,15 @@
-use std::os::fd::AsFd;
 use std::thread;
 
 use super::*;
-use crate::layout::{LaneSize, Layout};
-use crate::region::{Region, RegionLayout, SharedBuffer, UnitAllocator};
+use crate::region::heap::tests::regions;
+use crate::region::{SharedBuffer, UnitAllocator};
 
 const UNITS: u32 = 4;
 const BYTES: usize = UNITS as usize * 65_536;
 
 /// A heap, mapped by its member and by another one.
 fn heaps() -> [Heap; 2] {
-    let lane = LaneSize {
-        slots: 8,
-        data: 4096,
-    };
-    let window = Layout::new([lane, lane]).unwrap();
-    let region = Region::create(RegionLayout {
-        members: 2,
-        links: 1,
-        units: UNITS,
-        control: window,
-        link: window,
-    });
-    let region = region.unwrap();
-    let other = Region::attach(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
-    [region, other].map(|region| region.heap(0).unwrap().unwrap())
+    regions(UNITS).map(|region| region.heap(0).unwrap().unwrap())
 }
 
 fn allocate(heap: &Heap, length: usize) -> SharedBuffer {
