@@ -118,7 +118,9 @@ fn the_packages_of_debian_13_work_as_installed() {
     run.arg(folder.path()).arg(env!("CARGO_BIN_EXE_vicinity"));
     run.arg(common::agent()).arg(common::archive());
     let text = common::mx::succeed(&mut run);
-    assert_eq!(text.matches(" passed in ").count(), PARTS, "{text}");
+    // Three parts more have two ranks of different members.
+    assert_eq!(text.matches(" passed in ").count(), PARTS + 3, "{text}");
+    assert_eq!(text.matches(DIRECT).count(), 3 * 2, "{text}");
     // The two sides of `fi_pingpong`.
     assert_eq!(text.matches("\n1m ").count(), 2, "{text}");
 }
