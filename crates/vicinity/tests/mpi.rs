@@ -118,9 +118,9 @@ fn the_packages_of_debian_13_work_as_installed() {
     run.arg(folder.path()).arg(env!("CARGO_BIN_EXE_vicinity"));
     run.arg(common::agent()).arg(common::archive());
     let text = common::mx::succeed(&mut run);
-    // Three parts more have two ranks of different members.
-    assert_eq!(text.matches(" passed in ").count(), PARTS + 3, "{text}");
-    assert_eq!(text.matches(DIRECT).count(), 3 * 2, "{text}");
+    // Four parts more have two ranks of different members.
+    assert_eq!(text.matches(" passed in ").count(), PARTS + 4, "{text}");
+    assert_eq!(text.matches(DIRECT).count(), 4 * 2, "{text}");
     // The two sides of `fi_pingpong`.
     assert_eq!(text.matches("\n1m ").count(), 2, "{text}");
 }
@@ -193,7 +193,12 @@ fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
     let members = join_all(folder.path(), &daemon);
     let program = mpi.program();
     // `one_sided` has memory of MPI_Win_allocate only.
-    for words in [&["idle_target"], &["allocated_memory"], &["one_sided"]] {
+    for words in [
+        &["idle_target"],
+        &["idle_counter"],
+        &["allocated_memory"],
+        &["one_sided"],
+    ] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(["--mca", "btl_base_verbose", "10"]);
         ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, words);

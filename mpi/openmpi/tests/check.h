@@ -75,5 +75,6 @@ void exposure(void);
 void remote_atomics(void);
 void allocated_memory(void);
 void idle_target(void);
+void idle_counter(void);
 
 #endif

@@ -176,47 +176,61 @@ void allocated_memory(void) {
   free(bytes);
 }
 
-/* What the origin does in memory of a rank that makes no call of MPI meanwhile. */
+/* The target's first word ends its wait, the second one is for atomic operations, then there are bytes. */
+enum { IDLE_BYTES = 100000, IDLE_HEAD = 2 * sizeof(int64_t), IDLE_FETCHES = 1000 };
+
+/* What an origin does in memory of a rank that makes no call of MPI meanwhile. */
 static void access_idle(int target, MPI_Win window) {
-  enum { BYTES = 100000 };
-  unsigned char *bytes = malloc(BYTES);
-  int64_t one = 1, before, found;
-  fill(bytes, BYTES, (unsigned)target);
-  MPI_Put(bytes, BYTES, MPI_BYTE, target, 16, BYTES, MPI_BYTE, window);
+  unsigned char *bytes = malloc(IDLE_BYTES);
+  int64_t one = 1, none = 0, found;
+  fill(bytes, IDLE_BYTES, (unsigned)target);
+  MPI_Put(bytes, IDLE_BYTES, MPI_BYTE, target, IDLE_HEAD, IDLE_BYTES, MPI_BYTE, window);
   MPI_Win_flush(target, window);
-  memset(bytes, 0, BYTES);
-  MPI_Get(bytes, BYTES, MPI_BYTE, target, 16, BYTES, MPI_BYTE, window);
+  memset(bytes, 0, IDLE_BYTES);
+  MPI_Get(bytes, IDLE_BYTES, MPI_BYTE, target, IDLE_HEAD, IDLE_BYTES, MPI_BYTE, window);
   MPI_Win_flush(target, window);
-  CHECK(is_filled(bytes, BYTES, (unsigned)target));
-  for (int i = 0; i < 1000; i++) {
-    MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 8, MPI_SUM, window);
-    MPI_Win_flush(target, window);
-    CHECK(before == i);
-  }
-  before++;
-  MPI_Compare_and_swap(&one, &before, &found, MPI_INT64_T, target, 8, window);
+  CHECK(is_filled(bytes, IDLE_BYTES, (unsigned)target));
+  MPI_Compare_and_swap(&one, &none, &found, MPI_INT64_T, target, sizeof one, window);
   MPI_Win_flush(target, window);
-  CHECK(found == 1000);
-  MPI_Put(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window);
-  MPI_Win_flush(target, window);
+  CHECK(found == 0);
   free(bytes);
 }
 
+/* The same with fetch-and-add, for which osc/rdma takes the lock of the window at the target in any case. */
+static void count_at_idle(int target, MPI_Win window) {
+  int64_t one = 1, before;
+  for (int i = 0; i < IDLE_FETCHES; i++) {
+    MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, sizeof one, MPI_SUM, window);
+    MPI_Win_flush(target, window);
+    CHECK(before == i);
+  }
+}
+
 /* Each rank in turn is accessed by the next one, and only looks at its memory. That ends where the ranks are
-   members of one trust group. */
-static void access_idle_ranks(int with_window) {
+   members of one trust group. At the first access to a rank of another host, osc/rdma asks the host where the rank's
+   memory is (ompi_osc_rdma_peer_setup), which takes calls of MPI there. */
+static void access_idle_ranks(int with_window, void (*access)(int target, MPI_Win window)) {
   MPI_Win window;
-  unsigned char *memory = allocate_window(with_window, 100016, 1, &window);
+  int64_t one = 1, first;
+  int previous = (rank + size - 1) % size;
+  unsigned char *memory = allocate_window(with_window, IDLE_HEAD + IDLE_BYTES, 1, &window);
   volatile int64_t *words = (volatile int64_t *)memory;
   MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+  MPI_Get(&first, 1, MPI_INT64_T, previous, 0, 1, MPI_INT64_T, window);
+  MPI_Win_flush(previous, window);
   for (int target = 0; target < size; target++) {
     MPI_Barrier(WORLD);
-    if (rank == (target + 1) % size)
-      access_idle(target, window);
+    if (rank == (target + 1) % size) {
+      access(target, window);
+      MPI_Put(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window);
+      MPI_Win_flush(target, window);
+    }
     while (rank == target && words[0] == 0)
       sched_yield();
     MPI_Win_sync(window);
-    CHECK(rank != target || (words[1] == 1 && is_filled(memory + 16, 100000, (unsigned)target)));
+    CHECK(rank != target || access != access_idle ||
+          (words[1] == 1 && is_filled(memory + IDLE_HEAD, IDLE_BYTES, (unsigned)target)));
+    CHECK(rank != target || access != count_at_idle || words[1] == IDLE_FETCHES);
   }
   MPI_Win_unlock_all(window);
   MPI_Win_free(&window);
@@ -225,6 +239,11 @@ static void access_idle_ranks(int with_window) {
 }
 
 void idle_target(void) {
-  access_idle_ranks(0);
-  access_idle_ranks(1);
+  access_idle_ranks(0, access_idle);
+  access_idle_ranks(1, access_idle);
+}
+
+void idle_counter(void) {
+  access_idle_ranks(0, count_at_idle);
+  access_idle_ranks(1, count_at_idle);
 }
