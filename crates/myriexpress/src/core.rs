@@ -64,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) handler_data: u64,
     /// The thread that runs the handler.
     pub(crate) handler_thread: Option<ThreadId>,
+    /// Whether the handler has taken a message since the last poll of the program, which then did not poll in vain.
+    pub(crate) handled: bool,
     /// Number of `mx_disable_progression` calls without a matching `mx_reenable_progression`.
     pub(crate) disabled: u32,
     /// Whether a thread sleeps inside the engine, or has woken and not yet got the lock back.
@@ -90,6 +92,7 @@ impl Core {
             handler: None,
             handler_data,
             handler_thread: None,
+            handled: false,
             disabled: 0,
             has_leader: false,
             waiting: Vec::new(),

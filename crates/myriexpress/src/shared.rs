@@ -285,6 +285,7 @@ impl Locked {
             self = shared.lock_for_call()?;
             let core = self.core()?;
             core.handler_thread = None;
+            core.handled |= action == RECV_FINISHED;
             match action {
                 RECV_FINISHED => core.endpoint.consume(message),
                 _ => core.endpoint.keep(message),
@@ -312,7 +313,8 @@ impl Locked {
     fn poll(self, condition: Condition) -> Result<Self> {
         let mut locked = self.progress()?;
         let core = locked.core()?;
-        let found = core.holds(&condition);
+        let handled = std::mem::take(&mut core.handled);
+        let found = core.holds(&condition) || handled;
         core.endpoint.polled(found);
         Ok(locked)
     }

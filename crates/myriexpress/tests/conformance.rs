@@ -108,6 +108,7 @@ programs! {
     mx_6_5_threads_and_times: "threads.c";
     mx_6_5_progress_while_the_program_computes: "computing.c";
     mx_6_6_unexpected_handler: "handler.c";
+    mx_6_6_polls_in_which_the_handler_takes_a_message: "polls.c";
     messages_are_read_where_they_arrived: "in_place.c";
     a_serialized_program_makes_one_call_at_a_time: "serialized.c";
     mx_6_7_connections_and_sessions: "sessions.c";
