@@ -64,7 +64,7 @@ pub(crate) struct Core {
     pub(crate) handler_data: u64,
     /// The thread that runs the handler.
     pub(crate) handler_thread: Option<ThreadId>,
-    /// Whether the handler has taken a message since the last poll of the program, which then did not poll in vain.
+    /// Whether the handler has taken a message since the last poll of the program, which then found something.
     pub(crate) handled: bool,
     /// Number of `mx_disable_progression` calls without a matching `mx_reenable_progression`.
     pub(crate) disabled: u32,

@@ -1,5 +1,5 @@
-/* A poll in which the handler takes a message has not polled in vain: it counts as one that finds something, after which a
-   program yields its processor no sooner than after other messages. */
+/* A poll in which the handler takes a message counts as one that finds something: the program does not yield its processor
+   as one whose polls find nothing. */
 #include <sched.h>
 
 #include "check.h"
