@@ -13,6 +13,7 @@ mod common;
 
 mod hostile;
 mod hosts;
+mod processor;
 mod programs;
 mod reopened;
 mod uplink;
