@@ -3,7 +3,7 @@
 #include "vicinity.h"
 
 /* Messages and completions in one call, so that other components make progress, too. */
-#define MESSAGES_MAX 32
+#define MESSAGES_MAX 16
 #define COMPLETIONS_MAX 32
 
 /* Without sends and receives that wait, only each of this number of calls looks at the watches. */
@@ -26,7 +26,7 @@ static void deliver(mx_endpoint_addr_t source, uint64_t match, const void *data,
 }
 
 /* Fetches a message that is still at its sender: it does not fit into the shared memory at once. */
-static void fetch(const mx_unexpected_t *message) {
+static void fetch(const mx_unexpected_t *message, uint32_t number) {
   vicinity_module_t *module = &vicinity_module;
   vicinity_received_t *received = malloc(sizeof *received + message->length);
   if (received == NULL) {
@@ -46,15 +46,15 @@ static void fetch(const mx_unexpected_t *message) {
     vicinity_fail(NULL, "a received fragment cannot be fetched");
     return;
   }
-  vicinity_mx.keep_unexpected(module->endpoint);
+  vicinity_mx.keep_unexpected(module->endpoint, number);
 }
 
-static void arrived(const mx_unexpected_t *message) {
+static void arrived(const mx_unexpected_t *message, uint32_t number) {
   if (message->match_info == VICINITY_WATCH) {
     vicinity_module.watches++;
-    vicinity_mx.keep_unexpected(vicinity_module.endpoint);
+    vicinity_mx.keep_unexpected(vicinity_module.endpoint, number);
   } else if (message->data == NULL && message->length > 0) {
-    fetch(message);
+    fetch(message, number);
   } else {
     deliver(message->source, message->match_info, message->data, message->length);
   }
@@ -71,16 +71,14 @@ static void received(vicinity_received_t *received, const mx_status_t *status) {
 /* Passes the messages that have arrived to Open MPI, which reads them where they arrived. The library
    counts the calls that find nothing, and then yields the processor. */
 static int take_messages(void) {
-  mx_unexpected_t message;
-  int count = 0;
-  uint32_t found = 0;
-  while (count < MESSAGES_MAX &&
-         vicinity_mx.next_unexpected(vicinity_module.endpoint, &message, &found) == MX_SUCCESS &&
-         found) {
-    count++;
-    arrived(&message);
-  }
-  return count;
+  mx_unexpected_t messages[MESSAGES_MAX];
+  uint32_t count = 0;
+  if (vicinity_mx.next_unexpected(vicinity_module.endpoint, messages, MESSAGES_MAX, &count) !=
+      MX_SUCCESS)
+    return 0;
+  for (uint32_t i = 0; i < count; i++)
+    arrived(&messages[i], i);
+  return (int)count;
 }
 
 /* Ends completed sends and receives. */

@@ -78,11 +78,11 @@ pub struct Endpoint {
     pub(crate) relay: AwaitedPeer,
     pub(crate) empty_polls: EmptyPolls,
     pub(crate) poll_sleeps: PollSleeps,
-    /// The message that the program reads, see [`crate::in_place`].
+    /// The messages that the program reads, see [`crate::in_place`].
     pub(crate) reading: Reading,
     /// The link of its peer, if the peer has ended meanwhile.
     pub(crate) lost_link: Option<Box<Link>>,
-    /// The position of the peer whose message is read in place next.
+    /// The position of the peer whose messages are read in place next.
     pub(crate) next_peer: usize,
 }
 
@@ -108,6 +108,7 @@ impl Endpoint {
             key: options.key,
             contexts: options.contexts,
             engine: Engine::new(options.contexts, heap),
+            reading: Reading::new(SELF),
             peers: Peers::new(address, session, options.key),
             handshakes: Handshakes::default(),
             listener,
@@ -122,7 +123,6 @@ impl Endpoint {
             relay: AwaitedPeer::default(),
             empty_polls: EmptyPolls::default(),
             poll_sleeps: PollSleeps::default(),
-            reading: Reading::Nothing,
             lost_link: None,
             next_peer: 0,
         })

@@ -128,7 +128,8 @@ impl Engine {
             left -= 1;
         }
         // The peer may sleep until it has room.
-        link.published |= link.messages_in.release() | link.control_in.release();
+        link.published |= !link.reading && link.messages_in.release();
+        link.published |= link.control_in.release();
         Ok(())
     }
 
@@ -139,10 +140,6 @@ impl Engine {
                 Ok(()) | Err(Fault::Revoked) => {}
                 other => return other,
             }
-        }
-        if std::mem::take(&mut link.reading) {
-            // The program has this message already.
-            link.messages_in.step();
         }
         // The loop ends: the ring's producer is gone.
         loop {

@@ -3,8 +3,9 @@
 //! A program with a matching of its own, such as an MPI library, posts no receives, so all its
 //! messages are unexpected. The [handler](crate::unexpected) gets a copy of each. A program that reads
 //! them in place saves that copy: a message that matches no receive stays in its lane until the program
-//! asks for it, and its data stays there until the program asks for the next one. Until then no further
-//! message of this peer is taken, and a peer whose lane is full waits.
+//! asks for it. The program reads several messages of a peer together, and they stay there until it asks
+//! for the next ones. Until then no further message of this peer is taken, and a peer whose lane is full
+//! waits.
 //!
 //! The peer can change the data meanwhile. So the endpoint gives out the address, and no reference.
 
@@ -54,28 +55,33 @@ impl Engine {
         }
     }
 
-    /// Begins to read the peer's next message, if it matches no receive. Returned by value, the message
-    /// would be written in parts and read as a whole, for which the processor waits.
+    /// Begins to read the peer's next messages, up to one that matches a receive.
     #[inline(always)]
-    fn read_next(&self, link: &mut Link, peer: Peer, reading: &mut Reading) -> Result<(), Fault> {
-        let Some(tag) = link.messages_in.tag() else {
-            return Ok(());
-        };
-        // It may have arrived after the endpoint served the peer. The next call serves it.
-        if self.has_receive(link) {
-            return Ok(());
+    fn read_next(&self, link: &mut Link, most: usize, reading: &mut Reading) -> Result<(), Fault> {
+        while reading.count < most {
+            let Some(tag) = link.messages_in.tag() else {
+                break;
+            };
+            // It may have arrived after the endpoint served the peer. The next call serves it.
+            if self.has_receive(link) {
+                break;
+            }
+            let Some(length) = wire::eager_length(tag) else {
+                match read_longer(link, tag, reading)? {
+                    true => continue,
+                    false => break,
+                }
+            };
+            let (value, place) = (link.messages_in.first(), link.messages_in.place());
+            read(link, (value, length), place, reading)?;
         }
-        let Some(length) = wire::eager_length(tag) else {
-            return read_longer(link, peer, tag, reading);
-        };
-        let (value, place) = (link.messages_in.first(), link.messages_in.place());
-        read(link, (peer, value, length), place, reading)
+        Ok(())
     }
 }
 
-/// Begins to read the next message, which is not in a slot.
+/// Begins to read the next message, which is not in a slot. Returns whether it is in place.
 #[inline]
-fn read_longer(link: &mut Link, peer: Peer, tag: u32, reading: &mut Reading) -> Result<(), Fault> {
+fn read_longer(link: &mut Link, tag: u32, reading: &mut Reading) -> Result<bool, Fault> {
     let lane = &mut link.messages_in;
     let record = lane.peek(tag);
     let (value, length, body) = match Envelope::decode(&record).ok_or(Fault::Malformed)? {
@@ -87,9 +93,12 @@ fn read_longer(link: &mut Link, peer: Peer, tag: u32, reading: &mut Reading) -> 
             length,
             sender: None,
         } => {
-            let message = (peer, value, length as usize);
-            return read(link, message, Place::Data(offset.into()), reading);
+            let message = (value, length as usize);
+            read(link, message, Place::Data(offset.into()), reading)?;
+            return Ok(true);
         }
+        // The program reads it alone.
+        _ if reading.count > 0 => return Ok(false),
         Envelope::Medium {
             value,
             offset,
@@ -107,7 +116,7 @@ fn read_longer(link: &mut Link, peer: Peer, tag: u32, reading: &mut Reading) -> 
         } => (value, length, Body::Offer(Offered { sender, source })),
     };
     let arrival = Arrival {
-        peer,
+        peer: reading.peer,
         value,
         length,
         body,
@@ -117,29 +126,33 @@ fn read_longer(link: &mut Link, peer: Peer, tag: u32, reading: &mut Reading) -> 
     if link.messages_in.release() {
         link.wake();
     }
-    *reading = Reading::Other(Box::new(Unexpected::new(arrival)));
-    Ok(())
+    reading.other = Some(Box::new(Unexpected::new(arrival)));
+    Ok(false)
 }
 
-/// Begins to read the next message, of a peer, with a value and a length, where it is.
+/// Begins to read the next message, with a value and a length, where it is.
 #[inline(always)]
 fn read(
     link: &mut Link,
-    (peer, value, length): (Peer, u64, usize),
+    (value, length): (u64, usize),
     place: Place,
     reading: &mut Reading,
 ) -> Result<(), Fault> {
     let address = link.messages_in.address(place, length);
     let address = address.ok_or(Fault::Malformed)?;
-    link.reading = true;
-    *reading = Reading::InPlace(InPlace {
-        peer,
+    reading.push(InPlace {
         value,
         // At most 32 KiB.
         length: u32::try_from(length).unwrap_or_default(),
         address: address.as_ptr().expose_provenance(),
         place,
+        kept: false,
     });
+    if let Place::Data(_) = place {
+        link.messages_in.skip();
+    }
+    // Its place is released when the program has read it.
+    link.messages_in.step();
     Ok(())
 }
 
@@ -151,10 +164,10 @@ impl Endpoint {
         self.engine.in_place = true;
     }
 
-    /// Makes progress, and begins to read the next message that matches no receive, after it consumed the
-    /// last one. Returns whether there is one.
+    /// Makes progress, and begins to read the next messages that match no receive, after it consumed the
+    /// last ones: up to `most` messages of one peer in place, or another one. Returns whether there is one.
     #[inline]
-    pub fn read_next(&mut self) -> bool {
+    pub fn read_next(&mut self, most: usize) -> bool {
         self.consume_read();
         self.polls += 1;
         if self.polls >= POLLS_PER_SOCKET_CHECK {
@@ -174,8 +187,8 @@ impl Endpoint {
             if self.next_peer >= count {
                 self.next_peer = 0;
             }
-            self.read_next_of(peer);
-            if !matches!(self.reading, Reading::Nothing) {
+            self.read_next_of(peer, most);
+            if self.reading.count > 0 || self.reading.other.is_some() {
                 return true;
             }
         }
@@ -183,84 +196,71 @@ impl Endpoint {
     }
 
     fn read_queued(&mut self) -> bool {
-        let next = self.next_unexpected();
-        let found = next.is_some();
-        if let Some(next) = next {
-            self.reading = Reading::Other(Box::new(next));
-        }
-        found
+        self.reading.other = self.next_unexpected().map(Box::new);
+        self.reading.other.is_some()
     }
 
-    /// Serves a peer, and begins to read its next message that matches no receive.
+    /// Serves a peer, and begins to read its next messages that match no receive.
     #[inline(always)]
-    fn read_next_of(&mut self, peer: Peer) {
+    fn read_next_of(&mut self, peer: Peer, most: usize) {
         let Some(link) = self.peers.link(peer) else {
             return;
         };
+        self.reading.peer = peer;
         let served = self.engine.serve(link, peer);
         let read = served.and_then(|()| match link.accepts_messages() {
-            true => self.engine.read_next(link, peer, &mut self.reading),
+            true => self.engine.read_next(link, most, &mut self.reading),
             false => Ok(()),
         });
+        link.reading = self.reading.count > 0;
         if let Err(fault) = read {
             self.fail_peer(peer, fault.code());
         }
     }
 
-    /// Returns the message that is read.
+    /// Returns the messages that are read.
     #[inline(always)]
     #[must_use]
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
 
-    /// Drops the message that was read: its peer may overwrite it.
+    /// Drops the messages that were read: their peer may overwrite them.
     #[inline(always)]
     pub fn consume_read(&mut self) {
-        match &self.reading {
-            Reading::Nothing => {}
-            Reading::InPlace(message) => {
-                let (peer, place) = (message.peer, message.place);
-                self.reading = Reading::Nothing;
-                self.release_place(peer, place);
-            }
-            Reading::Other(_) => {
-                if let Reading::Other(message) = std::mem::take(&mut self.reading) {
-                    self.consume(*message);
+        if self.reading.count > 0 {
+            self.reading.count = 0;
+            match self.peers.link(self.reading.peer) {
+                Some(link) => {
+                    link.reading = false;
+                    if link.messages_in.release() {
+                        link.wake();
+                    }
                 }
+                None => self.lost_link = None,
             }
         }
-    }
-
-    #[inline(always)]
-    fn release_place(&mut self, peer: Peer, place: Place) {
-        let Some(link) = self.peers.link(peer) else {
-            self.lost_link = None;
-            return;
-        };
-        link.reading = false;
-        if let Place::Data(_) = place {
-            link.messages_in.skip();
-        }
-        link.messages_in.step();
-        if link.messages_in.release() {
-            link.wake();
+        if let Some(message) = self.reading.other.take() {
+            self.consume(*message);
         }
     }
 
-    /// Copies the message that was read out of the lane: it completes a receive posted meanwhile, or is
-    /// queued for a later one.
-    pub fn keep_read(&mut self) {
-        match std::mem::take(&mut self.reading) {
-            Reading::Nothing => {}
-            Reading::InPlace(message) => self.keep_in_place(&message),
-            Reading::Other(message) => self.keep(*message),
+    /// Copies one of the messages that are read, by its number from 0, out of the lane: it completes a
+    /// receive posted meanwhile, or is queued for a later one.
+    pub fn keep_read(&mut self, number: usize) {
+        if let Some(message) = self.reading.keep(number) {
+            self.keep_in_place(&message);
+        } else if number == 0
+            && let Some(message) = self.reading.other.take()
+        {
+            self.keep(*message);
         }
     }
 
     fn keep_in_place(&mut self, message: &InPlace) {
+        let peer = self.reading.peer;
         let lost = self.lost_link.as_deref();
-        let link = self.peers.link(message.peer).map(|link| &*link).or(lost);
+        let link = self.peers.link(peer).map(|link| &*link).or(lost);
         let Some(link) = link else {
             return;
         };
@@ -279,15 +279,14 @@ impl Endpoint {
             }
         };
         let arrival = Arrival {
-            peer: message.peer,
+            peer,
             value: message.value,
             length: message.length.into(),
             body,
         };
-        if let Some(link) = self.peers.link(message.peer) {
+        if let Some(link) = self.peers.link(peer) {
             link.unexpected += arrival.cost();
         }
-        self.release_place(message.peer, message.place);
         self.keep(Unexpected::new(arrival));
     }
 }

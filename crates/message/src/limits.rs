@@ -10,6 +10,9 @@ pub(crate) const POLLS_PER_CLOCK_READ: u32 = 32;
 /// Bytes of an eager message, which is inside a record.
 pub const EAGER: usize = 48;
 
+/// Messages that a program reads in place at once, at most.
+pub const READ_AT_ONCE: usize = 16;
+
 /// The longest medium message in bytes: the send is buffered and may complete before the receiver
 /// posts a receive. The bound of MX.
 pub const MEDIUM: u64 = 32 * 1024;

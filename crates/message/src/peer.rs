@@ -75,7 +75,7 @@ pub(crate) struct Link {
     pub(crate) streams: VecDeque<Request>,
     /// Bytes of the peer's unexpected messages.
     pub(crate) unexpected: u64,
-    /// The program reads the data of the next message where it is, see [`crate::in_place`].
+    /// The program reads messages where they are, see [`crate::in_place`]: their places are not released.
     pub(crate) reading: bool,
     /// Records were published or slots released, and the peer has not been woken since.
     pub(crate) published: bool,

@@ -7,7 +7,6 @@ use crate::engine::{Arrival, Body};
 use crate::error::{Code, Error};
 use crate::ids::Peer;
 use crate::limits::MAX_LOST_PEERS;
-use crate::reading::Reading;
 
 impl Endpoint {
     /// Disconnects a peer. Its pending requests end with [`Code::Closed`].
@@ -75,7 +74,7 @@ impl Endpoint {
         if let Some(handler_queue) = &mut self.engine.handler_queue {
             handler_queue.retain(|arrival| !offered(arrival));
         }
-        if matches!(&self.reading, Reading::InPlace(message) if message.peer == peer) {
+        if self.reading.count > 0 && self.reading.peer == peer {
             self.lost_link = Some(link);
         }
         if self.lost.len() >= MAX_LOST_PEERS {

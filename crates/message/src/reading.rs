@@ -4,6 +4,7 @@ use window::lane::Place;
 
 use crate::engine::{Arrival, Body};
 use crate::ids::Peer;
+use crate::limits;
 
 /// A message that matches no receive, where it arrived. The order of the fields keeps those apart that
 /// are neighbours in `mx_unexpected_t`: the compiler would copy them by one load, which waits for both
@@ -13,26 +14,80 @@ use crate::ids::Peer;
 pub struct InPlace {
     /// The match value.
     pub value: u64,
-    /// Where the bytes are, until the message is consumed or kept: an address with exposed provenance.
+    /// Where the bytes are, until the message is consumed: an address with exposed provenance.
     /// The peer can change the bytes at any time.
     pub address: usize,
-    /// The sender.
-    pub peer: Peer,
     /// The length in bytes.
     pub length: u32,
     pub(crate) place: Place,
+    pub(crate) kept: bool,
 }
 
-/// The message that the program reads.
-#[derive(Debug, Default)]
-pub enum Reading {
-    /// The program reads none.
-    #[default]
-    Nothing,
-    /// A message of at most 32 KiB.
-    InPlace(InPlace),
-    /// A longer or synchronous one, one of this endpoint itself, or of a peer that has ended.
-    Other(Box<Unexpected>),
+/// The messages that the program reads: several of one peer, in place, or another one.
+#[derive(Debug)]
+pub struct Reading {
+    pub(crate) peer: Peer,
+    pub(crate) count: usize,
+    list: [InPlace; limits::READ_AT_ONCE],
+    /// A message that is longer than 32 KiB or synchronous, one of this endpoint itself, or of a peer that
+    /// has ended.
+    pub(crate) other: Option<Box<Unexpected>>,
+}
+
+impl Reading {
+    pub(crate) fn new(own: Peer) -> Self {
+        let unused = InPlace {
+            value: 0,
+            address: 0,
+            length: 0,
+            place: Place::Slot(0),
+            kept: false,
+        };
+        Self {
+            peer: own,
+            count: 0,
+            list: [unused; limits::READ_AT_ONCE],
+            other: None,
+        }
+    }
+
+    /// Returns the sender of the messages in place.
+    #[inline(always)]
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Returns the messages in place, each of at most 32 KiB.
+    #[inline(always)]
+    #[must_use]
+    pub fn in_place(&self) -> &[InPlace] {
+        self.list.get(..self.count).unwrap_or_default()
+    }
+
+    /// Returns the message that is not in place, if the program reads such a one.
+    #[inline(always)]
+    #[must_use]
+    pub fn other(&self) -> Option<&Unexpected> {
+        self.other.as_deref()
+    }
+
+    /// Adds a message in place.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, message: InPlace) {
+        if let Some(next) = self.list.get_mut(self.count) {
+            *next = message;
+            self.count += 1;
+        }
+    }
+
+    /// Returns the message of this number for the program to keep, unless it is kept already.
+    pub(crate) fn keep(&mut self, number: usize) -> Option<InPlace> {
+        let read = self.list.get_mut(..self.count)?;
+        let message = read.get_mut(number).filter(|message| !message.kept)?;
+        message.kept = true;
+        Some(*message)
+    }
 }
 
 /// A message that matched no receive. The program must pass it back, to [`keep`](crate::Endpoint::keep) or

@@ -6,6 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Pair, pattern};
+use message::limits::READ_AT_ONCE;
 use message::{Code, InPlace, Pattern, Reading};
 
 /// The bytes of the message lane's data area.
@@ -23,36 +24,45 @@ fn inject(pair: &mut Pair, value: u64, bytes: &[u8]) -> bool {
     pair.a.inject(pair.to_b, value, pieces).unwrap()
 }
 
-/// Has B read its next message; B needs no other call.
+/// Has B read its next message alone; B needs no other call.
 fn next(pair: &mut Pair) -> &Reading {
     pair.a.progress();
-    assert!(pair.b.read_next());
+    assert!(pair.b.read_next(1));
     pair.b.reading()
 }
 
 fn next_in_place(pair: &mut Pair) -> InPlace {
-    match next(pair) {
-        Reading::InPlace(message) => *message,
+    match next(pair).in_place() {
+        [message] => *message,
         other => panic!("{other:?}"),
     }
+}
+
+/// Has B read its next messages together; returns their values.
+fn next_together(pair: &mut Pair) -> Vec<u64> {
+    assert!(pair.b.read_next(READ_AT_ONCE));
+    let reading = pair.b.reading();
+    assert!(reading.other().is_none());
+    reading.in_place().iter().map(|one| one.value).collect()
 }
 
 /// Returns the value, the length and the bytes of B's next message, which is not in place.
 fn next_other(pair: &mut Pair) -> (u64, u64, Option<Vec<u8>>) {
-    match next(pair) {
-        Reading::Other(message) => (
-            message.value(),
-            message.length(),
-            message.bytes().map(<[u8]>::to_vec),
-        ),
-        other => panic!("{other:?}"),
-    }
+    let reading = next(pair);
+    assert!(reading.in_place().is_empty());
+    let message = reading.other().unwrap();
+    (
+        message.value(),
+        message.length(),
+        message.bytes().map(<[u8]>::to_vec),
+    )
 }
 
-/// Keeps the message that B reads, and receives it; returns its bytes.
-fn kept(pair: &mut Pair, value: u64, length: usize) -> Vec<u8> {
-    pair.b.keep_read();
-    assert!(matches!(pair.b.reading(), Reading::Nothing));
+/// Keeps a message that B reads, by its number, and receives it; returns its bytes.
+fn kept(pair: &mut Pair, number: usize, value: u64, length: usize) -> Vec<u8> {
+    pair.b.keep_read(number);
+    // Nothing is left to keep.
+    pair.b.keep_read(number);
     let request = pair
         .b
         .irecv(Pattern::exactly(value), vec![0; length])
@@ -60,6 +70,7 @@ fn kept(pair: &mut Pair, value: u64, length: usize) -> Vec<u8> {
     let got = pair.finish_b(request);
     assert_eq!(got.status.code, Code::Success);
     assert_eq!(got.status.length, length as u64);
+    assert!(pair.b.iprobe(Pattern::exactly(value)).is_none());
     got.memory.bytes().to_vec()
 }
 
@@ -72,13 +83,13 @@ fn each_message_is_taken_once_in_order_from_where_it_arrived() {
     }
     for (value, length) in (0..).zip(lengths) {
         let message = next_in_place(&mut pair);
-        assert_eq!((message.peer, message.value), (pair.to_a, value));
+        assert_eq!((pair.b.reading().peer(), message.value), (pair.to_a, value));
         assert_eq!(message.length as usize, length);
         if value % 2 == 1 {
-            assert_eq!(kept(&mut pair, value, length), pattern(length, value));
+            assert_eq!(kept(&mut pair, 0, value, length), pattern(length, value));
         }
     }
-    assert!(!pair.b.read_next());
+    assert!(!pair.b.read_next(1));
 }
 
 /// A message that is read stays where it is, whatever else the endpoint does.
@@ -95,7 +106,8 @@ fn a_message_that_is_read_is_not_overwritten() {
     }
     // The lane has no more room, and the message that is read still occupies its part.
     assert_eq!(sent, LANE / 32768 - 1);
-    assert_eq!(kept(&mut pair, 1, bytes.len()), bytes);
+    assert_eq!(kept(&mut pair, 0, 1, bytes.len()), bytes);
+    pair.b.consume_read();
     assert!(inject(&mut pair, 3, &bytes), "its place is free again");
     for value in std::iter::repeat_n(2, sent).chain([3]) {
         assert_eq!(next_in_place(&mut pair).value, value);
@@ -118,13 +130,97 @@ fn a_short_message_that_is_read_is_not_overwritten() {
             sent += 1;
         }
         assert!((most - 2..most).contains(&sent), "{sent}");
-        assert_eq!(kept(&mut pair, 1, length), pattern(length, 1));
+        assert_eq!(kept(&mut pair, 0, 1, length), pattern(length, 1));
         for _ in 0..sent {
             assert_eq!(next_in_place(&mut pair).value, 2);
         }
-        assert!(!pair.b.read_next());
+        assert!(!pair.b.read_next(1));
         assert!(inject(&mut pair, 3, &pattern(length, 3)));
     }
+}
+
+/// Messages of each place that a message can have, in each order of two of them.
+const LENGTHS: [usize; 10] = [0, 24, 48, 24, 24, 1000, 1, 32768, 49, 48];
+
+#[test]
+fn messages_are_read_together_and_kept_in_any_order() {
+    let mut pair = in_place();
+    let bytes = |value: u64| pattern(LENGTHS[usize::try_from(value).unwrap()], value);
+    for round in 0..100 {
+        for value in 0..10 {
+            assert!(inject(&mut pair, value, &bytes(value)));
+        }
+        assert_eq!(next_together(&mut pair), (0..10).collect::<Vec<_>>());
+        for number in (0..10).map(|number| (number * 7 + round) % 10) {
+            let got = kept(&mut pair, number, number as u64, LENGTHS[number]);
+            assert_eq!(got, bytes(number as u64));
+        }
+        assert!(!pair.b.read_next(1));
+    }
+}
+
+/// The messages that are read keep their places while the endpoint serves the peer.
+#[test]
+fn messages_that_are_read_together_are_not_overwritten() {
+    for length in [24, 48, 8192] {
+        let mut pair = in_place();
+        for value in 0..4 {
+            assert!(inject(&mut pair, value, &pattern(length, value)));
+        }
+        assert_eq!(next_together(&mut pair), [0, 1, 2, 3]);
+        // A reply has the endpoint take control records of this peer.
+        let long = pair.b.isend(pair.to_a, 1, pattern(100_000, 1)).unwrap();
+        let receive = pair.a.irecv(Pattern::exactly(1), vec![0; 100_000]).unwrap();
+        while inject(&mut pair, 9, &pattern(length, 9)) {
+            pair.run_until_idle();
+        }
+        assert_eq!(pair.finish_b(long).status.code, Code::Success);
+        assert_eq!(pair.finish_a(receive).status.code, Code::Success);
+        for value in (0..4).rev() {
+            let number = usize::try_from(value).unwrap();
+            assert_eq!(
+                kept(&mut pair, number, value, length),
+                pattern(length, value)
+            );
+        }
+    }
+}
+
+#[test]
+fn messages_are_read_together_up_to_one_that_is_not_in_place_or_has_a_receive() {
+    let mut pair = in_place();
+    assert!(inject(&mut pair, 1, b"a"));
+    assert!(inject(&mut pair, 2, &pattern(1000, 2)));
+    let long = pair.a.isend(pair.to_b, 3, pattern(100_000, 3)).unwrap();
+    let synchronous = pair.a.issend(pair.to_b, 4, pattern(10, 4)).unwrap();
+    assert!(inject(&mut pair, 5, b"b"));
+    assert!(inject(&mut pair, 6, b"c"));
+    let receive = pair.b.irecv(Pattern::exactly(6), vec![0; 1]).unwrap();
+    assert!(inject(&mut pair, 7, b"d"));
+    assert_eq!(next_together(&mut pair), [1, 2]);
+    for (value, length) in [(3, 100_000), (4, 10)] {
+        assert_eq!(next_other(&mut pair), (value, length as u64, None));
+        assert_eq!(kept(&mut pair, 0, value, length), pattern(length, value));
+    }
+    assert_eq!(next_together(&mut pair), [5]);
+    assert_eq!(next_together(&mut pair), [7]);
+    assert_eq!(pair.finish_b(receive).memory.bytes(), b"c");
+    for sent in [long, synchronous] {
+        assert_eq!(pair.finish_a(sent).status.code, Code::Success);
+    }
+}
+
+#[test]
+fn not_more_messages_are_read_together_than_asked_for() {
+    let mut pair = in_place();
+    for value in 0..40 {
+        assert!(inject(&mut pair, value, b""));
+    }
+    assert!(pair.b.read_next(3));
+    assert_eq!(pair.b.reading().in_place().len(), 3);
+    assert!(pair.b.read_next(1000));
+    let together = pair.b.reading().in_place();
+    assert_eq!((together.len(), together[0].value), (READ_AT_ONCE, 3));
 }
 
 #[test]
@@ -153,9 +249,9 @@ fn receives_and_long_messages_work_beside() {
     let posted = pair.b.irecv(Pattern::exactly(3), vec![0; 1000]).unwrap();
     for (value, length) in [(1, 100_000), (2, 100)] {
         assert_eq!(next_other(&mut pair), (value, length as u64, None));
-        assert_eq!(kept(&mut pair, value, length), pattern(length, value));
+        assert_eq!(kept(&mut pair, 0, value, length), pattern(length, value));
     }
-    assert!(!pair.b.read_next(), "a receive matches it");
+    assert!(!pair.b.read_next(1), "a receive matches it");
     assert_eq!(pair.finish_b(posted).memory.bytes(), pattern(1000, 3));
     for sent in [long, synchronous] {
         assert_eq!(pair.finish_a(sent).status.code, Code::Success);
@@ -171,22 +267,27 @@ fn messages_of_a_peer_that_ended_are_still_read() {
 
 fn read_messages_of_a_peer_that_ended(length: usize) {
     let mut pair = in_place();
-    for value in 1..=3 {
+    for value in 1..=4 {
         assert!(inject(&mut pair, value, &pattern(length, value)));
     }
-    assert_eq!(next_in_place(&mut pair).value, 1);
+    assert!(pair.b.read_next(2));
     let board = pair.board();
     let other = message::Endpoint::open(&board, &message::Options::default()).unwrap();
     drop(std::mem::replace(&mut pair.a, other));
     pair.run_until_idle();
     assert_eq!(pair.b.lost(), Some(pair.to_a));
     // The peer has unmapped the memory of this message. This side still maps it.
-    assert_eq!(kept(&mut pair, 1, length), pattern(length, 1));
-    for value in 2..=3 {
+    for (number, value) in [(1, 2), (0, 1)] {
+        assert_eq!(
+            kept(&mut pair, number, value, length),
+            pattern(length, value)
+        );
+    }
+    for value in 3..=4 {
         let bytes = pattern(length, value);
         assert_eq!(next_other(&mut pair), (value, length as u64, Some(bytes)));
     }
-    assert!(!pair.b.read_next());
+    assert!(!pair.b.read_next(1));
 }
 
 #[test]
@@ -230,7 +331,7 @@ fn a_message_that_arrives_between_two_looks_completes_its_receive() {
                     .unwrap()
             );
             while b.test(answer).unwrap().is_none() && !is_lost() {
-                lost.store(b.read_next(), Ordering::Relaxed);
+                lost.store(b.read_next(1), Ordering::Relaxed);
             }
         }
     });

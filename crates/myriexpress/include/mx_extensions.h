@@ -79,15 +79,17 @@ typedef struct {
 } mx_unexpected_t;
 
 /*
- * Makes progress, and takes the next message that matches no receive. result is 0 if there is none.
- * data is in memory that the sender can write, and is valid until the next call for this endpoint,
- * which consumes the message: only one thread at a time may make these calls. Other calls are allowed
- * meanwhile.
+ * Makes progress, and takes the next messages that match no receive, of one peer: at most max, of which
+ * result is the number; 0 means that there is none. data is in memory that the sender can write, and is
+ * valid until the next such call for this endpoint, which consumes the messages: only one thread at a time
+ * may make these calls. Other calls are allowed meanwhile. A message with data == NULL comes alone.
  */
-mx_return_t mx_next_unexpected(mx_endpoint_t endpoint, mx_unexpected_t *message, uint32_t *result);
+mx_return_t mx_next_unexpected(mx_endpoint_t endpoint, mx_unexpected_t *messages, uint32_t max,
+                               uint32_t *result);
 
-/* Keeps the message that was taken last: it completes a receive that matches it, or waits for one. */
-mx_return_t mx_keep_unexpected(mx_endpoint_t endpoint);
+/* Keeps one of the messages that were taken last, by its number from 0: it completes a receive that matches it,
+   or waits for one. */
+mx_return_t mx_keep_unexpected(mx_endpoint_t endpoint, uint32_t number);
 
 /* Sends a message of at most 32768 bytes, if there is room for it: then result is 1, and the memory may
    be reused. Otherwise result is 0 and nothing is sent; mx_isend waits for room, or says why not. */

@@ -1,55 +1,65 @@
 //! Calls for programs that match messages themselves: messages are read where they arrived, and sent
 //! without a request.
 
-use message::{InPlace, Reading, Unexpected};
+use message::Unexpected;
 
 use crate::abi::{self, Address};
 use crate::codes::Result;
 use crate::core::Core;
 use crate::shared::Shared;
 
-/// `mx_next_unexpected`: calls `put` with the message; returns whether there is one.
+/// `mx_next_unexpected`: calls `put` with the number of each message, from 0, and the message, for at most
+/// `most` messages; returns how many there are.
 #[inline(always)]
-pub(crate) fn next(shared: &Shared, put: impl FnOnce(abi::Unexpected)) -> Result<bool> {
+pub(crate) fn next(
+    shared: &Shared,
+    most: u32,
+    put: impl FnMut(u32, abi::Unexpected),
+) -> Result<u32> {
     match shared.enter() {
-        Some(mut entry) => Ok(take(shared.own(&mut entry)?, put)),
-        None => next_of_threads(shared, put),
+        Some(mut entry) => Ok(take(shared.own(&mut entry)?, most, put)),
+        None => next_of_threads(shared, most, put),
     }
 }
 
 /// The same for an endpoint that several threads use.
 #[inline(never)]
-fn next_of_threads(shared: &Shared, put: impl FnOnce(abi::Unexpected)) -> Result<bool> {
-    Ok(take(shared.lock_for_call()?.core()?, put))
+fn next_of_threads(
+    shared: &Shared,
+    most: u32,
+    put: impl FnMut(u32, abi::Unexpected),
+) -> Result<u32> {
+    Ok(take(shared.lock_for_call()?.core()?, most, put))
 }
 
 #[inline(always)]
-fn take(core: &mut Core, put: impl FnOnce(abi::Unexpected)) -> bool {
+fn take(core: &mut Core, most: u32, mut put: impl FnMut(u32, abi::Unexpected)) -> u32 {
     if !core.may_progress() {
         core.endpoint.consume_read();
-        return false;
+        return 0;
     }
     core.expire();
-    let found = core.endpoint.read_next();
+    let found = core.endpoint.read_next(most as usize);
     core.endpoint.polled(found);
-    match core.endpoint.reading() {
-        Reading::Nothing => {}
-        Reading::InPlace(message) => put(in_place(core, message)),
-        Reading::Other(message) => put(other(core, message)),
+    let reading = core.endpoint.reading();
+    let source = core.address(reading.peer());
+    let mut count = 0;
+    for message in reading.in_place() {
+        let next = abi::Unexpected {
+            source,
+            match_info: message.value,
+            length: message.length,
+            reserved: 0,
+            data: std::ptr::with_exposed_provenance(message.address),
+        };
+        put(count, next);
+        count += 1;
     }
-    found
-}
-
-/// Returns what the program gets of a message that is where it arrived.
-#[inline(always)]
-fn in_place(core: &Core, message: &InPlace) -> abi::Unexpected {
-    abi::Unexpected {
-        source: core.address(message.peer),
-        match_info: message.value,
-        length: message.length,
-        reserved: 0,
-        data: std::ptr::with_exposed_provenance(message.address),
+    if let Some(message) = reading.other() {
+        put(0, other(core, message));
+        count = 1;
     }
+    count
 }
 
 /// Returns what the program gets of another message.
@@ -65,10 +75,10 @@ fn other(core: &Core, message: &Unexpected) -> abi::Unexpected {
     }
 }
 
-/// `mx_keep_unexpected`.
-pub(crate) fn keep(shared: &Shared) -> Result {
+/// `mx_keep_unexpected`, with the number of the message from 0.
+pub(crate) fn keep(shared: &Shared, number: u32) -> Result {
     let mut locked = shared.lock_for_call()?;
-    locked.core()?.endpoint.keep_read();
+    locked.core()?.endpoint.keep_read(number as usize);
     locked.notify();
     Ok(())
 }

@@ -9,19 +9,20 @@ use crate::in_place;
 #[unsafe(no_mangle)]
 extern "C" fn mx_next_unexpected(
     endpoint: Endpoint,
-    message: Out<Unexpected>,
+    messages: Out<Unexpected>,
+    most: u32,
     result: Out<u32>,
 ) -> Return {
     endpoint_call(endpoint, |shared| {
-        let found = in_place::next(shared, |next| message.put(next))?;
-        result.put(u32::from(found));
+        let put = |number, message| messages.put_at(number, message);
+        result.put(in_place::next(shared, most, put)?);
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn mx_keep_unexpected(endpoint: Endpoint) -> Return {
-    endpoint_call(endpoint, in_place::keep)
+extern "C" fn mx_keep_unexpected(endpoint: Endpoint, number: u32) -> Return {
+    endpoint_call(endpoint, |shared| in_place::keep(shared, number))
 }
 
 #[unsafe(no_mangle)]

@@ -12,7 +12,7 @@ use message::{Memory, Segments};
 use crate::abi::{Parameter, Segment};
 use crate::codes::{Result, Return};
 
-/// A pointer to a value that the call writes, or reads and writes.
+/// A pointer to a value that the call writes, or reads and writes, or to several that it writes.
 #[repr(transparent)]
 pub(super) struct Out<T>(*mut T);
 
@@ -24,9 +24,16 @@ impl<T: Copy> Out<T> {
     /// Writes the value, unless the pointer is null.
     #[inline(always)]
     pub(super) fn put(&self, value: T) {
+        self.put_at(0, value);
+    }
+
+    /// Writes one of several values, by its number from 0, unless the pointer is null. The caller has checked
+    /// the number.
+    #[inline(always)]
+    pub(super) fn put_at(&self, number: u32, value: T) {
         if !self.is_null() {
-            // SAFETY: the pointer is not null, so it points to a T of the program, see above.
-            unsafe { self.0.write(value) }
+            // SAFETY: the pointer is not null, so it points to so many T of the program, see above.
+            unsafe { self.0.add(number as usize).write(value) }
         }
     }
 

@@ -37,39 +37,50 @@ static void sender(void) {
   close_side(s);
 }
 
-static mx_unexpected_t next(mx_endpoint_t endpoint) {
-  mx_unexpected_t message;
-  uint32_t found = 0;
+/* At most so many messages at once, in turn; the library may return fewer. */
+static const uint32_t at_once[] = {1, 3, 100};
+#define AT_ONCE_MAX 100
+
+static uint32_t next(mx_endpoint_t endpoint, mx_unexpected_t *messages) {
+  static unsigned calls;
+  uint32_t most = at_once[calls++ % 3], found = 0;
   while (!found)
-    OK(mx_next_unexpected(endpoint, &message, &found));
-  return message;
+    OK(mx_next_unexpected(endpoint, messages, most, &found));
+  CHECK(found <= most);
+  return found;
+}
+
+static void take(side_t r, const mx_unexpected_t *message, uint32_t number, unsigned i) {
+  uint32_t length = lengths[i % LENGTHS];
+  CHECK(message->match_info == i && message->length == length);
+  CHECK(!memcmp(&message->source, &r.peer, sizeof r.peer));
+  if (message->data != NULL)
+    CHECK(is_filled(message->data, length, 5));
+  CHECK((message->data != NULL) == (length <= 32768));
+  if (message->data != NULL && i % 3 != 0)
+    return;
+  memset(in, 0, sizeof in);
+  mx_request_t request = post(r.endpoint, in, sizeof in, i, MX_MATCH_MASK_NONE);
+  OK(mx_keep_unexpected(r.endpoint, number));
+  mx_status_t status = finish(r.endpoint, &request);
+  CHECK(status.xfer_length == length && is_filled(in, length, 5));
 }
 
 static void receiver(void) {
+  mx_unexpected_t messages[AT_ONCE_MAX];
   mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
                              {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = 1}};
   side_t r = open_side_with(2, 1, parameters, 2);
-  OK(mx_keep_unexpected(r.endpoint)); /* there is none */
-  for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
-    uint32_t length = lengths[i % LENGTHS];
-    mx_unexpected_t message = next(r.endpoint);
-    CHECK(message.match_info == i && message.length == length);
-    CHECK(!memcmp(&message.source, &r.peer, sizeof r.peer));
-    if (message.data != NULL)
-      CHECK(is_filled(message.data, length, 5));
-    CHECK((message.data != NULL) == (length <= 32768));
-    if (message.data != NULL && i % 3 != 0)
-      continue;
-    memset(in, 0, sizeof in);
-    mx_request_t request = post(r.endpoint, in, sizeof in, i, MX_MATCH_MASK_NONE);
-    OK(mx_keep_unexpected(r.endpoint));
-    mx_status_t status = finish(r.endpoint, &request);
-    CHECK(status.xfer_length == length && is_filled(in, length, 5));
+  OK(mx_keep_unexpected(r.endpoint, 0)); /* there is none */
+  for (unsigned i = 0; i < ROUNDS * LENGTHS;) {
+    uint32_t found = next(r.endpoint, messages);
+    for (uint32_t number = 0; number < found; number++)
+      take(r, &messages[number], number, i++);
   }
-  mx_unexpected_t message = next(r.endpoint);
-  CHECK(message.length == 8 && message.data == NULL);
-  OK(mx_keep_unexpected(r.endpoint));
-  mx_request_t request = post(r.endpoint, in, sizeof in, message.match_info, MX_MATCH_MASK_NONE);
+  CHECK(next(r.endpoint, messages) == 1);
+  CHECK(messages->length == 8 && messages->data == NULL);
+  OK(mx_keep_unexpected(r.endpoint, 0));
+  mx_request_t request = post(r.endpoint, in, sizeof in, messages->match_info, MX_MATCH_MASK_NONE);
   CHECK(finish(r.endpoint, &request).xfer_length == 8);
   barrier(r.endpoint, r.peer);
   close_side(r);

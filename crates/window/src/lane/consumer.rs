@@ -7,6 +7,9 @@ use super::{FIRST_SHIFT, HALVES, Place, Record, SHORT, TAG_MASK, TAG_SHIFT, data
 use crate::layout::LaneOffsets;
 use crate::raw::{INLINE_BYTES, Mapping, SHORT_BYTES, SharedBytes, Slots, Word};
 
+/// Slots ahead of the next one that the consumer prefetches: a program reads several messages in one go.
+const PREFETCH_DISTANCE: u32 = 3;
+
 /// The consumer's end of a lane.
 #[derive(Debug)]
 pub struct Consumer {
@@ -178,7 +181,8 @@ impl Consumer {
         let halves = if self.is_short() { 1 } else { HALVES };
         self.next = self.next.wrapping_add(halves);
         if self.next % HALVES == 0 {
-            self.slots.prefetch_read(self.next);
+            self.slots
+                .prefetch_read(self.next.wrapping_add(PREFETCH_DISTANCE * HALVES));
         }
     }
 
