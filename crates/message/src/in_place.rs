@@ -174,7 +174,7 @@ impl Endpoint {
             self.poll_sockets();
         }
         // Messages of this endpoint itself, and of peers that have ended.
-        if self.has_unexpected() {
+        if most > 0 && self.has_unexpected() {
             return self.read_queued();
         }
         let count = self.peers.count();

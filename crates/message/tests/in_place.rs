@@ -140,18 +140,18 @@ fn a_short_message_that_is_read_is_not_overwritten() {
 }
 
 /// Messages of each place that a message can have, in each order of two of them.
-const LENGTHS: [usize; 10] = [0, 24, 48, 24, 24, 1000, 1, 32768, 49, 48];
+const LENGTHS: [usize; 12] = [0, 24, 48, 24, 24, 1000, 1, 32768, 49, 48, 48, 1000];
 
 #[test]
 fn messages_are_read_together_and_kept_in_any_order() {
     let mut pair = in_place();
     let bytes = |value: u64| pattern(LENGTHS[usize::try_from(value).unwrap()], value);
     for round in 0..100 {
-        for value in 0..10 {
+        for value in 0..12 {
             assert!(inject(&mut pair, value, &bytes(value)));
         }
-        assert_eq!(next_together(&mut pair), (0..10).collect::<Vec<_>>());
-        for number in (0..10).map(|number| (number * 7 + round) % 10) {
+        assert_eq!(next_together(&mut pair), (0..12).collect::<Vec<_>>());
+        for number in (0..12).map(|number| (number * 7 + round) % 12) {
             let got = kept(&mut pair, number, number as u64, LENGTHS[number]);
             assert_eq!(got, bytes(number as u64));
         }
@@ -221,6 +221,19 @@ fn not_more_messages_are_read_together_than_asked_for() {
     assert!(pair.b.read_next(1000));
     let together = pair.b.reading().in_place();
     assert_eq!((together.len(), together[0].value), (READ_AT_ONCE, 3));
+}
+
+/// A C caller that asks for none has no memory for one.
+#[test]
+fn no_message_is_read_if_none_is_asked_for() {
+    let mut pair = in_place();
+    assert!(inject(&mut pair, 1, b"a"));
+    let sent = pair.b.isend(pair.b.own(), 2, b"own".to_vec()).unwrap();
+    assert!(!pair.b.read_next(0));
+    assert!(pair.b.reading().in_place().is_empty() && pair.b.reading().other().is_none());
+    assert_eq!(next_other(&mut pair), (2, 3, Some(b"own".to_vec())));
+    assert_eq!(next_in_place(&mut pair).value, 1);
+    assert_eq!(pair.finish_b(sent).status.taken, 0);
 }
 
 #[test]

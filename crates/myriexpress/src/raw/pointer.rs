@@ -27,12 +27,12 @@ impl<T: Copy> Out<T> {
         self.put_at(0, value);
     }
 
-    /// Writes one of several values, by its number from 0, unless the pointer is null. The caller has checked
-    /// the number.
+    /// Writes one of several values, by its number from 0, unless the pointer is null. The number must be below
+    /// the length that the program gave.
     #[inline(always)]
     pub(super) fn put_at(&self, number: u32, value: T) {
         if !self.is_null() {
-            // SAFETY: the pointer is not null, so it points to so many T of the program, see above.
+            // SAFETY: the pointer is not null, so it points to that many T of the program, see above.
             unsafe { self.0.add(number as usize).write(value) }
         }
     }
