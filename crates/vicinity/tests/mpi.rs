@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::Daemon;
 use common::member::Member;
-use common::open_mpi::{OpenMpi, PARTS, missing};
+use common::open_mpi::{DIRECT, OpenMpi, PARTS, missing};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -27,9 +27,6 @@ const ONLY_PLANE: &str = "self,vicinity";
 /// All components but those for ranks of one machine and for other networks. A list of names instead
 /// would make a component that refuses to work an error.
 const WITH_TCP: &str = "^vader,sm,openib,ofi,uct";
-
-/// What a rank says once of each peer.
-const DIRECT: &str = "on its heap is accessed without its help";
 
 /// Builds the component, unless this machine has no Open MPI for it.
 fn prepare() -> Option<(TempDir, OpenMpi)> {

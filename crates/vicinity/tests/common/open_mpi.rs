@@ -9,6 +9,9 @@ use super::root;
 /// The version of Open MPI that the component is made for.
 const VERSION: &str = "4.1.";
 
+/// What a rank says once of each peer whose memory it accesses by its own processor.
+pub(crate) const DIRECT: &str = "on its heap is accessed without its help";
+
 /// Returns why this machine cannot build or run the component.
 pub(crate) fn missing() -> Option<String> {
     for program in ["mpicc", "mpirun", "ompi_info", "make"] {

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use vm_harness::mpi;
 use vm_harness::vm::{Job, SMP_MAXCPUS_2, Vm};
 
-use crate::common::open_mpi::{OpenMpi, missing};
+use crate::common::open_mpi::{DIRECT, OpenMpi, missing};
 use crate::common::until;
 use crate::message::{join, member};
 use crate::rig::{Rig, ip, step};
@@ -34,9 +34,6 @@ const ONLY_PLANE: &str = "--mca btl self,vicinity";
 
 /// One-sided operations by requests to the target's process, also on memory that heaps could have.
 const BY_REQUESTS: &str = "--mca osc ^vicinity --mca mpool ^vicinity";
-
-/// What a rank says once of each peer.
-const DIRECT: &str = "on its heap is accessed without its help";
 
 /// Parts of the conformance program that messages, RMA and several threads need.
 pub(crate) const PARTS: &str =
