@@ -293,8 +293,16 @@ fn without_the_plane_tcp_is_used() {
         text.contains("there is no board") && text.contains(tcp),
         "{text}"
     );
-    // The second rank is on another board, as on another host: the address is not enough.
+    // The second rank is on another board, as on another host: the address is not enough. Then Open MPI does
+    // not call the component in each turn of its progress.
+    let watching = watched_progress(folder.path());
+    let progress = "progress of mca_btl_vicinity.so";
     let text = explained(&mpi, |run| {
+        run.arg("-x").arg(format!("LD_PRELOAD={watching}"));
+    });
+    assert!(text.contains(progress), "{text}");
+    let text = explained(&mpi, |run| {
+        run.arg("-x").arg(format!("LD_PRELOAD={watching}"));
         run.args(["-n", "1"]).arg(mpi.program());
         run.args(["persistent", ":", "-n", "1", "-x"]);
         let other = folder.path().join("other");
@@ -302,6 +310,33 @@ fn without_the_plane_tcp_is_used() {
     });
     let sentence = "cannot be reached by the message plane";
     assert!(text.contains(sentence) && text.contains(tcp), "{text}");
+    assert!(!text.contains(progress), "{text}");
+}
+
+/// A library that says of each function that Open MPI calls in every turn of its progress where it is.
+fn watched_progress(folder: &Path) -> String {
+    let (source, library) = (folder.join("watched.c"), folder.join("watched.so"));
+    let text = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <string.h>
+        static int add(const char *how, int (*function)(void)) {
+          Dl_info place;
+          int (*next)(int (*)(void)) = dlsym(RTLD_NEXT, how);
+          if (dladdr(function, &place))
+            fprintf(stderr, "progress of %s\n", basename(place.dli_fname));
+          return next(function);
+        }
+        int opal_progress_register(int (*function)(void)) { return add(__func__, function); }
+        int opal_progress_register_lp(int (*function)(void)) { return add(__func__, function); }
+    "#;
+    std::fs::write(&source, text).unwrap();
+    let mut compile = Command::new("cc");
+    compile.args(["-shared", "-fPIC", "-o"]);
+    compile.arg(&library).arg(&source).arg("-ldl");
+    common::mx::succeed(&mut compile);
+    library.display().to_string()
 }
 
 /// An Open MPI with this version, as far as the component can tell.
