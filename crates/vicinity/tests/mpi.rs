@@ -94,7 +94,14 @@ fn every_chapter_passes_with_other_components() {
     let vader = ["-remote_atomics", "-allocated_memory", "-spawned_processes"];
     for (components, without) in [
         ("self,vader", &vader[..]),
-        ("self,tcp", &["-long_one_sided", "-allocated_memory"]),
+        (
+            "self,tcp",
+            &[
+                "-long_one_sided",
+                "-allocated_memory",
+                "-single_accumulates",
+            ],
+        ),
     ] {
         let mut run = mpi.run(components);
         run.args(["-n", "4"]).arg(mpi.program()).args(without);
@@ -115,9 +122,9 @@ fn the_packages_of_debian_13_work_as_installed() {
     run.arg(folder.path()).arg(env!("CARGO_BIN_EXE_vicinity"));
     run.arg(common::agent()).arg(common::archive());
     let text = common::mx::succeed(&mut run);
-    // Four parts more have two ranks of different members.
-    assert_eq!(text.matches(" passed in ").count(), PARTS + 4, "{text}");
-    assert_eq!(text.matches(DIRECT).count(), 4 * 2, "{text}");
+    // Five parts more have two ranks of different members. In `single_accumulates`, one accesses the other.
+    assert_eq!(text.matches(" passed in ").count(), PARTS + 5, "{text}");
+    assert_eq!(text.matches(DIRECT).count(), 4 * 2 + 1, "{text}");
     // The two sides of `fi_pingpong`.
     assert_eq!(text.matches("\n1m ").count(), 2, "{text}");
 }
@@ -170,7 +177,7 @@ fn ranks_of_different_members_meet_on_the_plane() {
     // `a` and `b` reach each other's heap. Nobody reaches a heap of `c`, which has none.
     assert_eq!(text.matches(DIRECT).count(), 2, "{text}");
     let ordinary = "that MPI allocates are ordinary memory";
-    assert_eq!(text.matches(ordinary).count(), 5, "{text}");
+    assert_eq!(text.matches(ordinary).count(), 7, "{text}");
     // The relay passed on what `c` sent.
     let output = daemon.command(&["message", "counters", "--json"]);
     let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -189,18 +196,19 @@ fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let members = join_all(folder.path(), &daemon);
     let program = mpi.program();
-    // `one_sided` has memory of MPI_Win_allocate only.
-    for words in [
-        &["idle_target"],
-        &["idle_counter"],
-        &["allocated_memory"],
-        &["one_sided"],
+    // `one_sided` has memory of MPI_Win_allocate only. In `single_accumulates`, all access one rank.
+    for (part, accesses) in [
+        ("idle_target", 3),
+        ("idle_counter", 3),
+        ("allocated_memory", 3),
+        ("single_accumulates", 2),
+        ("one_sided", 3),
     ] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(["--mca", "btl_base_verbose", "10"]);
-        ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, words);
+        ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, &[part]);
         let text = passes(&mut run, 1);
-        assert!(text.matches(DIRECT).count() >= 3, "{text}");
+        assert!(text.matches(DIRECT).count() >= accesses, "{text}");
     }
     drop(members);
 }
