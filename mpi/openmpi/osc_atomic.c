@@ -85,9 +85,13 @@ static bool carry_out(const vicinity_window_t *made, const accumulate_t *it) {
   } else if (it->op != MPI_NO_OP) {
     memcpy(&operand, it->origin, sizeof operand);
   }
-  if (made->btl->btl_atomic_fop(made->btl, target->peer, &before, address, NULL, &target->region, op, operand,
-                                width == sizeof half ? MCA_BTL_ATOMIC_FLAG_32BIT : 0, MCA_BTL_NO_ORDER,
-                                completed, (void *)&done, NULL) != OPAL_SUCCESS)
+  int flags = width == sizeof half ? MCA_BTL_ATOMIC_FLAG_32BIT : 0, result;
+  /* Not osc/rdma instead: its lock does not exclude the atomic operations of other ranks. */
+  while ((result = made->btl->btl_atomic_fop(made->btl, target->peer, &before, address, NULL, &target->region, op,
+                                             operand, flags, MCA_BTL_NO_ORDER, completed, (void *)&done, NULL)) ==
+         OPAL_ERR_OUT_OF_RESOURCE)
+    opal_progress();
+  if (result != OPAL_SUCCESS)
     return false;
   /* On the heap it is done already. */
   while (!done)
