@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::namespace::{HOSTS, INTERFACE, Namespace, ip};
 use super::tcp;
-use crate::priority::Priority;
 use crate::process::Process;
 use report::message_perf::Row;
 use vm_harness::error::{Context, Error, Result};
@@ -43,7 +42,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub(super) fn start(vicinity: &Path, folder: &Path, priority: &Priority) -> Result<Self> {
+    pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
         let [first, second] = HOSTS.map(Namespace::new);
         let (first, second) = (first?, second?);
         ip(&[
@@ -71,7 +70,7 @@ impl Hosts {
             folder: folder.to_owned(),
         };
         hosts.namespaces.iter().try_for_each(Namespace::set_up)?;
-        let started = hosts.processes(priority)?;
+        let started = hosts.processes()?;
         hosts._processes = started;
         hosts.wait_for_discovery()?;
         Ok(hosts)
@@ -82,7 +81,7 @@ impl Hosts {
     }
 
     /// Starts the daemons, and the programs that answer messages and TCP on the second host.
-    fn processes(&self, priority: &Priority) -> Result<Vec<Process>> {
+    fn processes(&self) -> Result<Vec<Process>> {
         let mut processes = Vec::new();
         for namespace in &self.namespaces {
             let name = namespace.host.name;
@@ -97,7 +96,6 @@ impl Hosts {
             command.arg("serve").arg("--config").arg(config);
             let mut daemon = Process::start(name, &self.folder, command)?;
             daemon.expect("serving")?;
-            priority.extend(daemon.id());
             processes.push(daemon);
         }
         let [_, second] = HOSTS;
