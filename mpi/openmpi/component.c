@@ -213,6 +213,6 @@ vicinity_component_t mca_btl_vicinity_component = {
                 },
             .btl_data = {.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT},
             .btl_init = start,
-            .btl_progress = vicinity_progress,
+            .btl_progress = NULL, /* vicinity_progress, as soon as there is a peer: see vicinity_add_procs */
         },
 };

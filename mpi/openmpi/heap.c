@@ -22,4 +22,11 @@ static void heap_free(void *memory) {
   vicinity_mx.heap_free(memory, &done);
 }
 
-const vicinity_heap_t vicinity_heap = {VICINITY_HEAP_VERSION, heap_alloc, heap_free};
+static bool heap_has(void *memory, size_t length) {
+  mx_heap_handle_t handle;
+  uint32_t on_heap = 0;
+  vicinity_mx.heap_handle(memory, length, &handle, &on_heap);
+  return on_heap;
+}
+
+const vicinity_heap_t vicinity_heap = {VICINITY_HEAP_VERSION, heap_alloc, heap_free, heap_has};

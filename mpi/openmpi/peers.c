@@ -153,6 +153,11 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
   for (size_t i = 0; i < count; i++)
     if (peers[i] != NULL && reachable != NULL)
       opal_bitmap_set_bit(reachable, (int)i);
+  /* Open MPI looks at this field after this call, and then calls the function in each turn of its progress
+     (mca_bml_r2_register_progress), because this process is its own peer. A job whose ranks are reached by
+     another BTL alone is to pay nothing for this one. */
+  if (vicinity_module.peers > 0)
+    mca_btl_vicinity_component.super.btl_progress = vicinity_progress;
   free(connects);
   return OPAL_SUCCESS;
 }

@@ -116,8 +116,7 @@ static int complete(void) {
 
 int vicinity_progress(void) {
   vicinity_module_t *module = &vicinity_module;
-  /* Open MPI polls this component also in a job whose ranks it does not reach. */
-  if (module->peers == 0 || progressing || OPAL_THREAD_TRYLOCK(&module->progress_lock) != 0)
+  if (progressing || OPAL_THREAD_TRYLOCK(&module->progress_lock) != 0)
     return 0;
   progressing = true;
   int count = take_messages() + complete();

@@ -113,9 +113,10 @@ typedef struct {
   uint32_t version; /* VICINITY_HEAP_VERSION */
   void *(*alloc)(size_t length, size_t alignment); /* NULL: no heap, or no room */
   void (*free)(void *memory);
+  bool (*has)(void *memory, size_t length); /* whether it is on the heap */
 } vicinity_heap_t;
 
-#define VICINITY_HEAP_VERSION 0x56480001
+#define VICINITY_HEAP_VERSION 0x56480002
 
 typedef struct {
   mca_btl_base_component_t super;

@@ -4,7 +4,10 @@
 
 use std::fs;
 
-const FILE: &str = "/proc/self/autogroup";
+/// The file of this session's priority.
+const OWN: &str = "/proc/self/autogroup";
+
+const FIRST: i64 = -20;
 
 /// Raises the priority of this session until the value is dropped.
 pub(super) struct Priority {
@@ -14,25 +17,33 @@ pub(super) struct Priority {
 impl Priority {
     /// Raises the priority of this session, if the kernel has autogroups.
     pub(super) fn raise() -> Self {
-        let before = fs::read_to_string(FILE).ok().and_then(|text| parse(&text));
+        let before = fs::read_to_string(OWN).ok().and_then(|text| parse(&text));
         if before.is_some() {
-            set(-20);
+            set(OWN, FIRST);
         }
         Self { before }
+    }
+
+    /// Gives the session of a program that this process has started the same priority. The session ends with its
+    /// program.
+    pub(super) fn extend(&self, process: u32) {
+        if self.before.is_some() {
+            set(&format!("/proc/{process}/autogroup"), FIRST);
+        }
     }
 }
 
 impl Drop for Priority {
     fn drop(&mut self) {
         if let Some(nice) = self.before {
-            set(nice);
+            set(OWN, nice);
         }
     }
 }
 
-fn set(nice: i64) {
-    if let Err(error) = fs::write(FILE, nice.to_string()) {
-        tracing::warn!(nice, %error, "cannot change the priority of this session");
+fn set(file: &str, nice: i64) {
+    if let Err(error) = fs::write(file, nice.to_string()) {
+        tracing::warn!(file, nice, %error, "cannot change the priority of a session");
     }
 }
 

@@ -19,11 +19,12 @@ use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::{Link, Peers};
 use crate::pending_connects::Handshakes;
+use crate::poll_sleeps::PollSleeps;
 use crate::reading::Reading;
 use crate::request::State;
 use crate::status::{Completion, Status};
 use crate::token::Token;
-use crate::wait_policy::{EmptyPolls, PollSleeps};
+use crate::wait_policy::EmptyPolls;
 
 /// How an endpoint is opened.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +123,7 @@ impl Endpoint {
             yielder: Yielder::default(),
             relay: AwaitedPeer::default(),
             empty_polls: EmptyPolls::default(),
-            poll_sleeps: PollSleeps::default(),
+            poll_sleeps: PollSleeps::new(),
             lost_link: None,
             next_peer: 0,
         })

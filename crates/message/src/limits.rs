@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use window::layout::LaneSize;
 
-/// Polls that found nothing between two reads of the clock.
+/// Polls that found nothing between two reads of the clock, at most.
 pub(crate) const POLLS_PER_CLOCK_READ: u32 = 32;
 
 /// Bytes of an eager message, which is inside a record.
@@ -99,6 +99,16 @@ pub(crate) const POLL_SLEEP: Duration = Duration::from_micros(50);
 /// time from its other transports, at most.
 pub(crate) const POLLING_BEFORE_SLEEP: Duration = Duration::from_micros(100);
 pub(crate) const POLLING_BETWEEN_SLEEPS: Duration = Duration::from_micros(50);
+
+/// About how long a program polls between two reads of the clock, if a poll takes long.
+pub(crate) const POLLING_BETWEEN_CLOCK_READS: Duration = Duration::from_micros(100);
+
+/// The least time without a poll that shows that another program had the processor: less than a time slice,
+/// and more than interrupts take.
+pub(crate) const PREEMPTION: Duration = Duration::from_micros(300);
+
+/// A program whose polls are usually further apart than this computes between them.
+pub(crate) const DENSE_POLLS: Duration = Duration::from_micros(200);
 
 /// How long processors count as scarce after a program has lost its own.
 pub(crate) const CPU_LOSS_LASTS: Duration = Duration::from_millis(100);

@@ -3,8 +3,8 @@
 //! An MPI library polls so, with as many processes as the machine has processors. The relay and the
 //! gateways, which such a program waits for, then get a processor only if a poller yields its own. So an
 //! endpoint counts the polls that found nothing, and yields as a wait would, see
-//! [`wait_policy`](crate::wait_policy). It sleeps only where processors are scarce, for half of the
-//! time, because the program may poll for other things as well.
+//! [`wait_policy`](crate::wait_policy). It sleeps only where processors are scarce, see
+//! [`poll_sleeps`](crate::poll_sleeps), for half of the time, because the program may poll for other things as well.
 
 use std::thread;
 use std::time::Instant;
@@ -33,7 +33,7 @@ impl Endpoint {
         self.empty_polls.count += 1;
         if self.relay_needs_cpu() {
             self.yielder.yield_now();
-        } else if self.empty_polls.count >= POLLS_PER_CLOCK_READ {
+        } else if self.empty_polls.count >= self.poll_sleeps.polls_per_clock_read() {
             self.yield_as_wait();
         }
     }
@@ -42,19 +42,26 @@ impl Endpoint {
     #[cold]
     fn yield_as_wait(&mut self) {
         let now = Instant::now();
-        let mut wait = self.empty_polls.wait.unwrap_or_else(|| Wait::begin(now));
-        let conditions = self.host_conditions();
-        let rare = wait.lost_cpu_until(now, self.thresholds);
-        self.empty_polls.count = match rare {
-            // The program itself yields or sleeps between its polls. So many more polls might take a second.
-            true => POLLS_PER_CLOCK_READ,
-            false => 0,
+        let polls = std::mem::take(&mut self.empty_polls.count);
+        let mut wait = match self.empty_polls.wait {
+            Some(wait) => {
+                self.poll_sleeps.polled(polls, wait.uncounted(now), now);
+                wait
+            }
+            None => Wait::begin(now),
         };
+        let conditions = self.host_conditions();
+        let lost_cpu = self.thresholds.lost_cpu;
+        // The program itself computes, yields or sleeps between its polls. So many more polls might take a second.
+        let rare = wait.lost_cpu_until(now, self.thresholds)
+            || self
+                .poll_sleeps
+                .usually_take(POLLS_PER_CLOCK_READ, lost_cpu);
         let step = wait.next(now, self.thresholds, conditions, || self.awaits_reply());
         if self.poll_sleeps.is_due(now, &wait, conditions) {
             thread::sleep(POLL_SLEEP);
             let end = Instant::now();
-            self.poll_sleeps.ended(end - now, end, self.thresholds);
+            self.poll_sleeps.slept(end - now, end, lost_cpu);
             // The others had that time.
             wait.yielded(end);
             self.empty_polls.wait = Some(wait);

@@ -17,10 +17,7 @@ use std::time::{Duration, Instant};
 
 use window::calibration::Thresholds;
 
-use crate::limits::{
-    CPU_LOSS_LASTS, POLLING_BEFORE_SLEEP, POLLING_BETWEEN_SLEEPS, REMOTE_TRANSFER_SPIN,
-    TRANSFER_SPIN,
-};
+use crate::limits::{REMOTE_TRANSFER_SPIN, TRANSFER_SPIN};
 
 /// What a waiter does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,41 +37,6 @@ pub(crate) struct HostConditions {
     pub(crate) contended: bool,
     /// The host has too few processors.
     pub(crate) overcommitted: bool,
-}
-
-/// When a program that polls sleeps nevertheless, see [`crate::polling`].
-#[derive(Debug, Default)]
-pub(crate) struct PollSleeps {
-    /// When it was last found that this program had lost its processor.
-    lost_cpu: Option<Instant>,
-    /// When the last sleep ended.
-    last: Option<Instant>,
-}
-
-impl PollSleeps {
-    /// Records that the program has found nothing in this wait. Returns whether it is to sleep for
-    /// [`POLL_SLEEP`](crate::limits::POLL_SLEEP).
-    pub(crate) fn is_due(&mut self, now: Instant, wait: &Wait, around: HostConditions) -> bool {
-        if wait.lost_cpu {
-            self.lost_cpu = Some(now);
-        }
-        let within = |since: Option<Instant>, time| {
-            since.is_some_and(|since| now.saturating_duration_since(since) < time)
-        };
-        let scarce = within(self.lost_cpu, CPU_LOSS_LASTS) || around.overcommitted;
-        around.remote
-            && scarce
-            && wait.polled >= POLLING_BEFORE_SLEEP
-            && !within(self.last, POLLING_BETWEEN_SLEEPS)
-    }
-
-    /// Records a sleep. One that took long shows that processors are still scarce.
-    pub(crate) fn ended(&mut self, took: Duration, now: Instant, thresholds: &Thresholds) {
-        self.last = Some(now);
-        if took >= thresholds.lost_cpu {
-            self.lost_cpu = Some(now);
-        }
-    }
 }
 
 /// One wait, from its first poll to its end or its sleep.
@@ -117,10 +79,22 @@ impl Wait {
         self.polled >= thresholds.yield_after
     }
 
+    /// Returns the time since time was last counted.
+    #[inline]
+    pub(crate) fn uncounted(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.counted)
+    }
+
+    /// Returns the time spent polling and yielding.
+    #[inline]
+    pub(crate) fn polled(&self) -> Duration {
+        self.polled
+    }
+
     /// Returns whether the program lost its processor, or gave it away, since time was last counted.
     #[inline]
     pub(crate) fn lost_cpu_until(&self, now: Instant, thresholds: &Thresholds) -> bool {
-        now.saturating_duration_since(self.counted) >= thresholds.lost_cpu
+        self.uncounted(now) >= thresholds.lost_cpu
     }
 
     /// Records that polls found nothing until `now`; returns what to do next. `awaits_reply` tells
@@ -135,7 +109,7 @@ impl Wait {
     ) -> Step {
         match self.lost_cpu_until(now, thresholds) {
             true => self.lost_cpu = true,
-            false => self.polled += now.saturating_duration_since(self.counted),
+            false => self.polled += self.uncounted(now),
         }
         self.counted = now;
         let polled = self.polled;
@@ -156,7 +130,7 @@ impl Wait {
     /// have used it: the peer had that time, too.
     #[inline]
     pub(crate) fn yielded(&mut self, now: Instant) {
-        self.polled += now.saturating_duration_since(self.counted);
+        self.polled += self.uncounted(now);
         self.counted = now;
     }
 
@@ -279,60 +253,6 @@ mod tests {
         assert_eq!(step(contended, 1), Step::Yield);
         assert_eq!(step(NEAR, 19), Step::Poll);
         assert_eq!(step(NEAR, 20), Step::Yield);
-    }
-
-    /// A wait that polls each microsecond for 390 us, from `start` on, and loses its processor once, if
-    /// `loses`. Returns when it sleeps, in microseconds since its start.
-    fn sleeps(
-        state: &mut PollSleeps,
-        around: HostConditions,
-        start: Instant,
-        loses: bool,
-    ) -> Vec<u128> {
-        let mut wait = Wait::begin(start);
-        let mut now = start;
-        let mut list = Vec::new();
-        if loses {
-            now += thresholds().lost_cpu;
-            wait.next(now, &thresholds(), around, || false);
-        }
-        let begin = now;
-        while now - begin < us(390) {
-            now += us(1);
-            wait.next(now, &thresholds(), around, || false);
-            if state.is_due(now, &wait, around) {
-                list.push((now - begin).as_micros());
-                now += us(50);
-                state.ended(us(50), now, &thresholds());
-                wait.yielded(now);
-            }
-        }
-        list
-    }
-
-    #[test]
-    fn polls_sleep_only_while_processors_are_scarce_and_for_half_of_the_time() {
-        let (start, mut state) = (Instant::now(), PollSleeps::default());
-        assert_eq!(sleeps(&mut state, REMOTE, start, false), []);
-        assert_eq!(sleeps(&mut state, NEAR, start, true), []);
-        let after_loss = sleeps(&mut state, REMOTE, start, true);
-        assert_eq!(after_loss, [100, 200, 300]);
-        // The next waits remember the loss, for a while.
-        let soon = start + CPU_LOSS_LASTS / 2;
-        assert_eq!(sleeps(&mut state, REMOTE, soon, false), [100, 200, 300]);
-        let later = start + CPU_LOSS_LASTS * 2;
-        assert_eq!(sleeps(&mut state, REMOTE, later, false), []);
-        assert_eq!(
-            sleeps(&mut state, OVERCOMMITTED, later, false),
-            [100, 200, 300]
-        );
-    }
-
-    #[test]
-    fn a_long_sleep_shows_that_processors_are_scarce() {
-        let (start, mut state) = (Instant::now(), PollSleeps::default());
-        state.ended(thresholds().lost_cpu, start, &thresholds());
-        assert_eq!(sleeps(&mut state, REMOTE, start, false), [100, 200, 300]);
     }
 
     #[test]

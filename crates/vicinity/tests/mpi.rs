@@ -94,7 +94,14 @@ fn every_chapter_passes_with_other_components() {
     let vader = ["-remote_atomics", "-allocated_memory", "-spawned_processes"];
     for (components, without) in [
         ("self,vader", &vader[..]),
-        ("self,tcp", &["-long_one_sided", "-allocated_memory"]),
+        (
+            "self,tcp",
+            &[
+                "-long_one_sided",
+                "-allocated_memory",
+                "-single_accumulates",
+            ],
+        ),
     ] {
         let mut run = mpi.run(components);
         run.args(["-n", "4"]).arg(mpi.program()).args(without);
@@ -115,9 +122,9 @@ fn the_packages_of_debian_13_work_as_installed() {
     run.arg(folder.path()).arg(env!("CARGO_BIN_EXE_vicinity"));
     run.arg(common::agent()).arg(common::archive());
     let text = common::mx::succeed(&mut run);
-    // Four parts more have two ranks of different members.
-    assert_eq!(text.matches(" passed in ").count(), PARTS + 4, "{text}");
-    assert_eq!(text.matches(DIRECT).count(), 4 * 2, "{text}");
+    // Five parts more have two ranks of different members. In `single_accumulates`, one accesses the other.
+    assert_eq!(text.matches(" passed in ").count(), PARTS + 5, "{text}");
+    assert_eq!(text.matches(DIRECT).count(), 4 * 2 + 1, "{text}");
     // The two sides of `fi_pingpong`.
     assert_eq!(text.matches("\n1m ").count(), 2, "{text}");
 }
@@ -170,7 +177,7 @@ fn ranks_of_different_members_meet_on_the_plane() {
     // `a` and `b` reach each other's heap. Nobody reaches a heap of `c`, which has none.
     assert_eq!(text.matches(DIRECT).count(), 2, "{text}");
     let ordinary = "that MPI allocates are ordinary memory";
-    assert_eq!(text.matches(ordinary).count(), 5, "{text}");
+    assert_eq!(text.matches(ordinary).count(), 7, "{text}");
     // The relay passed on what `c` sent.
     let output = daemon.command(&["message", "counters", "--json"]);
     let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -189,18 +196,19 @@ fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let members = join_all(folder.path(), &daemon);
     let program = mpi.program();
-    // `one_sided` has memory of MPI_Win_allocate only.
-    for words in [
-        &["idle_target"],
-        &["idle_counter"],
-        &["allocated_memory"],
-        &["one_sided"],
+    // `one_sided` has memory of MPI_Win_allocate only. In `single_accumulates`, all access one rank.
+    for (part, accesses) in [
+        ("idle_target", 3),
+        ("idle_counter", 3),
+        ("allocated_memory", 3),
+        ("single_accumulates", 2),
+        ("one_sided", 3),
     ] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(["--mca", "btl_base_verbose", "10"]);
-        ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, words);
+        ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, &[part]);
         let text = passes(&mut run, 1);
-        assert!(text.matches(DIRECT).count() >= 3, "{text}");
+        assert!(text.matches(DIRECT).count() >= accesses, "{text}");
     }
     drop(members);
 }
@@ -293,8 +301,16 @@ fn without_the_plane_tcp_is_used() {
         text.contains("there is no board") && text.contains(tcp),
         "{text}"
     );
-    // The second rank is on another board, as on another host: the address is not enough.
+    // The second rank is on another board, as on another host: the address is not enough. Then Open MPI does
+    // not call the component in each turn of its progress.
+    let watching = watched_progress(folder.path());
+    let progress = "progress of mca_btl_vicinity.so";
     let text = explained(&mpi, |run| {
+        run.arg("-x").arg(format!("LD_PRELOAD={watching}"));
+    });
+    assert!(text.contains(progress), "{text}");
+    let text = explained(&mpi, |run| {
+        run.arg("-x").arg(format!("LD_PRELOAD={watching}"));
         run.args(["-n", "1"]).arg(mpi.program());
         run.args(["persistent", ":", "-n", "1", "-x"]);
         let other = folder.path().join("other");
@@ -302,6 +318,33 @@ fn without_the_plane_tcp_is_used() {
     });
     let sentence = "cannot be reached by the message plane";
     assert!(text.contains(sentence) && text.contains(tcp), "{text}");
+    assert!(!text.contains(progress), "{text}");
+}
+
+/// A library that says of each function that Open MPI calls in every turn of its progress where it is.
+fn watched_progress(folder: &Path) -> String {
+    let (source, library) = (folder.join("watched.c"), folder.join("watched.so"));
+    let text = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <string.h>
+        static int add(const char *how, int (*function)(void)) {
+          Dl_info place;
+          int (*next)(int (*)(void)) = dlsym(RTLD_NEXT, how);
+          if (dladdr(function, &place))
+            fprintf(stderr, "progress of %s\n", basename(place.dli_fname));
+          return next(function);
+        }
+        int opal_progress_register(int (*function)(void)) { return add(__func__, function); }
+        int opal_progress_register_lp(int (*function)(void)) { return add(__func__, function); }
+    "#;
+    std::fs::write(&source, text).unwrap();
+    let mut compile = Command::new("cc");
+    compile.args(["-shared", "-fPIC", "-o"]);
+    compile.arg(&library).arg(&source).arg("-ldl");
+    common::mx::succeed(&mut compile);
+    library.display().to_string()
 }
 
 /// An Open MPI with this version, as far as the component can tell.

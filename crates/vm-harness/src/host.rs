@@ -42,11 +42,26 @@ const BEFORE: usize = PARENT_DEATH_ARGUMENTS.len() + 1;
 /// Returns a command for [`ChildProcess::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = killed_with_this_process();
+    command.arg(program).process_group(0);
+    command
+}
+
+/// Returns a command as [`command`] does, whose program has a session of its own, as a service has. So the scheduler
+/// gives it a share of the CPU of its own (`autogroup`, sched(7)).
+#[must_use]
+pub fn service(program: impl AsRef<OsStr>) -> Command {
+    let mut command = killed_with_this_process();
+    // Not the leader of a process group: setsid(1) would then start another process.
+    command.arg("setsid").arg(program);
+    command
+}
+
+fn killed_with_this_process() -> Command {
     let mut command = Command::new("setpriv");
     command
         .args(PARENT_DEATH_ARGUMENTS)
         .arg(std::process::id().to_string());
-    command.arg(program).process_group(0);
     command
 }
 
@@ -360,6 +375,19 @@ mod tests {
         assert!(start_time(id).is_some());
         drop(child);
         assert!(start_time(id).is_none());
+    }
+
+    #[test]
+    fn a_service_leads_a_session_of_its_own() {
+        let mut sleep = service("sleep");
+        sleep.arg("600");
+        let child = ChildProcess::spawn(sleep).unwrap();
+        let pid = pid(&child.child).unwrap();
+        let start = std::time::Instant::now();
+        while rustix::process::getsid(Some(pid)) != Ok(pid) {
+            assert!(start.elapsed() < TERMINATION_TIMEOUT, "no session");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

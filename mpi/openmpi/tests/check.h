@@ -74,6 +74,7 @@ void long_one_sided(void);
 void exposure(void);
 void remote_atomics(void);
 void allocated_memory(void);
+void single_accumulates(void);
 void idle_target(void);
 void idle_counter(void);
 

@@ -60,6 +60,7 @@ int main(int count, char **words) {
       {"exposure", exposure},
       {"remote_atomics", remote_atomics},
       {"allocated_memory", allocated_memory},
+      {"single_accumulates", single_accumulates},
       {"threads", threads},
   };
   int provided;

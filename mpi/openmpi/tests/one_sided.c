@@ -176,6 +176,68 @@ void allocated_memory(void) {
   free(bytes);
 }
 
+/* All ranks, also the target, add to the same words at the same time, by each call that accumulates, and set a bit
+   of their own. Returns how often this rank did. */
+static int accumulate_by_all(MPI_Win window) {
+  int64_t one = 1, before, bit = (int64_t)1 << rank;
+  int32_t narrow = 1, narrow_before;
+  MPI_Request request;
+  int rounds = 0;
+  for (double end = MPI_Wtime() + 0.2; MPI_Wtime() < end; rounds++) {
+    MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 0, 0, MPI_SUM, window);
+    MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, window);
+    MPI_Get_accumulate(&one, 1, MPI_INT64_T, &before, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, window);
+    MPI_Raccumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, window, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Rget_accumulate(&one, 1, MPI_INT64_T, &before, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, window,
+                        &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    /* Two words of 32 bits beside each other. */
+    MPI_Fetch_and_op(&narrow, &narrow_before, MPI_INT32_T, 0, 8 + rank % 2 * 4, MPI_SUM, window);
+    MPI_Accumulate(&bit, 1, MPI_INT64_T, 0, 16, 1, MPI_INT64_T, MPI_BOR, window);
+    MPI_Win_flush(0, window);
+    CHECK(before >= 4);
+  }
+  return rounds;
+}
+
+/* Whether a read of a word of rank 0 has this value, and MPI_REPLACE returns it. */
+static int replaces(MPI_Win window, int64_t expected) {
+  int64_t other = -5, read = 0, before = 0;
+  MPI_Fetch_and_op(NULL, &read, MPI_INT64_T, 0, 0, MPI_NO_OP, window);
+  MPI_Win_flush(0, window);
+  MPI_Fetch_and_op(&other, &before, MPI_INT64_T, 0, 0, MPI_REPLACE, window);
+  MPI_Win_flush(0, window);
+  MPI_Fetch_and_op(NULL, &other, MPI_INT64_T, 0, 0, MPI_NO_OP, window);
+  MPI_Win_flush(0, window);
+  return read == expected && before == expected && other == -5;
+}
+
+void single_accumulates(void) {
+  for (int with_window = 0; with_window < 2; with_window++) {
+    MPI_Win window;
+    unsigned char *memory = allocate_window(with_window, 24, 1, &window);
+    int32_t narrow[2], rounds[2] = {0}, all[2];
+    int64_t bits;
+    MPI_Barrier(WORLD);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+    rounds[rank % 2] = accumulate_by_all(window);
+    MPI_Allreduce(rounds, all, 2, MPI_INT32_T, MPI_SUM, WORLD);
+    if (rank == size - 1) {
+      MPI_Get(narrow, 8, MPI_BYTE, 0, 8, 8, MPI_BYTE, window);
+      MPI_Get(&bits, 8, MPI_BYTE, 0, 16, 8, MPI_BYTE, window);
+      MPI_Win_flush(0, window);
+      CHECK(narrow[0] == all[0] && narrow[1] == all[1]);
+      CHECK(bits == ((int64_t)1 << size) - 1);
+      CHECK(replaces(window, (int64_t)5 * (all[0] + all[1])));
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+    if (!with_window)
+      MPI_Free_mem(memory);
+  }
+}
+
 /* The target's first word ends its wait, the second one is for atomic operations, then there are bytes. */
 enum { IDLE_BYTES = 100000, IDLE_HEAD = 2 * sizeof(int64_t), IDLE_FETCHES = 1000 };
 
@@ -196,7 +258,7 @@ static void access_idle(int target, MPI_Win window) {
   free(bytes);
 }
 
-/* The same with fetch-and-add, for which osc/rdma takes the lock of the window at the target in any case. */
+/* The same with fetch-and-add. */
 static void count_at_idle(int target, MPI_Win window) {
   int64_t one = 1, before;
   for (int i = 0; i < IDLE_FETCHES; i++) {
@@ -207,17 +269,13 @@ static void count_at_idle(int target, MPI_Win window) {
 }
 
 /* Each rank in turn is accessed by the next one, and only looks at its memory. That ends where the ranks are
-   members of one trust group. At the first access to a rank of another host, osc/rdma asks the host where the rank's
-   memory is (ompi_osc_rdma_peer_setup), which takes calls of MPI there. */
+   members of one trust group. */
 static void access_idle_ranks(int with_window, void (*access)(int target, MPI_Win window)) {
   MPI_Win window;
-  int64_t one = 1, first;
-  int previous = (rank + size - 1) % size;
+  int64_t one = 1;
   unsigned char *memory = allocate_window(with_window, IDLE_HEAD + IDLE_BYTES, 1, &window);
   volatile int64_t *words = (volatile int64_t *)memory;
   MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
-  MPI_Get(&first, 1, MPI_INT64_T, previous, 0, 1, MPI_INT64_T, window);
-  MPI_Win_flush(previous, window);
   for (int target = 0; target < size; target++) {
     MPI_Barrier(WORLD);
     if (rank == (target + 1) % size) {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::namespace::{HOSTS, INTERFACE, Namespace, ip};
 use super::tcp;
+use crate::priority::Priority;
 use crate::process::Process;
 use report::message_perf::Row;
 use vm_harness::error::{Context, Error, Result};
@@ -42,7 +43,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
+    pub(super) fn start(vicinity: &Path, folder: &Path, priority: &Priority) -> Result<Self> {
         let [first, second] = HOSTS.map(Namespace::new);
         let (first, second) = (first?, second?);
         ip(&[
@@ -70,7 +71,7 @@ impl Hosts {
             folder: folder.to_owned(),
         };
         hosts.namespaces.iter().try_for_each(Namespace::set_up)?;
-        let started = hosts.processes()?;
+        let started = hosts.processes(priority)?;
         hosts._processes = started;
         hosts.wait_for_discovery()?;
         Ok(hosts)
@@ -81,7 +82,7 @@ impl Hosts {
     }
 
     /// Starts the daemons, and the programs that answer messages and TCP on the second host.
-    fn processes(&self) -> Result<Vec<Process>> {
+    fn processes(&self, priority: &Priority) -> Result<Vec<Process>> {
         let mut processes = Vec::new();
         for namespace in &self.namespaces {
             let name = namespace.host.name;
@@ -91,12 +92,12 @@ impl Hosts {
                  [[message.member]]\nname = \"host\"\n"
             );
             fs::write(&config, text).context(|| format!("write {}", config.display()))?;
-            let mut command = namespace.command(&[]);
-            command.arg(&self.vicinity);
+            let mut command = namespace.service(&self.vicinity);
             command.arg("--runtime-dir").arg(self.runtime_dir(name));
             command.arg("serve").arg("--config").arg(config);
             let mut daemon = Process::start(name, &self.folder, command)?;
             daemon.expect("serving")?;
+            priority.extend(daemon.id());
             processes.push(daemon);
         }
         let [_, second] = HOSTS;

@@ -6,6 +6,10 @@
 //! can use the rate except for headers: 32 bytes of each frame of 4128. Then the round measures round trips of 8 bytes
 //! at the highest rate: with programs that wait in calls, with programs that poll, as MPI's do, so that each CPU has a
 //! program and an uplink that need it, and those of TCP with programs that poll.
+//!
+//! Each daemon has a session of its own, and the programs are in that of the benchmark: on users' machines the daemon is
+//! a service, and programs belong to a login or a batch system. The scheduler shares a CPU between sessions first
+//! (`autogroup`, sched(7)), so that a `sched_yield` of a program in the daemon's session would reach the uplink sooner.
 
 mod hosts;
 mod namespace;
@@ -58,7 +62,7 @@ pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
     let folder = RunFolder::new()?;
     let machine = Machine::describe()?;
     let first = Priority::raise();
-    let (samples, round_trips) = rounds(options, &folder, progress)?;
+    let (samples, round_trips) = rounds(options, &folder, &first, progress)?;
     drop(first);
     let report = Report::new(machine, options.rounds, samples, round_trips);
     output::write(&report, &options.output)?;
@@ -79,9 +83,10 @@ fn check(options: &Options) -> Result<()> {
 fn rounds(
     options: &Options,
     folder: &RunFolder,
+    first: &Priority,
     progress: &Progress,
 ) -> Result<(Vec<Sample>, Vec<RoundTrip>)> {
-    let hosts = Hosts::start(&options.vicinity, folder.path())?;
+    let hosts = Hosts::start(&options.vicinity, folder.path(), first)?;
     let (mut samples, mut round_trips) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         for &rate in &options.rates {

@@ -62,6 +62,15 @@ impl Namespace {
         parsed.map_err(|_| Error::unreadable("an address of the benchmark", address))
     }
 
+    /// Returns the command of a service of the host inside its namespace.
+    pub(super) fn service(&self, program: &Path) -> Command {
+        let mut command = host::service("taskset");
+        command.args(["-c", &self.host.cpu.to_string()]);
+        command.args(["ip", "netns", "exec", &self.name]);
+        command.arg(program);
+        command
+    }
+
     /// Returns a command of the host inside its namespace.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.host.command(Path::new("ip"));

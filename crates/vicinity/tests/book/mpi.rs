@@ -28,17 +28,18 @@ fn cell(of: &dyn Fn(&str) -> Vec<f64>, transport: &str, base: &str) -> (f64, f64
     (median(own.clone()), median(ratios.collect()))
 }
 
+fn digits(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.2}")
+    } else if value < 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
 fn row(figure: (&str, u64, &str), values: &[f64], ratio: f64) -> String {
     let (name, bytes, unit) = figure;
-    let digits = |value: f64| {
-        if value < 10.0 {
-            format!("{value:.2}")
-        } else if value < 100.0 {
-            format!("{value:.1}")
-        } else {
-            format!("{value:.0}")
-        }
-    };
     let cells: Vec<_> = values
         .iter()
         .map(|value| format!("{} {unit}", digits(*value)))
@@ -99,6 +100,19 @@ fn vms() -> Vec<String> {
     rows.collect()
 }
 
+/// Hosts that the message plane does not connect: TCP with the component and without it.
+fn hosts() -> Vec<String> {
+    let results = read("mpi-hosts.json");
+    assert_eq!(number(&results, "/instructions/component"), 0.0);
+    let rows = list(&results, "rows").iter().map(|row| {
+        let name = row[0].as_str().unwrap();
+        let [with, without] = [1, 2].map(|at| digits(row[at].as_f64().unwrap()));
+        let [ratio, low, high] = [3, 4, 5].map(|at| row[at].as_f64().unwrap());
+        format!("| {name} | {with} µs | {without} µs | {ratio:.4} | {low:.4} to {high:.4} |")
+    });
+    rows.collect()
+}
+
 /// Returns the rows that `docs/mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
     let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
@@ -106,7 +120,7 @@ pub(crate) fn rows() -> Vec<String> {
         native(&PAIR, &shared_memory, "plane", "vader"),
         native(&COLLECTIVE, &["plane", "vader", "tcp"], "plane", "tcp"),
         native(&PAIR, &["mpich_plane", "mpich"], "mpich_plane", "mpich"),
-        native(&PAIR, &["tcp_beside", "tcp"], "tcp_beside", "tcp"),
+        hosts(),
         vms(),
     ]
     .concat()
