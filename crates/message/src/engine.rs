@@ -197,7 +197,7 @@ impl Engine {
                 return Ok(false);
             };
             let mut at = u64::from(room.offset);
-            let lane = &link.control_out;
+            let lane = &mut link.control_out;
             let written = entry.memory.read(sent, u64::from(length), |piece| {
                 lane.write(at, piece)?;
                 at += piece.len() as u64;
@@ -295,7 +295,7 @@ impl Engine {
                 return Ok(false);
             };
             let mut at = u64::from(room.offset);
-            let lane = &link.messages_out;
+            let lane = &mut link.messages_out;
             let written = memory.read(0, length, |piece| {
                 lane.write(at, piece)?;
                 at += piece.len() as u64;

@@ -138,7 +138,7 @@ fn read(
     place: Place,
     reading: &mut Reading,
 ) -> Result<(), Fault> {
-    let address = link.messages_in.address(place, length);
+    let address = link.messages_in.read_in_place(place, length);
     let address = address.ok_or(Fault::Malformed)?;
     reading.push(InPlace {
         value,
@@ -148,9 +148,6 @@ fn read(
         place,
         kept: false,
     });
-    if let Place::Data(_) = place {
-        link.messages_in.skip();
-    }
     // Its place is released when the program has read it.
     link.messages_in.step();
     Ok(())

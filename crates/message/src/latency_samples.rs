@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::raw::ticks;
+use window::ticks;
 
 /// Measures operations of some ten nanoseconds. It reads the processor's time-stamp counter,
 /// because reading the kernel's clock would be a large part of the measured time.

@@ -98,7 +98,7 @@ pub mod waiter;
 mod window;
 pub mod yielding;
 
-pub use raw::SharedBytes;
+pub use raw::{SharedBytes, ticks};
 pub use window::{Ends, Side, Window, WindowError};
 
 /// A violation of the protocol by the other side of a window. It ends this link only.

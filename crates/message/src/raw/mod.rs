@@ -1,8 +1,5 @@
-//! The crate's only `unsafe` code: memory of the caller whose owner Rust does not know, and the
-//! processor's counter ([`ticks`]).
+//! The crate's only `unsafe` code: memory of the caller whose owner Rust does not know.
 #![allow(unsafe_code)]
-
-pub(crate) mod ticks;
 
 use std::ptr::NonNull;
 use std::slice;

@@ -3,12 +3,15 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{FIRST_SHIFT, HALVES, Place, Record, SHORT, TAG_MASK, TAG_SHIFT, data};
+use super::{FIRST_SHIFT, HALVES, OWN_LINES, Place, Record, SHORT, TAG_MASK, TAG_SHIFT, data};
 use crate::layout::LaneOffsets;
 use crate::raw::{INLINE_BYTES, Mapping, SHORT_BYTES, SharedBytes, Slots, Word};
 
 /// Slots ahead of the next one that the consumer prefetches: a program reads several messages in one go.
 const PREFETCH_DISTANCE: u32 = 3;
+
+/// Records whose lines the consumer owns by one release, at most.
+const OWNED_AT_ONCE: usize = 16;
 
 /// The consumer's end of a lane.
 #[derive(Debug)]
@@ -21,8 +24,10 @@ pub struct Consumer {
     last_released: u32,
     /// The header of the next record, as [`Consumer::tag`] read it. The producer can change it, also
     /// while the record is read.
-    header: u64,
-    pub(super) data_taken: bool,
+    pub(super) header: u64,
+    data_taken: bool,
+    /// Data whose lines the producer asks to own: offsets and lengths, as the producer wrote them.
+    to_own: Vec<(u64, usize)>,
 }
 
 impl Consumer {
@@ -35,6 +40,7 @@ impl Consumer {
             last_released: 0,
             header: 0,
             data_taken: false,
+            to_own: Vec::new(),
         })
     }
 
@@ -190,8 +196,37 @@ impl Consumer {
     #[inline]
     #[must_use]
     pub fn read(&mut self, offset: u64, to: &mut [u8]) -> Option<()> {
-        self.data_taken = true;
+        self.take_data(offset, to.len());
         self.data.read(offset, to)
+    }
+
+    /// Returns the address of bytes of the next record, as [`address`](Self::address). If they are data, its
+    /// space is released by the next [`release`](Self::release).
+    #[inline(always)]
+    #[must_use]
+    pub fn read_in_place(&mut self, place: Place, length: usize) -> Option<NonNull<u8>> {
+        if let Place::Data(offset) = place {
+            self.take_data(offset, length);
+        }
+        self.address(place, length)
+    }
+
+    /// Records that data of the last record is read before the next release.
+    #[inline]
+    pub(super) fn take_data(&mut self, offset: u64, length: usize) {
+        self.data_taken = true;
+        if self.header & OWN_LINES != 0 && !self.is_short() && self.to_own.len() < OWNED_AT_ONCE {
+            self.to_own.push((offset, length));
+        }
+    }
+
+    /// Owns the lines of data that was read.
+    #[cold]
+    fn own_lines(&mut self) {
+        for (offset, length) in self.to_own.drain(..) {
+            // The offset is the producer's. Data that is not inside was not read either.
+            let _inside = self.data.own_lines(offset, length);
+        }
     }
 
     /// Drops the data of a record without reading it, so that its space can be released.
@@ -207,6 +242,9 @@ impl Consumer {
         let quarter = self.slots.count() * HALVES / 4;
         if !self.data_taken && self.next.wrapping_sub(self.last_released) < quarter {
             return false;
+        }
+        if !self.to_own.is_empty() {
+            self.own_lines();
         }
         self.data_taken = false;
         self.last_released = self.next;

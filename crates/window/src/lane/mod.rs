@@ -4,6 +4,7 @@
 //! slot, a cache line:   | header | body: seven words                        |   a record
 //!                       | header | three words   | header | three words   |   two short records
 //! header:               sequence number (32 bits) | tag (15) | short (1) | first word, if short (16)
+//!                                                                       | otherwise: own lines (1), 0 (15)
 //! ```
 //!
 //! A short record has at most 24 bytes and a first word of 16 bits. Two of them share a slot, so that
@@ -24,9 +25,16 @@
 //! The data area is used in the order of the slots, first in, first out. Only the producer keeps
 //! which part of it belongs to which slot. A record that carries data holds the data's offset; the
 //! consumer checks offset and length against the data area when it reads.
+//!
+//! The producer writes long data by ordinary or by non-temporal stores, whichever are faster (see
+//! [`store_choice`]). Ordinary stores are slow while both processors have a copy of the lines. So the
+//! header of a record whose data was written by them asks the consumer to *own the lines*: to write a
+//! byte of each one, after it has read the data and before it releases it. A consumer that does not
+//! only makes the lane slower.
 
 mod consumer;
 mod producer;
+mod store_choice;
 
 pub use consumer::Consumer;
 pub use producer::Producer;
@@ -47,6 +55,10 @@ const TAG_SHIFT: u32 = 32;
 const TAG_MASK: u64 = 0x7fff;
 const SHORT: u64 = 1 << 47;
 const FIRST_SHIFT: u32 = 48;
+
+/// The bit of the header of a record that is not short which asks the consumer to own the lines of the
+/// record's data.
+const OWN_LINES: u64 = 1 << 48;
 
 /// A record: a tag and seven 8-byte words, in one cache line with their sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +93,9 @@ fn data(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<SharedBytes> {
     let length = u64::from(offsets.size.data);
     SharedBytes::new(mapping, offsets.data, length, Access::ReadWrite)
 }
+
+#[cfg(all(not(loom), test))]
+mod tests;
 
 #[cfg(all(loom, test))]
 mod model {
@@ -126,6 +141,35 @@ mod model {
                 }
             }
             producer.join().unwrap();
+        });
+    }
+
+    /// A consumer that owns a line writes it before the producer writes the next data there.
+    #[test]
+    fn the_write_that_owns_a_line_never_overwrites_the_next_data() {
+        loom::model(|| {
+            let words = Arc::new([(); 3].map(|()| AtomicU32::new(0)));
+            let [data, header, released] = [0, 1, 2];
+            let producer = {
+                let words = Arc::clone(&words);
+                thread::spawn(move || {
+                    words[data].store(7, Ordering::Relaxed);
+                    words[header].store(1, Ordering::Release);
+                    if words[released].load(Ordering::Acquire) == 1 {
+                        words[data].store(8, Ordering::Relaxed);
+                        words[header].store(2, Ordering::Release);
+                    }
+                })
+            };
+            if words[header].load(Ordering::Acquire) == 1 {
+                assert_eq!(words[data].load(Ordering::Relaxed), 7);
+                words[data].store(0, Ordering::Relaxed);
+                words[released].store(1, Ordering::Release);
+            }
+            producer.join().unwrap();
+            if words[header].load(Ordering::Acquire) == 2 {
+                assert_eq!(words[data].load(Ordering::Relaxed), 8);
+            }
         });
     }
 }

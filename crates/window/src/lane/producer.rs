@@ -1,18 +1,31 @@
 //! The producer's end.
 
+use std::mem;
 use std::sync::Arc;
 
-use super::{FIRST_SHIFT, HALVES, Record, Room, SHORT, TAG_MASK, TAG_SHIFT, data};
+use super::store_choice::{Copy, StoreChoice, Stores};
+use super::{FIRST_SHIFT, HALVES, OWN_LINES, Record, Room, SHORT, TAG_MASK, TAG_SHIFT, data};
 use crate::ProtocolError;
 use crate::lane::Consumer;
 use crate::layout::LaneOffsets;
-use crate::raw::{Mapping, SHORT_BYTES, SharedBytes, Slots, Word};
+use crate::raw::{Mapping, SHORT_BYTES, SharedBytes, Slots, Word, ticks};
 
 /// Data is allocated in whole cache lines.
 const CACHE_LINE: u64 = 64;
 
 /// Slots ahead of the head that the producer prefetches for writing.
 const PREFETCH_DISTANCE: u32 = 4;
+
+/// Bytes from which on the stores are chosen.
+pub(super) const CHOICE_MIN: usize = 16 * 1024;
+
+/// Data that starts before this offset is at the begin of the area, perhaps behind a header of the program.
+const BEGIN: u64 = 4 * CACHE_LINE;
+
+/// Returns how many bytes a trial writes by each kind of stores: whole lines.
+fn trial_part(bytes: &[u8]) -> usize {
+    bytes.len() / 2 / 64 * 64
+}
 
 /// The producer's end of a lane.
 #[derive(Debug)]
@@ -29,6 +42,9 @@ pub struct Producer {
     data_tail: u64,
     /// Where the used data ended after each slot.
     ends: Box<[u64]>,
+    pub(super) choice: StoreChoice,
+    /// Long data of the next record was written by ordinary stores, all or a part.
+    wrote_cached: bool,
 }
 
 impl Producer {
@@ -44,6 +60,8 @@ impl Producer {
             data_head: 0,
             data_tail: 0,
             ends: vec![0; count as usize].into_boxed_slice(),
+            choice: StoreChoice::default(),
+            wrote_cached: false,
         })
     }
 
@@ -128,8 +146,50 @@ impl Producer {
     /// Copies data into the data area, at byte `at`; `None` if it does not fit there.
     #[inline]
     #[must_use]
-    pub fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
-        self.data.write(at, bytes)
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+        match bytes.len() < CHOICE_MIN {
+            true => self.data.write(at, bytes),
+            false => self.write_long(at, bytes),
+        }
+    }
+
+    /// Writes data by the stores that were chosen, or makes a trial.
+    fn write_long(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+        let copy = self.choice.next(at < BEGIN);
+        self.wrote_cached |= copy != Copy::By(Stores::NonTemporal);
+        match copy {
+            Copy::By(stores) => self.write_by(stores, at, bytes),
+            Copy::WarmUp => {
+                let (first, rest) = bytes.split_at(trial_part(bytes));
+                self.write_by(Stores::Ordinary, at, first)?;
+                self.write_by(Stores::NonTemporal, at + first.len() as u64, rest)
+            }
+            Copy::Trial => self.write_trial(at, bytes),
+        }
+    }
+
+    fn write_by(&self, stores: Stores, at: u64, bytes: &[u8]) -> Option<()> {
+        match stores {
+            Stores::Ordinary => self.data.write_cached(at, bytes),
+            Stores::NonTemporal => self.data.write_streaming(at, bytes),
+        }
+    }
+
+    /// Writes a part of the data by each kind of stores, and measures how long each takes.
+    fn write_trial(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+        let part = trial_part(bytes);
+        let (first, rest) = bytes.split_at_checked(part)?;
+        let (second, rest) = rest.split_at_checked(part)?;
+        let part = part as u64;
+        let start = ticks::now();
+        self.write_by(Stores::Ordinary, at, first)?;
+        let middle = ticks::now();
+        self.write_by(Stores::NonTemporal, at + part, second)?;
+        let end = ticks::now();
+        self.write_by(self.choice.stores(), at + 2 * part, rest)?;
+        self.choice
+            .tried(middle.saturating_sub(start), end.saturating_sub(middle));
+        Some(())
     }
 
     /// Returns the number of a position's slot.
@@ -206,7 +266,13 @@ impl Producer {
         // First: an unused half before the record does not carry its data.
         self.begin_slot();
         self.data_head = room.end;
-        self.push(record);
+        let own_lines = match mem::take(&mut self.wrote_cached) {
+            true => OWN_LINES,
+            false => 0,
+        };
+        let header = self.header(record.tag) | own_lines;
+        self.slots.write(self.head, header, &record.body);
+        self.advance(HALVES);
     }
 
     /// Copies data from another lane's last record, without interpreting it. `at` is as for
@@ -214,7 +280,7 @@ impl Producer {
     #[inline]
     #[must_use]
     pub fn copy_from(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
-        from.data_taken = true;
+        from.take_data(offset, length as usize);
         from.data.copy_to(offset, &self.data, at, length as usize)
     }
 

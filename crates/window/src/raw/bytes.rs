@@ -2,10 +2,10 @@
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::mapping::{Access, Mapping};
-use super::streaming_copy::{STREAMING_MIN, streaming_copy};
+use super::streaming_copy::{LINE, STREAMING_MIN, streaming_copy};
 
 /// A range of shared memory, for copying payload in and out.
 #[derive(Clone, Debug)]
@@ -76,8 +76,8 @@ impl SharedBytes {
 
     /// Returns the address of a word.
     fn writable_word<T>(&self, offset: u64) -> Option<NonNull<T>> {
-        let place = self.address_of(offset, size_of::<T>())?.cast::<T>();
-        (self.access == Access::ReadWrite && place.is_aligned()).then_some(place)
+        let place = self.writable_at(offset, size_of::<T>())?.cast::<T>();
+        place.is_aligned().then_some(place)
     }
 
     /// Copies bytes out; `None`, and copies nothing, if they are not all inside.
@@ -95,10 +95,7 @@ impl SharedBytes {
     #[inline]
     #[must_use]
     pub(crate) fn copy_to(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
-        if to.access != Access::ReadWrite {
-            return None;
-        }
-        let (from, to) = (self.address_of(offset, count)?, to.address_of(at, count)?);
+        let (from, to) = (self.address_of(offset, count)?, to.writable_at(at, count)?);
         // SAFETY: both are inside their mappings, the target's is writable; they may overlap.
         unsafe { ptr::copy(from.as_ptr(), to.as_ptr(), count) };
         Some(())
@@ -109,17 +106,51 @@ impl SharedBytes {
     #[inline]
     #[must_use]
     pub fn write(&self, offset: u64, from: &[u8]) -> Option<()> {
-        if self.access != Access::ReadWrite {
-            return None;
+        match from.len() < STREAMING_MIN {
+            true => self.write_cached(offset, from),
+            false => self.write_streaming(offset, from),
         }
-        let to = self.address_of(offset, from.len())?;
+    }
+
+    /// The same, by non-temporal stores.
+    #[inline]
+    #[must_use]
+    pub(crate) fn write_streaming(&self, offset: u64, from: &[u8]) -> Option<()> {
+        let to = self.writable_at(offset, from.len())?;
         // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
-        unsafe {
-            match from.len() >= STREAMING_MIN {
-                true => streaming_copy(from.as_ptr(), to.as_ptr(), from.len()),
-                false => ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()),
-            }
+        unsafe { streaming_copy(from.as_ptr(), to.as_ptr(), from.len()) };
+        Some(())
+    }
+
+    /// The same, by ordinary stores.
+    #[inline]
+    #[must_use]
+    pub(crate) fn write_cached(&self, offset: u64, from: &[u8]) -> Option<()> {
+        let to = self.writable_at(offset, from.len())?;
+        // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        Some(())
+    }
+
+    /// Writes one byte of each cache line of `count` bytes from `offset`, which is the begin of a line, if
+    /// they are inside. Then this processor owns the lines: no other one has a copy.
+    pub(crate) fn own_lines(&self, offset: u64, count: usize) -> Option<()> {
+        let start = self.writable_at(offset, count)?;
+        for at in (0..count).step_by(LINE) {
+            // SAFETY: below `count`, so inside a writable mapping. An atomic may be shared with another
+            // process.
+            let byte = unsafe { AtomicU8::from_ptr(start.add(at).as_ptr()) };
+            byte.store(0, Ordering::Relaxed);
         }
         Some(())
+    }
+
+    /// Returns the address of `count` bytes, if they are inside and this side may write them.
+    #[inline]
+    fn writable_at(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
+        match self.access {
+            Access::ReadWrite => self.address_of(offset, count),
+            _ => None,
+        }
     }
 }

@@ -19,6 +19,7 @@ mod pieces;
 mod prefetch;
 mod slots;
 mod streaming_copy;
+pub mod ticks;
 mod word;
 mod words;
 

@@ -12,8 +12,7 @@ use std::ptr;
 pub(super) const STREAMING_MIN: usize = 4096;
 
 /// Bytes of a cache line.
-#[cfg(target_arch = "x86_64")]
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Copies bytes, in any order. Stores that follow are not visible to others before the bytes.
 ///

@@ -4,7 +4,8 @@
 /// Returns the counter. It counts at a constant rate, from an unspecified start and in steps of an
 /// unspecified length.
 #[inline(always)]
-pub(crate) fn now() -> u64 {
+#[must_use]
+pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 processor has the instruction, and Linux permits it to all programs.
