@@ -38,6 +38,12 @@ impl Endpoint {
         }
     }
 
+    /// Records that the program works without messages, as in an access to a peer's heap: its next polls are
+    /// those of a new wait.
+    pub fn made_progress(&mut self) {
+        self.empty_polls = EmptyPolls::default();
+    }
+
     /// Yields if a wait would yield or sleep by now.
     #[cold]
     fn yield_as_wait(&mut self) {

@@ -77,6 +77,8 @@ impl Remote {
         let inside = end.is_some_and(|end| end <= handle.length);
         let from = handle.offset.checked_add(offset).filter(|_| inside);
         let heap = core.endpoint.heap_of(peer);
+        // The polls between such accesses, as MPI makes them, wait for nothing.
+        core.endpoint.made_progress();
         // The lock is not held during the access: a copy may take long.
         Ok(heap.zip(from).map(|(heap, from)| Self {
             heap,
