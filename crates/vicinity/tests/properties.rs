@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Tests in `proptest!` with arbitrary bytes or numbers, and the reason why every case is one that
 /// the test is for.
-const EVERY_CASE: [(&str, &str); 24] = [
+const EVERY_CASE: [(&str, &str); 25] = [
     (
         "a_random_driver_and_the_device_agree",
         "its steps are a driver's; an index begins anywhere",
@@ -96,6 +96,10 @@ const EVERY_CASE: [(&str, &str); 24] = [
         "any bytes are a body",
     ),
     ("lines_round_trip", "any numbers are a line's"),
+    (
+        "trials_are_few_whatever_they_measure",
+        "any two durations are those of a trial",
+    ),
 ];
 
 /// The name and the arguments of a test in a `proptest!`.
