@@ -102,32 +102,7 @@ impl PollSleeps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use window::calibration::Thresholds;
-
-    const REMOTE: HostConditions = HostConditions {
-        remote: true,
-        contended: false,
-        overcommitted: false,
-    };
-
-    const NEAR: HostConditions = HostConditions {
-        remote: false,
-        ..REMOTE
-    };
-
-    const OVERCOMMITTED: HostConditions = HostConditions {
-        overcommitted: true,
-        ..REMOTE
-    };
-
-    fn us(us: u64) -> Duration {
-        Duration::from_micros(us)
-    }
-
-    /// The thresholds of a fast host.
-    fn thresholds() -> Thresholds {
-        Thresholds::of(&window::calibration::Samples::default())
-    }
+    use crate::wait_policy::conditions::{NEAR, OVERCOMMITTED, REMOTE, thresholds, us};
 
     /// A program that polls in this state, from `now` on.
     struct Poller {

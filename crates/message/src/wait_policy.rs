@@ -154,34 +154,41 @@ impl Wait {
     }
 }
 
+/// Conditions and thresholds for tests.
 #[cfg(test)]
-mod tests {
+pub(crate) mod conditions {
     use super::*;
 
-    const REMOTE: HostConditions = HostConditions {
+    pub(crate) const REMOTE: HostConditions = HostConditions {
         remote: true,
         contended: false,
         overcommitted: false,
     };
 
-    const NEAR: HostConditions = HostConditions {
+    pub(crate) const NEAR: HostConditions = HostConditions {
         remote: false,
         ..REMOTE
     };
 
-    const OVERCOMMITTED: HostConditions = HostConditions {
+    pub(crate) const OVERCOMMITTED: HostConditions = HostConditions {
         overcommitted: true,
         ..REMOTE
     };
 
-    fn us(us: u64) -> Duration {
+    pub(crate) fn us(us: u64) -> Duration {
         Duration::from_micros(us)
     }
 
     /// The thresholds of a fast host.
-    fn thresholds() -> Thresholds {
+    pub(crate) fn thresholds() -> Thresholds {
         Thresholds::of(&window::calibration::Samples::default())
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::conditions::{NEAR, OVERCOMMITTED, REMOTE, thresholds, us};
+    use super::*;
 
     /// Returns the time until the wait sleeps, if a poll takes 1 us and it loses its processor for
     /// `loss` after `at`.
