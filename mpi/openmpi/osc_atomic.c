@@ -109,12 +109,26 @@ static int fetch_and_op(const void *origin, void *result, struct ompi_datatype_t
   return made->rdma.osc_fetch_and_op(origin, result, type, target, at, op, window);
 }
 
+/* Carries an accumulate of one element out, as above. */
+static bool accumulate_one(const vicinity_window_t *made, const accumulate_t *it, int count, int target_count,
+                           const struct ompi_datatype_t *target_type) {
+  return count == 1 && target_count == 1 && it->type == target_type && carry_out(made, it);
+}
+
+/* Carries an accumulate of one element with a result out, as above. `it` has the type of the target; MPI_NO_OP has
+   no origin. */
+static bool get_one(const vicinity_window_t *made, const accumulate_t *it, int count,
+                    const struct ompi_datatype_t *type, int result_count, const struct ompi_datatype_t *result_type,
+                    int target_count) {
+  bool same = it->op == MPI_NO_OP || (count == 1 && type == it->type);
+  return same && result_count == 1 && target_count == 1 && result_type == it->type && carry_out(made, it);
+}
+
 static int accumulate(const void *origin, int count, struct ompi_datatype_t *type, int target, ptrdiff_t at,
                       int target_count, struct ompi_datatype_t *target_type, struct ompi_op_t *op,
                       struct ompi_win_t *window) {
   const vicinity_window_t *made = vicinity_find_window(window);
-  if (count == 1 && target_count == 1 && type == target_type &&
-      carry_out(made, &(accumulate_t){origin, NULL, type, target, at, op}))
+  if (accumulate_one(made, &(accumulate_t){origin, NULL, type, target, at, op}, count, target_count, target_type))
     return OMPI_SUCCESS;
   return made->rdma.osc_accumulate(origin, count, type, target, at, target_count, target_type, op, window);
 }
@@ -124,8 +138,7 @@ static int accumulate_request(const void *origin, int count, struct ompi_datatyp
                               struct ompi_op_t *op, struct ompi_win_t *window, struct ompi_request_t **request) {
   const vicinity_window_t *made = vicinity_find_window(window);
   *request = &ompi_request_empty;
-  if (count == 1 && target_count == 1 && type == target_type &&
-      carry_out(made, &(accumulate_t){origin, NULL, type, target, at, op}))
+  if (accumulate_one(made, &(accumulate_t){origin, NULL, type, target, at, op}, count, target_count, target_type))
     return OMPI_SUCCESS;
   return made->rdma.osc_raccumulate(origin, count, type, target, at, target_count, target_type, op, window,
                                     request);
@@ -136,9 +149,8 @@ static int get_accumulate(const void *origin, int count, struct ompi_datatype_t 
                           int target_count, struct ompi_datatype_t *target_type, struct ompi_op_t *op,
                           struct ompi_win_t *window) {
   const vicinity_window_t *made = vicinity_find_window(window);
-  bool same = op == MPI_NO_OP || (count == 1 && type == target_type);
-  if (same && result_count == 1 && target_count == 1 && result_type == target_type &&
-      carry_out(made, &(accumulate_t){origin, result, target_type, target, at, op}))
+  if (get_one(made, &(accumulate_t){origin, result, target_type, target, at, op}, count, type, result_count,
+              result_type, target_count))
     return OMPI_SUCCESS;
   return made->rdma.osc_get_accumulate(origin, count, type, result, result_count, result_type, target, at,
                                        target_count, target_type, op, window);
@@ -149,10 +161,9 @@ static int get_accumulate_request(const void *origin, int count, struct ompi_dat
                                   int target_count, struct ompi_datatype_t *target_type, struct ompi_op_t *op,
                                   struct ompi_win_t *window, struct ompi_request_t **request) {
   const vicinity_window_t *made = vicinity_find_window(window);
-  bool same = op == MPI_NO_OP || (count == 1 && type == target_type);
   *request = &ompi_request_empty;
-  if (same && result_count == 1 && target_count == 1 && result_type == target_type &&
-      carry_out(made, &(accumulate_t){origin, result, target_type, target, at, op}))
+  if (get_one(made, &(accumulate_t){origin, result, target_type, target, at, op}, count, type, result_count,
+              result_type, target_count))
     return OMPI_SUCCESS;
   return made->rdma.osc_rget_accumulate(origin, count, type, result, result_count, result_type, target, at,
                                         target_count, target_type, op, window, request);

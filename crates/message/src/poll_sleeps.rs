@@ -55,7 +55,7 @@ impl PollSleeps {
     /// Returns whether so many polls take `limit`, usually.
     pub(crate) fn usually_take(&self, polls: u32, limit: Duration) -> bool {
         self.interval
-            .is_some_and(|interval| interval * polls >= limit)
+            .is_some_and(|interval| interval.saturating_mul(polls) >= limit)
     }
 
     /// Records that so many polls have taken `time` until `now`, of which none found anything.

@@ -37,9 +37,13 @@ pub(super) const HOSTS: [Host; 2] = [
 impl Host {
     /// Returns a command of this host, in the network namespace of the benchmark.
     pub(super) fn command(self, program: &Path) -> Command {
-        let mut command = host::command("taskset");
-        command.args(["-c", &self.cpu.to_string()]).arg(program);
-        command
+        self.pinned(host::command("taskset"), program)
+    }
+
+    /// Returns the command of a program that this taskset(1) keeps on the CPU of the host.
+    fn pinned(self, mut taskset: Command, program: &Path) -> Command {
+        taskset.args(["-c", &self.cpu.to_string()]).arg(program);
+        taskset
     }
 }
 
@@ -64,17 +68,21 @@ impl Namespace {
 
     /// Returns the command of a service of the host inside its namespace.
     pub(super) fn service(&self, program: &Path) -> Command {
-        let mut command = host::service("taskset");
-        command.args(["-c", &self.host.cpu.to_string()]);
-        command.args(["ip", "netns", "exec", &self.name]);
+        let mut command = self.inside(host::service("taskset"));
         command.arg(program);
         command
     }
 
     /// Returns a command of the host inside its namespace.
     pub(super) fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.host.command(Path::new("ip"));
-        command.args(["netns", "exec", &self.name]).args(words);
+        let mut command = self.inside(host::command("taskset"));
+        command.args(words);
+        command
+    }
+
+    fn inside(&self, taskset: Command) -> Command {
+        let mut command = self.host.pinned(taskset, Path::new("ip"));
+        command.args(["netns", "exec", &self.name]);
         command
     }
 

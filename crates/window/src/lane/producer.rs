@@ -8,10 +8,10 @@ use super::{FIRST_SHIFT, HALVES, OWN_LINES, Record, Room, SHORT, TAG_MASK, TAG_S
 use crate::ProtocolError;
 use crate::lane::Consumer;
 use crate::layout::LaneOffsets;
-use crate::raw::{Mapping, SHORT_BYTES, SharedBytes, Slots, Word, ticks};
+use crate::raw::{LINE, Mapping, SHORT_BYTES, SharedBytes, Slots, Word, ticks};
 
 /// Data is allocated in whole cache lines.
-const CACHE_LINE: u64 = 64;
+const CACHE_LINE: u64 = LINE as u64;
 
 /// Slots ahead of the head that the producer prefetches for writing.
 const PREFETCH_DISTANCE: u32 = 4;
@@ -24,7 +24,7 @@ const BEGIN: u64 = 4 * CACHE_LINE;
 
 /// Returns how many bytes a trial writes by each kind of stores: whole lines.
 fn trial_part(bytes: &[u8]) -> usize {
-    bytes.len() / 2 / 64 * 64
+    bytes.len() / 2 / LINE * LINE
 }
 
 /// The producer's end of a lane.
@@ -202,7 +202,13 @@ impl Producer {
     #[inline(always)]
     pub fn push(&mut self, record: &Record) {
         self.begin_slot();
-        let header = self.header(record.tag);
+        self.publish(record, 0);
+    }
+
+    /// Publishes a record at the begin of a slot, with these bits in its header, too.
+    #[inline(always)]
+    fn publish(&mut self, record: &Record, bits: u64) {
+        let header = self.header(record.tag) | bits;
         self.slots.write(self.head, header, &record.body);
         self.advance(HALVES);
     }
@@ -270,9 +276,7 @@ impl Producer {
             true => OWN_LINES,
             false => 0,
         };
-        let header = self.header(record.tag) | own_lines;
-        self.slots.write(self.head, header, &record.body);
-        self.advance(HALVES);
+        self.publish(record, own_lines);
     }
 
     /// Copies data from another lane's last record, without interpreting it. `at` is as for

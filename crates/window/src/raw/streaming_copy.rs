@@ -12,7 +12,7 @@ use std::ptr;
 pub(super) const STREAMING_MIN: usize = 4096;
 
 /// Bytes of a cache line.
-pub(super) const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Copies bytes, in any order. Stores that follow are not visible to others before the bytes.
 ///
