@@ -93,8 +93,15 @@ impl Endpoint {
         context.out.send(route, Packet::Connect(request));
     }
 
-    /// Handles the answer to a probe. The partner is there, but it may have lost the connection.
-    fn receive_probe_reply(&mut self, id: PartnerId, reply: &Connect, context: &mut Context<'_>) {
+    /// Handles the answer to a probe. The partner is there, but it may have lost the connection: another process may have
+    /// its endpoint. That process takes the probe for a connect, so there is a new connection.
+    fn receive_probe_reply(
+        &mut self,
+        id: PartnerId,
+        reply: &Connect,
+        status: u8,
+        context: &mut Context<'_>,
+    ) {
         let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
@@ -106,13 +113,27 @@ impl Endpoint {
             return;
         }
         partner.mark_alive();
+        let start = Seq(reply.expected_seq);
         let next = partner.next_send;
-        let same = next.is_some_and(|next| next.same_connection(Seq(reply.expected_seq)));
+        let same = next.is_some_and(|next| next.same_connection(start));
         if partner
             .session
-            .is_some_and(|session| session != reply.key_or_session || !same)
+            .is_none_or(|session| session == reply.key_or_session && same)
         {
+            return;
+        }
+        if status != 0 {
             self.fail(id, Code::BadSession, context);
+            return;
+        }
+        // The partner starts its numbers where the probe said.
+        self.restart_sends(id, context);
+        if let Some(partner) = self.partners.get_mut(&id) {
+            partner.session = Some(reply.key_or_session);
+            partner.next_send = Some(start);
+            let (endpoint, from) = (self.number, partner.address);
+            let event = Event::PeerConnected { endpoint, from };
+            context.out.events.push_back(event);
         }
     }
 
@@ -200,7 +221,7 @@ impl Endpoint {
             return;
         }
         if !self.connecting.iter().any(matches) {
-            self.receive_probe_reply(id, reply, context);
+            self.receive_probe_reply(id, reply, status, context);
             return;
         }
         let code = match status {
@@ -253,7 +274,7 @@ impl Endpoint {
         true
     }
 
-    /// The partner gave this endpoint up and connects again: messages that it did not acknowledge
+    /// The partner gave this endpoint up and connects again, or is another process: messages that it did not acknowledge
     /// are lost, but the messages that it sent before keep their order.
     fn restart_sends(&mut self, id: PartnerId, context: &mut Context<'_>) {
         let receive = self.partners.get(&id).map(|partner| partner.next_receive);

@@ -13,6 +13,7 @@ mod hostile;
 mod impairment;
 mod net;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use mxoe::wire::{Ends, Frame, Mac, Packet, Small};
@@ -121,6 +122,53 @@ fn mxoe_5_1_a_restarted_peer_ends_the_old_connection() {
         network.send(from, to, 7, vec![7]).unwrap();
         assert_eq!(network.value(to), 7);
     }
+}
+
+/// The new process at the endpoint takes the probe for a connect.
+#[test]
+fn mxoe_5_1_a_probe_that_reaches_another_process_connects_with_it() {
+    let mut network = Network::new(2, 500);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    // Both sides have received something, so that the numbers of both differ from first ones.
+    for (from, to) in [(0, 1), (1, 0)] {
+        network.send(from, to, 7, vec![7]).unwrap();
+        assert_eq!(network.value(to), 7);
+    }
+    network.advance(Duration::from_millis(100));
+    network.events.iter_mut().for_each(VecDeque::clear);
+    let mut node = Node::new(Config::new(mac(1), "host1", 10));
+    assert!(node.open(network.now, 3, KEY, session(1, 5)));
+    network.nodes[1] = node;
+    let (endpoint, from) = (3, at(1, 3));
+    let code = Code::BadSession;
+    let ended = Event::Disconnected {
+        endpoint,
+        from,
+        code,
+    };
+    // Longer than the interval of probes.
+    network.advance(Duration::from_secs(10));
+    let mut events = |node: usize| {
+        let mut events = std::mem::take(&mut network.events[node]);
+        events.retain(|event| !matches!(event, Event::Host { .. }));
+        events
+    };
+    assert_eq!(events(0), [ended, Event::PeerConnected { endpoint, from }]);
+    let from = at(0, 3);
+    assert_eq!(events(1), [Event::PeerConnected { endpoint, from }]);
+    assert_eq!(network.nodes[0].session(3, at(1, 3)), Some(session(1, 5)));
+    // Also after a connect of the new process, which finds the connection.
+    for connects in [false, true] {
+        if connects {
+            assert_eq!(network.connect(1, 0), Code::Success);
+        }
+        for (from, to) in [(0, 1), (1, 0)] {
+            network.send(from, to, 8, vec![8]).unwrap();
+            assert_eq!(network.value(to), 8);
+        }
+    }
+    let ended = |event: &Event| matches!(event, Event::Disconnected { .. });
+    assert!(!network.events.iter().flatten().any(ended));
 }
 
 #[test]
