@@ -342,6 +342,14 @@ impl Node {
             .is_some_and(Endpoint::can_pull)
     }
 
+    /// Returns whether [`next_piece`](Self::next_piece) would return a piece.
+    #[must_use]
+    pub fn has_piece(&self, endpoint: u8, pull: Pull) -> bool {
+        self.endpoints
+            .get(&endpoint)
+            .is_some_and(|endpoint| endpoint.has_piece(pull))
+    }
+
     /// Takes the next piece of a pull, in the order of the message. The node requests more of the
     /// message as the program takes pieces, and notifies the sender when the program takes the last
     /// one.

@@ -56,6 +56,13 @@ impl Endpoint {
         self.pulls.slots.len() < PULLS || self.pulls.slots.iter().any(|(_, p)| p.is_none())
     }
 
+    /// Whether the next block of a pull is complete.
+    pub(crate) fn has_piece(&self, pull: Pull) -> bool {
+        let state = self.pulls.find(pull.0);
+        let front = state.and_then(|state| state.requested.front());
+        front.is_some_and(|front| front.missing == 0)
+    }
+
     /// Takes the next block of a pull once it is complete. With the last block, the endpoint
     /// notifies the partner.
     pub(crate) fn next_piece(&mut self, pull: Pull, context: &mut Context<'_>) -> Option<Vec<u8>> {

@@ -65,6 +65,11 @@ impl Pulls {
         u8::try_from(magic ^ MAGIC).ok()
     }
 
+    pub(crate) fn find(&self, handle: u32) -> Option<&PullState> {
+        let (_, state) = self.slots.get(handle as usize % PULLS)?;
+        state.as_ref().filter(|state| state.handle == handle)
+    }
+
     pub(crate) fn get(&mut self, handle: u32) -> Option<&mut PullState> {
         let slot = handle as usize % PULLS;
         let (_, state) = self.slots.get_mut(slot)?;

@@ -113,6 +113,10 @@ impl Link {
             || control_in.has_record() && self.chunk.is_none()
             || !self.waiting.is_empty() && control_out.has_room().unwrap_or(true)
             || context.node.has_message(endpoint, peer) && has_room(messages_out.room(LARGEST))
+            || !self.wanted.is_empty() && context.node.can_pull(endpoint)
+            || self.pulls.iter().any(|pulling| {
+                pulling.at < pulling.piece.len() || context.node.has_piece(endpoint, pulling.pull)
+            }) && has_room(control_out.room(CHUNK))
     }
 
     /// Returns whether the endpoint sleeps and must be woken.
