@@ -380,7 +380,8 @@ mod tests {
     // getsid(2) of rustix asserts that the answer is a process. The kernel answers 0 for a session whose leader is
     // outside the PID namespace, as that of a test in a container may be.
     fn session(pid: Pid) -> i32 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero().get())).unwrap();
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero().get())).unwrap();
         // The name ends at the last parenthesis. The state, the parent, the process group and the session follow.
         let (_, fields) = stat.rsplit_once(')').unwrap();
         fields.split_whitespace().nth(3).unwrap().parse().unwrap()
