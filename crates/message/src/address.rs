@@ -3,11 +3,18 @@
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use window::attach::Channel;
 use window::region::UnitAllocator;
 
+use crate::plane::Plane;
 use crate::remote::directory;
+
+/// The longest time that [`Board::discover`] waits. Hosts announce themselves several times in this time.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An endpoint's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +32,8 @@ pub struct Address {
 pub struct Board {
     folder: PathBuf,
     nic: u64,
+    /// The plane of this process, if the board is not that of a daemon or a gateway.
+    pub(crate) plane: Option<Arc<dyn Plane>>,
 }
 
 impl Board {
@@ -46,6 +55,7 @@ impl Board {
         Ok(Self {
             folder: folder.to_owned(),
             nic,
+            plane: None,
         })
     }
 
@@ -75,7 +85,16 @@ impl Board {
         Ok(Self {
             folder: folder.to_owned(),
             nic,
+            plane: None,
         })
+    }
+
+    /// Returns the same board, with the plane that its endpoints carry out.
+    pub(crate) fn with_plane(self, plane: Arc<dyn Plane>) -> Self {
+        Self {
+            plane: Some(plane),
+            ..self
+        }
     }
 
     /// Returns the NIC id of the member with this name. Every host computes the same id.
@@ -92,6 +111,19 @@ impl Board {
     pub fn find(&self, name: &str) -> u64 {
         let found = self.hosts().find(|(_, known)| known == name);
         found.map_or_else(|| Self::nic_of(name), |(nic, _)| nic)
+    }
+
+    /// Waits until the plane of this process has discovered the host of this name, for [`DISCOVERY_TIMEOUT`] at most.
+    /// Returns at once on other boards, whose daemon has run before.
+    pub fn discover(&self, name: &str) {
+        let Some(plane) = &self.plane else {
+            return;
+        };
+        let end = Instant::now() + DISCOVERY_TIMEOUT;
+        while !self.hosts().any(|(_, known)| known == name) && Instant::now() < end {
+            plane.serve();
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Returns the NIC ids and names of the members and other hosts that the uplink reported.

@@ -57,7 +57,6 @@ impl Default for Options {
 /// takes what arrived, answers connects, and sends what had no room.
 #[derive(Debug)]
 pub struct Endpoint {
-    pub(crate) board: Board,
     pub(crate) address: Address,
     pub(crate) session: u64,
     pub(crate) key: u32,
@@ -85,6 +84,8 @@ pub struct Endpoint {
     pub(crate) lost_link: Option<Box<Link>>,
     /// The position of the peer whose messages are read in place next.
     pub(crate) next_peer: usize,
+    /// Dropped last: the end of its plane sends what the links still hold.
+    pub(crate) board: Board,
 }
 
 impl Endpoint {
@@ -96,6 +97,9 @@ impl Endpoint {
         let (endpoint, listener) = bind(board, options.endpoint)?;
         let waiter = Waiter::new()?;
         waiter.add(&listener, Token::Listener.encode())?;
+        if let Some(plane) = &board.plane {
+            plane.watch(&waiter, Token::Plane.encode())?;
+        }
         let address = Address {
             nic: board.nic(),
             endpoint,
@@ -103,7 +107,6 @@ impl Endpoint {
         let session = random()?;
         let heap = Heap::new(options.heap)?;
         Ok(Self {
-            board: board.clone(),
             address,
             session,
             key: options.key,
@@ -126,6 +129,7 @@ impl Endpoint {
             poll_sleeps: PollSleeps::new(),
             lost_link: None,
             next_peer: 0,
+            board: board.clone(),
         })
     }
 

@@ -28,7 +28,10 @@ impl Endpoint {
             return known.then_some(false).ok_or(Error::BadPeer);
         };
         match Engine::inject(link, value, pieces) {
-            Ok(sent) => Ok(sent),
+            Ok(sent) => {
+                self.poll_plane();
+                Ok(sent)
+            }
             Err(_) => {
                 self.fail_peer(peer, Code::Unreachable);
                 Ok(false)

@@ -102,6 +102,7 @@ mod peer;
 mod peer_failure;
 mod pending_connects;
 pub mod perf;
+mod plane;
 mod poll_sleeps;
 mod polling;
 mod progress;

@@ -27,6 +27,7 @@ impl Endpoint {
         if self.polls >= POLLS_PER_SOCKET_CHECK {
             self.poll_sockets();
         }
+        self.poll_plane();
         let mut position = 0;
         while let Some(peer) = self.peers.active(position) {
             position += 1;
@@ -36,6 +37,14 @@ impl Endpoint {
             if let Err(fault) = self.engine.serve(link, peer) {
                 self.fail_peer(peer, fault.code());
             }
+        }
+    }
+
+    /// Makes progress of the plane of this process, if there is one.
+    #[inline(always)]
+    pub(crate) fn poll_plane(&self) {
+        if let Some(plane) = &self.board.plane {
+            plane.poll();
         }
     }
 
@@ -52,13 +61,20 @@ impl Endpoint {
     /// Handles the events of the sockets.
     fn handle_events(&mut self, woken: &WaitResult) {
         self.woken |= woken.by_waker;
+        // Before the other sockets, which may become readable by that.
+        if let Some(plane) = &self.board.plane {
+            let token = Token::Plane.encode();
+            if woken.tokens.contains(&token) {
+                plane.serve();
+            }
+        }
         for token in &woken.tokens {
             match Token::decode(*token) {
                 Some(Token::Listener) => self.accept(),
                 Some(Token::Incoming(id)) => self.handle_incoming(id),
                 Some(Token::Outgoing(id)) => self.handle_outgoing(id),
                 Some(Token::Peer(index)) => self.handle_peer_socket(index),
-                None => {}
+                Some(Token::Plane) | None => {}
             }
         }
         self.retry_connects();
@@ -215,7 +231,8 @@ impl Endpoint {
         let retry = self.handshakes.next_retry();
         let retry = retry.map(|retry| retry.saturating_duration_since(Instant::now()));
         let unfenced = (!doorbell::wait_fence()).then_some(UNFENCED_SLEEP);
-        let limit = [limit, retry, unfenced].into_iter().flatten().min();
+        let plane = self.board.plane.as_ref().map(|plane| plane.sleep_limit());
+        let limit = [limit, retry, unfenced, plane].into_iter().flatten().min();
         let slept = match self.has_work() {
             true => Ok(WaitResult::default()),
             false => self.waiter.wait(limit),

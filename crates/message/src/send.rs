@@ -24,7 +24,9 @@ impl Endpoint {
         let memory = memory.into();
         if let Some(link) = self.peers.link(peer) {
             if link.can_send_inline(memory.length()) {
-                return Ok(self.engine.send_now(link, peer, value, memory));
+                let request = self.engine.send_now(link, peer, value, memory);
+                self.poll_plane();
+                return Ok(request);
             }
         }
         self.send(peer, value, memory, false)
@@ -52,10 +54,9 @@ impl Endpoint {
         synchronous: bool,
     ) -> Result<Request, Error> {
         if let Some(link) = self.peers.link(peer) {
-            return match self.engine.send(link, peer, value, memory, synchronous) {
-                Ok(request) => Ok(request),
-                Err(fault) => Ok(self.failed_send(peer, value, fault)),
-            };
+            let sent = self.engine.send(link, peer, value, memory, synchronous);
+            self.poll_plane();
+            return Ok(sent.unwrap_or_else(|fault| self.failed_send(peer, value, fault)));
         }
         self.peers.get(peer).ok_or(Error::BadPeer)?;
         let requests = &mut self.engine.requests;

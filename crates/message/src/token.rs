@@ -11,6 +11,8 @@ pub(crate) enum Token {
     Outgoing(u32),
     /// A link to a peer.
     Peer(u32),
+    /// The plane of this process.
+    Plane,
 }
 
 impl Token {
@@ -20,6 +22,7 @@ impl Token {
             Self::Incoming(id) => (1, id),
             Self::Outgoing(id) => (2, id),
             Self::Peer(id) => (3, id),
+            Self::Plane => (4, 0),
         };
         kind << 32 | u64::from(id)
     }
@@ -32,6 +35,7 @@ impl Token {
             1 => Some(Self::Incoming(id)),
             2 => Some(Self::Outgoing(id)),
             3 => Some(Self::Peer(id)),
+            4 => Some(Self::Plane),
             _ => None,
         }
     }

@@ -2,11 +2,12 @@
 
 use std::ffi::c_char;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use message::Board;
+use message::remote::InProcess;
 
 use crate::abi::ErrorHandler;
 use crate::codes::{Result, Return};
@@ -16,6 +17,9 @@ use crate::limits::{API, HOSTNAME};
 /// --runtime-dir`.
 const RUNTIME_DIR_VARIABLE: &str = "VICINITY_RUNTIME_DIR";
 const DEFAULT_RUNTIME_DIR: &str = "/run/vicinity";
+
+/// The environment variable with a network interface that the process serves itself, without a daemon.
+const INTERFACE_VARIABLE: &str = "VICINITY_INTERFACE";
 
 /// Environment variables of MX and Open-MX: with `0`, errors that would be fatal are returned.
 /// Their other variables concern hardware and transports that this library does not have, so it
@@ -50,16 +54,29 @@ pub(crate) fn start(api: u32) -> Result {
     IS_FATAL.store(values.all(|value| value != "0"), Ordering::Relaxed);
     let directory = std::env::var_os(RUNTIME_DIR_VARIABLE)
         .map_or_else(|| DEFAULT_RUNTIME_DIR.into(), PathBuf::from);
-    let board = Board::open(&directory.join("message")).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => Return::NO_PERM,
-        _ => Return::NO_DEV,
-    })?;
     let name = rustix::system::uname();
     // Leaves room for `:` and the number of a board.
     let host = name.nodename().to_string_lossy();
-    let host = host.chars().take((HOSTNAME - 8) / 4).collect();
+    let host: String = host.chars().take((HOSTNAME - 8) / 4).collect();
+    let board = match std::env::var_os(INTERFACE_VARIABLE) {
+        Some(interface) => in_process(&directory, &interface.to_string_lossy(), &host)?,
+        None => Board::open(&directory.join("message")).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => Return::NO_PERM,
+            _ => Return::NO_DEV,
+        })?,
+    };
     *library = Some(Library { board, host });
     Ok(())
+}
+
+/// Opens a message plane in this process.
+fn in_process(directory: &Path, interface: &str, host: &str) -> Result<Board> {
+    let folder = directory.join(format!("message-{interface}"));
+    InProcess::open(&folder, interface, host).map_err(|error| {
+        // The codes of MX do not say what is wrong. If stderr cannot be written, there is no other way.
+        let _ignored = writeln!(std::io::stderr(), "libmyriexpress: {error}");
+        Return::NO_DEV
+    })
 }
 
 /// `mx_finalize`. `close_all` closes the endpoints that are still open.

@@ -42,6 +42,8 @@ pub(crate) fn nic_of_host(name: &[u8]) -> Result<u64> {
         return Ok(library.board.nic());
     }
     let name = std::str::from_utf8(host).ok();
+    name.into_iter()
+        .for_each(|name| library.board.discover(name));
     let mut hosts = library.board.hosts().peekable();
     if hosts.peek().is_some() {
         let found = hosts.find(|(_, known)| name == Some(known.as_str()));

@@ -1,7 +1,7 @@
 //! Sleeping until a descriptor is ready, another thread wakes this one, or a timeout expires: epoll
 //! and an eventfd.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,6 +115,13 @@ impl Waiter {
     /// Consumes a wake-up; returns whether there was one.
     fn take_wake(&self) -> bool {
         rustix::io::read(&*self.event, &mut [0; 8]).is_ok()
+    }
+}
+
+impl AsFd for Waiter {
+    /// Returns the descriptor that is readable when one of the waiter's is.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::namespace::{HOSTS, INTERFACE, Namespace, ip};
+use super::namespace::{HOSTS, Host, INTERFACE, Namespace, PROGRAM_INTERFACE, ip};
 use super::tcp;
 use crate::process::Process;
 use report::message_perf::Row;
@@ -33,6 +33,15 @@ const POLL: [&[&str]; 2] = [&[], &["--poll"]];
 /// Seconds of a TCP measurement.
 const SECONDS: &str = "1";
 
+/// How messages reach the other host.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// By the uplinks of the daemons.
+    Daemons,
+    /// By the programs' own calls, see `message::remote::InProcess`.
+    InProcess,
+}
+
 /// Two hosts with their programs. Fields are dropped in this order.
 pub(super) struct Hosts {
     _processes: Vec<Process>,
@@ -45,24 +54,26 @@ impl Hosts {
     pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
         let [first, second] = HOSTS.map(Namespace::new);
         let (first, second) = (first?, second?);
-        ip(&[
-            "-n",
-            &first.name,
-            "link",
-            "add",
-            INTERFACE,
-            "mtu",
-            MTU,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            INTERFACE,
-            "mtu",
-            MTU,
-            "netns",
-            &second.name,
-        ])?;
+        for interface in [INTERFACE, PROGRAM_INTERFACE] {
+            ip(&[
+                "-n",
+                &first.name,
+                "link",
+                "add",
+                interface,
+                "mtu",
+                MTU,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                interface,
+                "mtu",
+                MTU,
+                "netns",
+                &second.name,
+            ])?;
+        }
         let mut hosts = Self {
             _processes: Vec::new(),
             namespaces: [first, second],
@@ -112,6 +123,17 @@ impl Hosts {
             processes.push(answerer);
         }
         let [_, namespace] = &self.namespaces;
+        let mut answer = namespace.command(&[]);
+        answer.arg(&self.vicinity);
+        answer
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(second.name));
+        let [.., endpoint] = ENDPOINTS;
+        answer.args(["message", "answer", "--poll", "--endpoint", endpoint]);
+        answer.args(in_process(second));
+        let mut answerer = Process::start("answerer-in-process", &self.folder, answer)?;
+        answerer.expect("answering")?;
+        processes.push(answerer);
         let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
         let mut server = Process::start("iperf3", &self.folder, server)?;
         server.expect("listening")?;
@@ -136,21 +158,26 @@ impl Hosts {
 
     /// Limits the link to a rate in Mbit/s, in both directions.
     pub(super) fn shape(&self, rate: u32) -> Result<()> {
+        let rate = format!("{rate}mbit");
         for namespace in &self.namespaces {
-            let rate = format!("{rate}mbit");
-            let words = [
-                "tc", "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst",
-                "1mb", "limit", "16mb",
-            ];
-            host::run(namespace.command(&words))?;
+            for interface in [INTERFACE, PROGRAM_INTERFACE] {
+                let words = [
+                    "tc", "qdisc", "replace", "dev", interface, "root", "tbf", "rate", &rate,
+                    "burst", "1mb", "limit", "16mb",
+                ];
+                host::run(namespace.command(&words))?;
+            }
         }
         Ok(())
     }
 
-    /// Measures how many bytes a second messages carry.
-    pub(super) fn messages(&self, length: u32) -> Result<f64> {
-        let [waiting, _] = ENDPOINTS;
-        let mut command = self.message("perf", waiting);
+    /// Measures how many bytes a second messages carry, by daemons or without.
+    pub(super) fn messages(&self, length: u32, way: Way) -> Result<f64> {
+        let [waiting, polling] = ENDPOINTS;
+        let mut command = match way {
+            Way::Daemons => self.message("perf", waiting),
+            Way::InProcess => self.message_in_process("perf", polling),
+        };
         command.args(["--lengths", &length.to_string()]);
         let text = host::run(command)?;
         match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
@@ -174,27 +201,33 @@ impl Hosts {
         command
     }
 
-    /// Measures round trips of short messages between programs that wait, between programs that poll, and of
-    /// TCP between programs that poll: medians in microseconds.
-    pub(super) fn round_trips(&self) -> Result<[f64; 3]> {
+    /// The same between programs without a daemon, inside the namespace.
+    fn message_in_process(&self, measurement: &str, endpoint: &str) -> Command {
+        let [first, second] = HOSTS;
+        let [namespace, _] = &self.namespaces;
+        let mut command = namespace.command(&[]);
+        command.arg(&self.vicinity);
+        command
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(first.name));
+        let peer = format!("{}:{endpoint}", second.name);
+        command.args(["message", measurement, &peer, "--json"]);
+        command.args(in_process(first));
+        command
+    }
+
+    /// Measures round trips of short messages between programs that wait, between programs that poll, between
+    /// programs that poll without daemons, and of TCP between programs that poll: medians in microseconds.
+    pub(super) fn round_trips(&self) -> Result<[f64; 4]> {
         let (length, count) = SHORT;
-        let mut medians = [0.0; 3];
-        for ((endpoint, poll), median) in ENDPOINTS.into_iter().zip(POLL).zip(&mut medians) {
-            let mut command = self.message("ping", endpoint);
-            command.args(["--length", &length.to_string()]);
-            command.args(["--count", &count.to_string()]);
-            command.args(poll);
-            let text = host::run(command)?;
-            let found = serde_json::from_str(&text)
-                .ok()
-                .and_then(|found: Value| found.get("p50_us")?.as_f64());
-            *median = found.ok_or_else(|| {
-                Error::unreadable("the figures of `vicinity message ping`", &text)
-            })?;
-        }
-        let [.., tcp] = &mut medians;
-        *tcp = tcp::round_trip(&self.namespaces, length, count)?;
-        Ok(medians)
+        let [waiting, polling] = ENDPOINTS;
+        let without_daemons = self.message_in_process("ping", polling);
+        Ok([
+            ping(self.message("ping", waiting), false)?,
+            ping(self.message("ping", polling), true)?,
+            ping(without_daemons, true)?,
+            tcp::round_trip(&self.namespaces, length, count)?,
+        ])
     }
 
     /// Measures how many bytes a second a TCP stream carries.
@@ -209,4 +242,22 @@ impl Hosts {
         let bits = found.ok_or_else(|| Error::unreadable("the figures of iperf3", &text))?;
         Ok(bits / 8.0)
     }
+}
+
+/// Returns the options of a program that serves its interface itself.
+fn in_process(host: Host) -> [&'static str; 4] {
+    ["--interface", PROGRAM_INTERFACE, "--host-name", host.name]
+}
+
+/// Runs `vicinity message ping`, and returns the median in microseconds.
+fn ping(mut command: Command, poll: bool) -> Result<f64> {
+    let (length, count) = SHORT;
+    command.args(["--length", &length.to_string()]);
+    command.args(["--count", &count.to_string()]);
+    command.args(poll.then_some("--poll"));
+    let text = host::run(command)?;
+    let found = serde_json::from_str(&text)
+        .ok()
+        .and_then(|found: Value| found.get("p50_us")?.as_f64());
+    found.ok_or_else(|| Error::unreadable("the figures of `vicinity message ping`", &text))
 }

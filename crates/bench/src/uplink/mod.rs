@@ -5,7 +5,8 @@
 //! messages of 512 KB in one direction, and a TCP stream; the order of the two changes from round to round. Messages
 //! can use the rate except for headers: 32 bytes of each frame of 4128. Then the round measures round trips of 8 bytes
 //! at the highest rate: with programs that wait in calls, with programs that poll, as MPI's do, so that each CPU has a
-//! program and an uplink that need it, and those of TCP with programs that poll.
+//! program and an uplink that need it, with programs that poll and serve an interface of their own without daemons, and
+//! those of TCP with programs that poll.
 //!
 //! Each daemon has a session of its own, and the programs are in that of the benchmark: on users' machines the daemon is
 //! a service, and programs belong to a login or a batch system. The scheduler shares a CPU between sessions first
@@ -28,7 +29,7 @@ use vm_harness::scope::{self, RunFolder};
 
 use crate::output;
 use crate::requirements;
-use hosts::Hosts;
+use hosts::{Hosts, Way};
 
 pub use self::report::{Cell, Report, RoundTrip, Sample};
 
@@ -90,10 +91,11 @@ fn rounds(
         for &rate in &options.rates {
             interrupt::check()?;
             hosts.shape(rate)?;
-            let (mut messages, mut tcp) = (0.0, 0.0);
-            for turn in 0..2 {
-                match (round + turn) % 2 {
-                    1 => messages = hosts.messages(LENGTH)?,
+            let (mut messages, mut in_process, mut tcp) = (0.0, 0.0, 0.0);
+            for turn in 0..3 {
+                match (round + turn) % 3 {
+                    1 => messages = hosts.messages(LENGTH, Way::Daemons)?,
+                    2 => in_process = hosts.messages(LENGTH, Way::InProcess)?,
                     _ => tcp = hosts.tcp()?,
                 }
             }
@@ -101,16 +103,18 @@ fn rounds(
                 round,
                 rate,
                 messages,
+                in_process,
                 tcp,
             };
             progress.step(&format!("round {round} of {}: {sample}", options.rounds));
             samples.push(sample);
         }
-        let [waiting_us, polling_us, tcp_us] = hosts.round_trips()?;
+        let [waiting_us, polling_us, in_process_us, tcp_us] = hosts.round_trips()?;
         let trip = RoundTrip {
             round,
             waiting_us,
             polling_us,
+            in_process_us,
             tcp_us,
         };
         progress.step(&format!("round {round} of {}: {trip}", options.rounds));

@@ -25,6 +25,9 @@ pub struct RoundTrip {
     pub waiting_us: f64,
     /// Messages between programs that poll.
     pub polling_us: f64,
+    /// Messages between programs that poll, without daemons. Reports of earlier versions have 0.
+    #[serde(default)]
+    pub in_process_us: f64,
     /// TCP between programs that poll.
     pub tcp_us: f64,
 }
@@ -38,6 +41,9 @@ pub struct Sample {
     pub rate: u32,
     /// Bytes of messages a second.
     pub messages: f64,
+    /// The same between programs without daemons. Reports of earlier versions have 0.
+    #[serde(default)]
+    pub in_process: f64,
     /// Bytes of TCP a second.
     pub tcp: f64,
 }
@@ -49,6 +55,9 @@ pub struct Cell {
     pub rate: u32,
     /// The part of the rate that messages reach.
     pub messages: f64,
+    /// The part that messages reach between programs without daemons.
+    #[serde(default)]
+    pub in_process: f64,
     /// The part of the rate that TCP reaches.
     pub tcp: f64,
     /// Ratio of messages to TCP: the median of the rounds' ratios.
@@ -88,9 +97,11 @@ fn cells(samples: &[Sample]) -> Vec<Cell> {
             mine.map(value).collect::<Vec<f64>>()
         };
         let [messages, tcp] = [values(|s| s.messages), values(|s| s.tcp)];
+        let in_process = values(|s| s.in_process);
         Cell {
             rate,
             messages: part(rate, median(&messages)),
+            in_process: part(rate, median(&in_process)),
             tcp: part(rate, median(&tcp)),
             ratio: paired_ratio(&tcp, &messages),
         }
@@ -102,19 +113,24 @@ fn values(trips: &[RoundTrip], value: fn(&RoundTrip) -> f64) -> Vec<f64> {
     trips.iter().map(value).collect()
 }
 
-fn polling_targets(trips: &[RoundTrip]) -> [Target; 2] {
-    let polling = values(trips, |trip| trip.polling_us);
-    let ratio = |to: fn(&RoundTrip) -> f64| paired_ratio(&values(trips, to), &polling);
+fn polling_targets(trips: &[RoundTrip]) -> [Target; 3] {
+    type Value = fn(&RoundTrip) -> f64;
+    let ratio = |of: Value, to: Value| paired_ratio(&values(trips, to), &values(trips, of));
     let (waiting, tcp) = POLLING_TARGETS;
     [
         Target::at_most(
             "8 B between programs that poll: part of programs that wait",
-            ratio(|trip| trip.waiting_us),
+            ratio(|trip| trip.polling_us, |trip| trip.waiting_us),
             waiting,
         ),
         Target::at_most(
             "8 B between programs that poll: part of TCP",
-            ratio(|trip| trip.tcp_us),
+            ratio(|trip| trip.polling_us, |trip| trip.tcp_us),
+            tcp,
+        ),
+        Target::at_most(
+            "8 B between programs that poll, without daemons: part of TCP",
+            ratio(|trip| trip.in_process_us, |trip| trip.tcp_us),
             tcp,
         ),
     ]
@@ -146,11 +162,12 @@ impl Report {
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [messages, tcp] = [self.messages, self.tcp].map(|bytes| bytes / 1e9);
+        let all = [self.messages, self.in_process, self.tcp];
+        let [messages, in_process, tcp] = all.map(|bytes| bytes / 1e9);
         let rate = self.rate;
         write!(
             f,
-            "{rate} Mbit/s, messages {messages:.3} GB/s, TCP {tcp:.3} GB/s"
+            "{rate} Mbit/s, messages {messages:.3} GB/s, without daemons {in_process:.3} GB/s, TCP {tcp:.3} GB/s"
         )
     }
 }
@@ -160,12 +177,14 @@ impl fmt::Display for RoundTrip {
         let Self {
             waiting_us,
             polling_us,
+            in_process_us,
             tcp_us,
             ..
         } = self;
         write!(
             f,
-            "round trips of 8 B: messages {waiting_us:.1} us, between programs that poll {polling_us:.1} us, TCP {tcp_us:.1} us"
+            "round trips of 8 B: messages {waiting_us:.1} us, between programs that poll {polling_us:.1} us, without \
+             daemons {in_process_us:.1} us, TCP {tcp_us:.1} us"
         )
     }
 }
@@ -180,17 +199,21 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:>9}  {:>8}  {:>6}  {:>8}",
-            "Mbit/s", "messages", "TCP", "messages/TCP"
+            "{:>9}  {:>8}  {:>15}  {:>6}  {:>8}",
+            "Mbit/s", "messages", "without daemons", "TCP", "messages/TCP"
         )?;
         for Cell {
             rate,
             messages,
+            in_process,
             tcp,
             ratio,
         } in &self.cells
         {
-            writeln!(f, "{rate:>9}  {messages:>8.3}  {tcp:>6.3}  {ratio:>12.2}")?;
+            writeln!(
+                f,
+                "{rate:>9}  {messages:>8.3}  {in_process:>15.3}  {tcp:>6.3}  {ratio:>12.2}"
+            )?;
         }
         if !self.round_trips.is_empty() {
             let median = |value| median(&values(&self.round_trips, value));
@@ -198,6 +221,7 @@ impl fmt::Display for Report {
                 round: 0,
                 waiting_us: median(|trip| trip.waiting_us),
                 polling_us: median(|trip| trip.polling_us),
+                in_process_us: median(|trip| trip.in_process_us),
                 tcp_us: median(|trip| trip.tcp_us),
             };
             writeln!(f, "\nMedians, {trip}")?;
@@ -217,6 +241,7 @@ mod tests {
             round,
             rate,
             messages,
+            in_process: messages,
             tcp: 1e9,
         };
         let samples = [

@@ -180,13 +180,20 @@ impl Broker {
         Ok(())
     }
 
+    /// Serves the members once, without waiting. For members that are this process, which cannot make a ring block.
+    pub(super) fn turn(&mut self) -> Result<(), Error> {
+        self.poll_sockets()?;
+        self.serve_members(None);
+        Ok(())
+    }
+
     /// Serves members and relays, and polls for a while if relays were busy just now. Relays are
     /// polled more often than control channels. Returns true if relays are still busy, and the
     /// sockets are to be checked.
     fn spin(&mut self, alarm: &mut Alarm) -> bool {
         for _ in 0..ROUNDS_PER_SOCKET_CHECK {
             let (last_progress, idle) = self.poll_relays();
-            self.serve_members(alarm);
+            self.serve_members(Some(alarm));
             let now = Instant::now();
             if last_progress {
                 self.last_progress = Some(now);
@@ -292,8 +299,8 @@ impl Broker {
         });
     }
 
-    /// Serves all members once.
-    fn serve_members(&mut self, alarm: &mut Alarm) {
+    /// Serves all members once. The alarm interrupts rings of eventfds that a member has made to block.
+    fn serve_members(&mut self, mut alarm: Option<&mut Alarm>) {
         for number in 0..self.members.len() {
             self.check_join_request(number);
             for _ in 0..BURST {
@@ -326,12 +333,14 @@ impl Broker {
         let mut stuck = Vec::new();
         for (number, member) in self.members.iter_mut().enumerate() {
             member.flush();
-            if !member.ring(alarm) {
+            if !member.ring(alarm.as_deref_mut()) {
                 member.counters.faults += 1;
                 stuck.push(number);
             }
         }
-        alarm.unset();
+        if let Some(alarm) = alarm {
+            alarm.unset();
+        }
         stuck.into_iter().for_each(|number| self.remove_vm(number));
     }
 

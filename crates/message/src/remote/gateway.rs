@@ -176,6 +176,18 @@ impl Gateway {
         Ok(())
     }
 
+    /// Handles what is there, without waiting.
+    pub(super) fn turn(&mut self) -> Result<(), Error> {
+        let woken = self.waiter.wait(Some(Duration::ZERO))?;
+        self.handle_events(&woken)?;
+        self.poll_host().map(drop)
+    }
+
+    /// Returns whether no endpoint has a link.
+    pub(super) fn is_idle(&self) -> bool {
+        self.local_links.is_empty()
+    }
+
     /// Sends a heartbeat, handles messages of the host, and sends what is queued: the gateway may
     /// sleep next. Returns whether there were messages.
     fn poll_host(&mut self) -> Result<bool, Error> {

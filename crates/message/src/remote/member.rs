@@ -143,7 +143,7 @@ impl MemberState {
 
     /// Wakes the member if it has to be woken. Returns false if its eventfd does not take the ring
     /// without blocking: the member has filled it.
-    pub(super) fn ring(&mut self, alarm: &mut Alarm) -> bool {
+    pub(super) fn ring(&mut self, alarm: Option<&mut Alarm>) -> bool {
         if !std::mem::take(&mut self.wake_pending) {
             return true;
         }
@@ -154,7 +154,9 @@ impl MemberState {
         if !self.page.is_interruptible() {
             return true;
         }
-        alarm.set();
+        if let Some(alarm) = alarm {
+            alarm.set();
+        }
         interrupt.ring()
     }
 

@@ -55,6 +55,7 @@ mod control_message;
 pub(crate) mod directory;
 mod gateway;
 mod heartbeat;
+mod in_process;
 mod layout;
 mod limits;
 mod link;
@@ -78,6 +79,7 @@ pub mod uplink;
 
 pub use broker::Broker;
 pub use gateway::Gateway;
+pub use in_process::InProcess;
 pub use report::{Counters, MAX_PEERS, MemberReport, MessagesSent};
 pub use resources::{Connection, Member, MemberResources, Resources};
 pub use transport::Transport;

@@ -13,6 +13,7 @@ mod common;
 
 mod hostile;
 mod hosts;
+mod in_process;
 mod processor;
 mod programs;
 mod reopened;

@@ -30,7 +30,7 @@ mod state;
 mod wire_member;
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ use mxoe::{Node, Port};
 use window::Side;
 use window::doorbell;
 use window::region::{MemberPage, Region};
-use window::waiter::{Token, Waiter};
+use window::waiter::{Token, WaitResult, Waiter};
 
 use self::link::{EndpointPair, Link, NodeContext};
 use self::state::{State, WaitingDial};
@@ -218,6 +218,17 @@ impl Uplink {
         Ok(())
     }
 
+    /// Serves everything once, without waiting.
+    pub(super) fn turn(&mut self) -> Result<(), Error> {
+        self.poll()?;
+        Ok(())
+    }
+
+    /// Returns whether there is no link, and the partners have acknowledged what was sent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.links.is_empty() && self.closing.is_empty() && self.waiting.is_empty()
+    }
+
     /// Works, and polls for a while if anything was moved just now.
     fn spin(&mut self) -> Result<(), Error> {
         let started = Instant::now();
@@ -316,6 +327,16 @@ impl Uplink {
         }
         // Members run on other kernels, or are treated so: they use a fence each.
         let _result = doorbell::wait_fence();
+        let limit = self.sleep_limit();
+        let woken = self.waiter.wait(Some(limit))?;
+        for link in links(&mut self.links) {
+            link.finish_wait();
+        }
+        self.check_sockets(&woken)
+    }
+
+    /// Returns how long the uplink may sleep before there is something to do.
+    pub(super) fn sleep_limit(&mut self) -> Duration {
         let now = self.port.now();
         let mut limit = match self.has_work() {
             true => Duration::ZERO,
@@ -328,10 +349,11 @@ impl Uplink {
         let deadline = deadline
             .min()
             .map_or(BEAT, |deadline| deadline.saturating_sub(now));
-        let woken = self.waiter.wait(Some(limit.min(deadline)))?;
-        for link in links(&mut self.links) {
-            link.finish_wait();
-        }
+        limit.min(deadline)
+    }
+
+    /// Handles the events of the interface and of the host's socket.
+    fn check_sockets(&mut self, woken: &WaitResult) -> Result<(), Error> {
         if woken.tokens.contains(&WIRE) {
             self.port.check()?;
         }
@@ -368,6 +390,13 @@ impl Uplink {
                 return link;
             }
         }
+    }
+}
+
+impl AsFd for Uplink {
+    /// Returns the descriptor that is readable when there is something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct UplinkArgs {
     give_up: Option<u64>,
 }
 
-fn host_name(text: &str) -> Result<String, name::NameError> {
+pub(super) fn host_name(text: &str) -> Result<String, name::NameError> {
     name::check(text).map(|()| text.to_owned())
 }
 

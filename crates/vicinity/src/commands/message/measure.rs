@@ -1,10 +1,11 @@
 //! `vicinity message`: command line tools that send and receive messages at endpoints of this host.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use message::remote::InProcess;
 use message::{
     Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Kind, Load, WaitMode},
@@ -40,13 +41,13 @@ const REMOTE_SENDS: u8 = 4;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Answers `ping` and `perf` at `endpoint` until SIGINT or SIGTERM.
-pub(crate) fn answer(board: &Path, endpoint: Option<u32>, poll: bool) -> Result<(), Failure> {
+pub(crate) fn answer(board: &BoardPlace, endpoint: Option<u32>, poll: bool) -> Result<(), Failure> {
     interrupt::install()?;
     let options = Options {
         endpoint,
         ..Options::default()
     };
-    let mut endpoint = open(board, &options)?;
+    let mut endpoint = Endpoint::open(&board.open()?, &options)?;
     let Address { nic, endpoint: id } = endpoint.address();
     eprintln!("answering at endpoint {id} on NIC {nic:012x}");
     while interrupt::check().is_ok() {
@@ -78,7 +79,7 @@ struct RoundTrips {
 
 /// Measures the times of `count` round trips to `peer` with messages of `length` bytes.
 pub(crate) fn ping(
-    board: &Path,
+    board: &BoardPlace,
     to: &EndpointName,
     (length, count): (u32, u32),
     poll: bool,
@@ -132,7 +133,7 @@ pub(crate) fn ping(
 
 /// Measures latency, message rate and bandwidth to `peer` with messages of these `lengths`.
 pub(crate) fn measure(
-    board: &Path,
+    board: &BoardPlace,
     to: &EndpointName,
     lengths: &[u32],
     json: bool,
@@ -225,16 +226,29 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-fn open(board: &Path, options: &Options) -> Result<Endpoint, Failure> {
-    let board = Board::open(board).map_err(MessageError::from)?;
-    Ok(Endpoint::open(&board, options)?)
+/// The board of a program.
+pub(crate) struct BoardPlace {
+    /// The folder of the board.
+    pub(crate) folder: PathBuf,
+    /// The interface of a plane in this process, and the name of its host; `None` for a board of a daemon.
+    pub(crate) interface: Option<(String, String)>,
 }
 
-fn connect(board: &Path, to: &EndpointName) -> Result<(Endpoint, Peer), Failure> {
+impl BoardPlace {
+    fn open(&self) -> Result<Board, MessageError> {
+        match &self.interface {
+            None => Ok(Board::open(&self.folder)?),
+            Some((interface, name)) => InProcess::open(&self.folder, interface, name),
+        }
+    }
+}
+
+fn connect(board: &BoardPlace, to: &EndpointName) -> Result<(Endpoint, Peer), Failure> {
     interrupt::install()?;
-    let mut endpoint = open(board, &Options::default())?;
-    let board = Board::open(board).map_err(MessageError::from)?;
+    let board = board.open()?;
+    let mut endpoint = Endpoint::open(&board, &Options::default())?;
     let member = to.member.as_deref();
+    member.into_iter().for_each(|name| board.discover(name));
     let address = Address {
         nic: member.map_or(board.nic(), |name| board.find(name)),
         endpoint: to.endpoint,

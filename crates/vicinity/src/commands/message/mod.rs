@@ -6,13 +6,43 @@ pub(crate) mod measure;
 
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use message::perf;
 
 use super::failure::Failure;
 use super::qemu_args;
 use crate::commands::output::print;
 use crate::runtime_paths::BOARD;
+
+/// A plane in the process of the command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InterfaceArgs {
+    /// Interface to other hosts, which this process serves itself, without a daemon; needs CAP_NET_RAW
+    #[arg(long, value_name = "INTERFACE")]
+    interface: Option<String>,
+    /// Name of this host for other hosts [default: the host name]
+    #[arg(long, requires = "interface", value_parser = join::host_name, value_name = "NAME")]
+    host_name: Option<String>,
+}
+
+impl InterfaceArgs {
+    fn board(&self, runtime_dir: &Path) -> measure::BoardPlace {
+        let Some(interface) = self.interface.clone() else {
+            return measure::BoardPlace {
+                folder: runtime_dir.join(BOARD),
+                interface: None,
+            };
+        };
+        let name = self.host_name.clone().unwrap_or_else(|| {
+            let system = rustix::system::uname();
+            system.nodename().to_string_lossy().into_owned()
+        });
+        measure::BoardPlace {
+            folder: runtime_dir.join(format!("{BOARD}-{interface}")),
+            interface: Some((interface, name)),
+        }
+    }
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Message {
@@ -24,6 +54,8 @@ pub(crate) enum Message {
         /// Poll for the messages of `ping`, as MPI libraries do, instead of waiting
         #[arg(long)]
         poll: bool,
+        #[command(flatten)]
+        interface: InterfaceArgs,
     },
     /// Show this host's or VM's board, and the daemon's members
     Info {
@@ -76,6 +108,8 @@ pub(crate) enum Message {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        interface: InterfaceArgs,
     },
     /// Measure latency, message rate and bandwidth to an endpoint that runs `answer`
     Perf {
@@ -88,14 +122,19 @@ pub(crate) enum Message {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        interface: InterfaceArgs,
     },
 }
 
 impl Message {
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<(), Failure> {
-        let board = &runtime_dir.join(BOARD);
         match self {
-            Self::Answer { endpoint, poll } => measure::answer(board, *endpoint, *poll),
+            Self::Answer {
+                endpoint,
+                poll,
+                interface,
+            } => measure::answer(&interface.board(runtime_dir), *endpoint, *poll),
             Self::Info { json } => print(&info::info(runtime_dir, *json)?),
             Self::Counters { json } => print(&info::counters(runtime_dir, *json)?),
             Self::Serve { members, way } => join::serve(runtime_dir, members, way),
@@ -110,8 +149,9 @@ impl Message {
                 count,
                 poll,
                 json,
+                interface,
             } => print(&measure::ping(
-                board,
+                &interface.board(runtime_dir),
                 peer,
                 (*length, *count),
                 *poll,
@@ -121,7 +161,13 @@ impl Message {
                 peer,
                 lengths,
                 json,
-            } => print(&measure::measure(board, peer, lengths, *json)?),
+                interface,
+            } => print(&measure::measure(
+                &interface.board(runtime_dir),
+                peer,
+                lengths,
+                *json,
+            )?),
         }
     }
 }

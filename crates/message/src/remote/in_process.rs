@@ -1,0 +1,245 @@
+//! A message plane in the program's process, whose endpoints reach other hosts without a daemon.
+//!
+//! # Theory of operation
+//!
+//! A daemon's uplink needs the processor that a polling program has, and each message then takes two context switches
+//! on each host. Here gateway, broker and uplink belong to the program, and the program's own calls carry out their
+//! work: an endpoint that polls, sends or waits first calls [`Uplink::turn`], which moves frames of the packet socket
+//! into the links' windows and back. An endpoint that sleeps waits for the packet socket, too. So no other thread
+//! runs between two messages.
+//!
+//! A thread of the plane looks every [`INTERVAL`] whether the program made any call meanwhile. If not, the program
+//! computes, and the thread acknowledges, retransmits and answers in its place.
+//!
+//! A buffered send ends when the message is copied, and the partner may acknowledge it later. So the end of the plane waits until
+//! all partners have acknowledged, for [`LINGER`] at most.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mxoe::Port;
+use rustix::io::Errno;
+use window::waiter::{Token, Waiter};
+
+use super::broker::Broker;
+use super::directory::NamedNic;
+use super::gateway::Gateway;
+use super::resources::Member;
+use super::transport::Transport;
+use super::uplink::{Options, Uplink};
+use crate::address::Board;
+use crate::error::Error;
+use crate::plane::Plane;
+
+/// The interval at which the plane's thread looks whether the program computes.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The longest time that the end of a plane waits for acknowledgements.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// The two members share a region, so that the uplink uses the endpoints' windows itself.
+const MEMBERS: [&str; 2] = ["host", "uplink"];
+const GROUP: &str = "host+uplink";
+
+/// The broker, the gateway and the uplink of this process. Fields are dropped in this order.
+#[derive(Debug)]
+struct Parts {
+    gateway: Gateway,
+    /// `None` after the interface has failed.
+    uplink: Option<Uplink>,
+    broker: Broker,
+    /// The program has called since the plane's thread last looked.
+    called: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    parts: Mutex<Parts>,
+    ends: AtomicBool,
+}
+
+/// A message plane in the program's process.
+#[derive(Debug)]
+pub struct InProcess {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl InProcess {
+    /// Opens a plane on a network interface, as the host of this name, and returns its board. The board's files are in
+    /// `folder`, which one process can use at a time. The interface must not be the uplink of a daemon.
+    ///
+    /// # Errors
+    /// Another process uses the folder, the interface cannot be used ([`Port::open`]), or the kernel has no memory or
+    /// descriptors left.
+    pub fn open(folder: &Path, interface: &str, name: &str) -> Result<Board, Error> {
+        let unusable = |error: std::io::Error| {
+            let text = format!(
+                "cannot use the interface {interface}: {error}; check its name and MTU, and give the program \
+                 CAP_NET_RAW"
+            );
+            Error::Join(text)
+        };
+        let nic = mxoe::address(interface).map_err(unusable)?.nic();
+        let port = Port::open(interface, []).map_err(unusable)?;
+        let named_nic = NamedNic {
+            nic,
+            name: name.to_owned(),
+        };
+        let shared = Arc::new(Shared {
+            parts: Mutex::new(Parts::join(folder, port, named_nic)?),
+            ends: AtomicBool::new(false),
+        });
+        let board = Board::claim(folder, nic)?;
+        let seen = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("message-plane".to_owned())
+            .spawn(move || seen.serve_while_program_computes())?;
+        Ok(board.with_plane(Arc::new(Self {
+            shared,
+            thread: Some(thread),
+        })))
+    }
+}
+
+impl Parts {
+    /// Joins gateway and uplink with the broker, which needs a thread meanwhile.
+    fn join(folder: &Path, port: Port, named_nic: NamedNic) -> Result<Self, Error> {
+        let [host, uplink] =
+            MEMBERS.map(|member| folder.join("plane").join(format!("{member}.sock")));
+        let members = MEMBERS.map(|member| Member {
+            name: member.to_owned(),
+            group: Some(GROUP.to_owned()),
+            nic: (member == "host").then_some(named_nic.nic),
+            uplink: member == "uplink",
+        });
+        let mut broker = Broker::new(&folder.join("plane"), &members)?;
+        let joined = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let serve = scope.spawn(|| {
+                while !joined.load(Ordering::Relaxed) {
+                    broker.turn()?;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok::<_, Error>(())
+            });
+            let both = Gateway::join(folder, &Transport::Socket(host)).and_then(|gateway| {
+                let options = Options {
+                    socket: uplink,
+                    port,
+                    members: vec![named_nic],
+                    peer_timeout: mxoe::limits::PEER_TIMEOUT,
+                };
+                Ok((gateway, Uplink::join(options)?))
+            });
+            joined.store(true, Ordering::Relaxed);
+            serve
+                .join()
+                .map_err(|_| Error::Join("the broker has failed".to_owned()))??;
+            both
+        })
+        .map(|(gateway, uplink)| Self {
+            gateway,
+            uplink: Some(uplink),
+            broker,
+            called: false,
+        })
+    }
+
+    fn poll(&mut self) {
+        // Without the uplink, the broker ends its links.
+        if self
+            .uplink
+            .as_mut()
+            .is_some_and(|uplink| uplink.turn().is_err())
+        {
+            self.uplink = None;
+        }
+    }
+
+    /// Passes messages from the endpoints to the uplink, and back.
+    fn serve(&mut self) {
+        // A part fails only if another one violates the protocol, or for lack of memory.
+        let _result = self.gateway.turn();
+        let _result = self.broker.turn();
+        self.poll();
+        let _result = self.broker.turn();
+        let _result = self.gateway.turn();
+    }
+
+    /// Returns whether all endpoints are closed, and the partners have everything.
+    fn is_idle(&self) -> bool {
+        self.gateway.is_idle() && self.uplink.as_ref().is_none_or(Uplink::is_idle)
+    }
+}
+
+impl Shared {
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve_while_program_computes(&self) {
+        while !self.ends.load(Ordering::Relaxed) {
+            std::thread::park_timeout(INTERVAL);
+            let mut parts = self.parts();
+            if !std::mem::take(&mut parts.called) {
+                parts.serve();
+            }
+        }
+    }
+}
+
+impl Plane for InProcess {
+    #[inline]
+    fn poll(&self) {
+        if let Ok(mut parts) = self.shared.parts.try_lock() {
+            parts.called = true;
+            parts.poll();
+        }
+    }
+
+    fn serve(&self) {
+        let mut parts = self.shared.parts();
+        parts.called = true;
+        parts.serve();
+    }
+
+    fn sleep_limit(&self) -> Duration {
+        let mut parts = self.shared.parts();
+        parts
+            .uplink
+            .as_mut()
+            .map_or(Duration::MAX, Uplink::sleep_limit)
+    }
+
+    fn watch(&self, waiter: &Waiter, token: Token) -> Result<(), Errno> {
+        let parts = self.shared.parts();
+        waiter.add(&parts.broker.waiter, token)?;
+        waiter.add(&parts.gateway.waiter, token)?;
+        parts
+            .uplink
+            .iter()
+            .try_for_each(|uplink| waiter.add(uplink, token))
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // The thread cannot panic.
+            let _result = thread.join();
+        }
+        let end = Instant::now() + LINGER;
+        let mut parts = self.shared.parts();
+        parts.serve();
+        while !parts.is_idle() && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(100));
+            parts.serve();
+        }
+    }
+}
