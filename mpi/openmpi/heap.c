@@ -9,7 +9,7 @@
 static void *heap_alloc(size_t length, size_t alignment) {
   void *memory = NULL;
   if (alignment > HEAP_ALIGNMENT ||
-      vicinity_mx.heap_alloc(vicinity_module.endpoint, length, &memory) != MX_SUCCESS)
+      vicinity_mx.heap_alloc(vicinity_plane.endpoint, length, &memory) != MX_SUCCESS)
     memory = NULL;
   if (memory == NULL)
     VICINITY_EXPLAIN("%zu bytes that MPI allocates are ordinary memory: there is no heap that peers can "

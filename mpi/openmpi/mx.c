@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Loads libmyriexpress.so. A machine without the library then has a component that steps aside,
    where a linked component would make Open MPI print an error for each process. */
-#include "vicinity.h"
+#include "plane.h"
 
 #include <dlfcn.h>
 
@@ -14,7 +14,6 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
   } symbols[] = {
 #define SYMBOL(name, member) {name, offsetof(vicinity_mx_t, member)}
       SYMBOL("mx__init_api", init_api),
-      SYMBOL("mx_finalize", finalize),
       SYMBOL("mx_set_error_handler", set_error_handler),
       SYMBOL("mx_strerror", strerror),
       SYMBOL("mx_strstatus", strstatus),
