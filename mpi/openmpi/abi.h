@@ -33,6 +33,9 @@
 /* The component for ranks of one VM. */
 #define VICINITY_SHARED_MEMORY "vader"
 
+/* The number of a communicator, which its ranks agree on. */
+#define VICINITY_CONTEXT(comm) ((comm)->c_contextid)
+
 /* A put is complete at the target when its completion is reported; 4.1 has no flag for that. */
 #define VICINITY_FLAGS 0
 
@@ -56,6 +59,7 @@ static inline void vicinity_pass_on(mca_btl_base_module_t *module,
 
 #define VICINITY_MODEX_SCOPE PMIX_GLOBAL
 #define VICINITY_SHARED_MEMORY "sm"
+#define VICINITY_CONTEXT(comm) ((comm)->c_index)
 #define VICINITY_FLAGS MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
 #define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_1_0
 
