@@ -58,7 +58,7 @@ static int query(mca_base_module_t **module, int *priority) {
   return OPAL_SUCCESS;
 }
 
-static mca_mtl_base_module_t *start(bool progress_threads, bool mpi_threads) {
+static mca_mtl_base_module_t *start(bool mpi_threads) {
   vicinity_mtl_t *mtl = &vicinity_mtl;
   char reason[256] = "";
   /* Above MPI_THREAD_SINGLE, a thread of another component may call. */
@@ -73,6 +73,8 @@ static mca_mtl_base_module_t *start(bool progress_threads, bool mpi_threads) {
   mtl->unexpected_end = &mtl->unexpected;
   return vicinity_publish(&mca_mtl_vicinity_component.mtl_version) == OPAL_SUCCESS ? &mtl->super : NULL;
 }
+
+VICINITY_MTL_INIT(init, start)
 
 static int finalize(mca_mtl_base_module_t *module) {
   vicinity_close();
@@ -118,5 +120,5 @@ mca_mtl_base_component_2_0_0_t mca_mtl_vicinity_component = {
             .mca_register_component_params = register_parameters,
         },
     .mtl_data = {MCA_BASE_METADATA_PARAM_NONE},
-    .mtl_init = start,
+    .mtl_init = init,
 };

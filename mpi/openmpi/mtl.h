@@ -75,6 +75,7 @@ typedef struct vicinity_request {
   mca_mtl_request_t super;
   struct vicinity_request *next; /* receive: the one posted next */
   uint64_t envelope, mask;       /* receive: which messages match */
+  const vicinity_peer_t *peer;   /* send */
   struct opal_convertor_t *convertor;
   unsigned char *memory; /* of the program, or NULL if its bytes are not contiguous */
   size_t length;         /* at `memory` */

@@ -84,6 +84,7 @@ static int start(vicinity_request_t *request, struct ompi_communicator_t *comm, 
       free(packed);
     return 1;
   }
+  request->peer = peer;
   request->packed = packed;
   request->memory = memory;
   request->length = length;
@@ -96,7 +97,7 @@ static int start(vicinity_request_t *request, struct ompi_communicator_t *comm, 
 void vicinity_part_sent(vicinity_request_t *request, const mx_status_t *status) {
   /* A receive that is too short is the receiver's error. */
   if (status->code != MX_STATUS_SUCCESS && status->code != MX_STATUS_TRUNCATED)
-    vicinity_fail(NULL, vicinity_mx.strstatus(status->code));
+    vicinity_fail(request->peer->proc, vicinity_mx.strstatus(status->code));
   if (part_is_last(request))
     request->super.completion_callback(&request->super);
 }

@@ -24,6 +24,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const ONLY_PLANE: &str = "self,vicinity";
+/// Options for the component that matches messages itself. Windows use the other one.
+const BY_CM: [&str; 6] = ["--mca", "pml", "cm", "--mca", "mtl", "vicinity"];
 /// All components but those for ranks of one machine and for other networks. A list of names instead
 /// would make a component that refuses to work an error.
 const WITH_TCP: &str = "^vader,sm,openib,ofi,uct";
@@ -81,6 +83,19 @@ fn every_chapter_passes_with_four_ranks() {
         run.args(["--mca", parameter, value, "-n", "2"]);
         passes(run.arg(mpi.program()).arg(part), 1);
     }
+}
+
+#[test]
+fn every_chapter_passes_below_cm() {
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    let mut run = mpi.run(ONLY_PLANE);
+    run.args(BY_CM).args(["--mca", "mtl_base_verbose", "10"]);
+    let text = passes(run.args(["-n", "4"]).arg(mpi.program()), PARTS);
+    // Each rank reaches three others, and those of the part with spawned processes.
+    let reached = text.matches("mtl:vicinity: [").count();
+    assert!(reached >= 4 * 3, "{text}");
 }
 
 /// The conformance program against Open MPI's own components. With 4.1.4, a compare-and-swap crashes with `vader`, which
@@ -162,6 +177,22 @@ fn ranks_in(run: &mut Command, folder: &Path, names: &[&str], program: &Path, wo
 }
 
 /// Each rank is a member of its own, as in VMs: two in a trust group, one by the relay.
+#[test]
+fn ranks_of_different_members_meet_below_cm() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let daemon = Daemon::start(folder.path(), Some(MEMBERS));
+    let members = join_all(folder.path(), &daemon);
+    let mut run = mpi.run(ONLY_PLANE);
+    run.args(BY_CM);
+    let program = mpi.program();
+    ranks_in(&mut run, folder.path(), &["a", "b", "c"], &program, &[]);
+    passes(&mut run, PARTS);
+    drop(members);
+}
+
+/// The same with ob1.
 #[test]
 fn ranks_of_different_members_meet_on_the_plane() {
     let Some((folder, mpi)) = prepare() else {
@@ -347,6 +378,48 @@ fn watched_progress(folder: &Path) -> String {
     library.display().to_string()
 }
 
+/// cm has no other component for a rank that the plane does not reach. Without a word about cm, ob1 stays the default.
+#[test]
+fn below_cm_the_plane_must_reach_each_rank() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let fails = |change: &dyn Fn(&mut Command)| {
+        let mut run = mpi.run(WITH_TCP);
+        change(run.args(BY_CM));
+        let (output, text) = output(&run);
+        assert!(!output.status.success(), "{text}");
+        text
+    };
+    let text = fails(&|run| {
+        run.args(["-n", "1"]).arg(mpi.program());
+        run.args(["persistent", ":", "-n", "1", "-x"]);
+        let other = folder.path().join("other");
+        run.arg(format!("VICINITY_RUNTIME_DIR={}", other.display()));
+        run.arg(mpi.program()).arg("persistent");
+    });
+    let sentence = "mtl:vicinity: rank 1 on ";
+    let advice = "leave out `--mca pml cm`";
+    assert!(text.contains(sentence) && text.contains(advice), "{text}");
+    let text = fails(&|run| {
+        run.env("LD_LIBRARY_PATH", folder.path());
+        run.args(["-n", "2"]).arg(mpi.program()).arg("persistent");
+    });
+    let sentence = "mtl:vicinity: the message plane cannot be opened: libmyriexpress.so";
+    assert!(text.contains(sentence), "{text}");
+    let fake = fake_version(folder.path(), "5.0.7");
+    let text = fails(&|run| {
+        run.arg("-x").arg(format!("LD_PRELOAD={fake}"));
+        run.args(["-n", "2"]).arg(mpi.program()).arg("persistent");
+    });
+    let sentence = "mtl:vicinity: this component was compiled for Open MPI 4.1.x";
+    assert!(text.contains(sentence), "{text}");
+    let mut run = mpi.run(ONLY_PLANE);
+    run.args(["--mca", "mtl_base_verbose", "10", "-n", "2"]);
+    let text = passes(run.arg(mpi.program()).arg("persistent"), 1);
+    assert!(!text.contains("mtl:vicinity"), "{text}");
+}
+
 /// An Open MPI with this version, as far as the component can tell.
 fn fake_version(folder: &Path, version: &str) -> String {
     let source = folder.join("fake.c");
@@ -412,12 +485,15 @@ fn a_killed_rank_ends_the_job() {
     let output = killed(mpi.run(ONLY_PLANE), &mpi);
     assert!(!output.status.success(), "{output:?}");
     // Here `mpirun` leaves the others alone, as if the rank's VM had been killed.
-    let mut run = mpi.run(ONLY_PLANE);
-    run.arg("--enable-recovery");
-    let output = killed(run, &mpi);
-    let text = String::from_utf8_lossy(&output.stderr);
-    let sentence = "is lost: ";
-    assert!(text.contains(sentence), "{text}");
+    for (component, options) in [("btl", &[][..]), ("mtl", &BY_CM[..])] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(options).arg("--enable-recovery");
+        let output = killed(run, &mpi);
+        let text = String::from_utf8_lossy(&output.stderr);
+        let sentence = format!("{component}:vicinity: the peer [");
+        assert!(text.contains(&sentence), "{text}");
+        assert!(text.contains("is lost: "), "{text}");
+    }
 }
 
 /// A member's gateway, as a process that is killed when this value is dropped.
@@ -451,24 +527,21 @@ fn a_killed_gateway_ends_the_job() {
     };
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let socket = |name: &str| daemon.path(&format!("message-plane/{name}.sock"));
-    let start = |name| Gateway::start(&socket(name), &folder.path().join(name));
-    let [a, b, c] = ["a", "b", "c"].map(start);
-    // `mpirun` itself does not end the job.
-    let mut run = mpi.run(ONLY_PLANE);
-    run.arg("--enable-recovery");
-    for (place, name) in ["a", "b", "c"].iter().enumerate() {
-        if place > 0 {
-            run.arg(":");
-        }
-        let directory = folder.path().join(name);
-        run.args(["-n", "1", "-x"]);
-        run.arg(format!("VICINITY_RUNTIME_DIR={}", directory.display()));
-        run.arg(mpi.program()).arg("endless");
+    for (component, options) in [("btl", &[][..]), ("mtl", &BY_CM[..])] {
+        let place = |name: &str| folder.path().join(component).join(name);
+        let [a, b, c] = ["a", "b", "c"].map(|name| Gateway::start(&socket(name), &place(name)));
+        // `mpirun` itself does not end the job.
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(options).arg("--enable-recovery");
+        let members = folder.path().join(component);
+        let words = ["endless"];
+        ranks_in(&mut run, &members, &["a", "b", "c"], &mpi.program(), &words);
+        let output = interrupted(&run, |_| drop(b));
+        let text = String::from_utf8_lossy(&output.stderr);
+        let sentence = format!("{component}:vicinity: the peer ");
+        assert!(text.contains(&sentence), "{text}");
+        drop((a, c));
     }
-    let output = interrupted(&run, |_| drop(b));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("is lost: "), "{text}");
-    drop((a, c));
 }
 
 /// Runs the requests that no component sends.
@@ -487,4 +560,21 @@ fn a_peer_accesses_registered_memory_and_no_other() {
     common::mx::succeed(make.arg(&program));
     let text = common::mx::succeed(&mut Command::new(program));
     assert!(text.contains(" carried out, "), "{text}");
+}
+
+/// What the two ends of a message agree on.
+#[test]
+fn an_envelope_has_its_fields() {
+    if let Some(reason) = missing() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("mtl-test");
+    let mut make = Command::new("make");
+    make.arg("--directory")
+        .arg(common::root().join("mpi/openmpi"));
+    make.arg(format!("BUILD={}", folder.path().display()));
+    common::mx::succeed(make.arg(&program));
+    common::mx::succeed(&mut Command::new(program));
 }

@@ -41,6 +41,7 @@ static inline int is_filled(const unsigned char *bytes, size_t length, unsigned 
 void lengths(void);
 void order_and_wildcards(void);
 void probes(void);
+void matched_probes(void);
 void cancels(void);
 void modes(void);
 void persistent(void);

@@ -37,6 +37,7 @@ int main(int count, char **words) {
       {"lengths", lengths},
       {"order_and_wildcards", order_and_wildcards},
       {"probes", probes},
+      {"matched_probes", matched_probes},
       {"cancels", cancels},
       {"modes", modes},
       {"persistent", persistent},

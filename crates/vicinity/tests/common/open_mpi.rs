@@ -47,7 +47,7 @@ pub(crate) fn compile(compiler: &Path, program: &Path) {
 }
 
 /// Parts of the conformance program.
-pub(crate) const PARTS: usize = 28;
+pub(crate) const PARTS: usize = 29;
 
 /// The component, the library that it loads, and the test program.
 pub(crate) struct OpenMpi {
