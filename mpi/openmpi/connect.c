@@ -24,7 +24,6 @@ static bool start_connect(const mca_base_component_t *component, struct opal_pro
     vicinity_unreachable(proc, "it has no message plane");
     return false;
   }
-  peer->proc = proc;
   peer->key = ntohl(card.key);
   mx_return_t code = vicinity_mx.iconnect(vicinity_plane.endpoint, be64toh(card.nic), ntohl(card.endpoint),
                                           peer->key, 0, NULL, request);
@@ -34,7 +33,7 @@ static bool start_connect(const mca_base_component_t *component, struct opal_pro
 }
 
 /* Waits until a connect completes or the time is over. Returns whether it succeeded. */
-static bool finish_connect(vicinity_peer_t *peer, mx_request_t *request, long long end) {
+static bool finish_connect(struct opal_proc_t *proc, vicinity_peer_t *peer, mx_request_t *request, long long end) {
   mx_status_t status;
   uint32_t done = 0;
   long long left = end - vicinity_now();
@@ -42,7 +41,7 @@ static bool finish_connect(vicinity_peer_t *peer, mx_request_t *request, long lo
       left > 0 ? vicinity_mx.wait(vicinity_plane.endpoint, request, (uint32_t)left, &status, &done)
                : vicinity_mx.test(vicinity_plane.endpoint, request, &status, &done);
   if (code != MX_SUCCESS || !done || status.code != MX_STATUS_SUCCESS) {
-    vicinity_unreachable(peer->proc, code != MX_SUCCESS ? vicinity_mx.strerror(code)
+    vicinity_unreachable(proc, code != MX_SUCCESS ? vicinity_mx.strerror(code)
                                      : done             ? vicinity_mx.strstatus(status.code)
                                                         : "no answer");
     if (code == MX_SUCCESS && !done)
@@ -51,29 +50,38 @@ static bool finish_connect(vicinity_peer_t *peer, mx_request_t *request, long lo
   }
   peer->address = status.source;
   if (!vicinity_watch(peer)) {
-    vicinity_unreachable(peer->proc, "it ended");
+    vicinity_unreachable(proc, "it ended");
     return false;
   }
-  VICINITY_EXPLAIN("%s is reached by the message plane", OPAL_NAME_PRINT(peer->proc->proc_name));
+  VICINITY_EXPLAIN("%s is reached by the message plane", OPAL_NAME_PRINT(proc->proc_name));
   return true;
 }
 
-int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
-                     vicinity_peer_t **peers, bool *reached, int milliseconds) {
-  mx_request_t *requests = calloc(count + 1, sizeof *requests);
-  if (requests == NULL)
-    return OPAL_ERR_OUT_OF_RESOURCE;
-  for (size_t i = 0; i < count; i++)
-    reached[i] = start_connect(component, procs[i], peers[i], &requests[i]);
-  long long end = vicinity_now() + milliseconds;
-  for (size_t i = 0; i < count; i++)
-    reached[i] = reached[i] && finish_connect(peers[i], &requests[i], end);
-  free(requests);
-  return OPAL_SUCCESS;
-}
-
-void vicinity_own_peer(vicinity_peer_t *peer) {
+static void own_peer(vicinity_peer_t *peer) {
   peer->proc = opal_proc_local_get();
   peer->key = vicinity_plane.key;
   vicinity_mx.get_endpoint_addr(vicinity_plane.endpoint, &peer->address);
+}
+
+int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
+                     vicinity_peer_t **peers, int milliseconds) {
+  mx_request_t *requests = calloc(count, sizeof *requests);
+  bool *started = calloc(count, sizeof *started);
+  if (requests == NULL || started == NULL) {
+    free(requests), free(started);
+    return OPAL_ERR_OUT_OF_RESOURCE;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (peers[i] != NULL && procs[i] == opal_proc_local_get())
+      own_peer(peers[i]);
+    else if (peers[i] != NULL)
+      started[i] = start_connect(component, procs[i], peers[i], &requests[i]);
+  }
+  /* All connects run at the same time, as the peers' do. */
+  long long end = vicinity_now() + milliseconds;
+  for (size_t i = 0; i < count; i++)
+    if (started[i] && finish_connect(procs[i], peers[i], &requests[i], end))
+      peers[i]->proc = procs[i];
+  free(requests), free(started);
+  return OPAL_SUCCESS;
 }

@@ -22,48 +22,40 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
   ompi_mpi_abort(&ompi_mpi_comm_world.comm, 1);
 }
 
-/* Messages with data are told apart by the keys of their senders. */
-static bool keys_differ(vicinity_peer_t **peers, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < i; k++)
-      if ((peers[i]->key ^ peers[k]->key) << 2 == 0)
+/* Whether all are reached, and their keys, which tell their messages with data apart, differ. */
+static bool all_reached(vicinity_peer_t **peers, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (peers[i] != NULL && peers[i]->proc == NULL)
+      return false;
+    for (size_t k = 0; peers[i] != NULL && k < i; k++)
+      if (peers[k] != NULL && vicinity_data(peers[i]->key, 0) == vicinity_data(peers[k]->key, 0)) {
+        opal_output(0, "%s: two ranks have chosen one random number. Start the job again.", vicinity_name);
         return false;
+      }
+  }
   return true;
 }
 
 int vicinity_mtl_add_procs(struct mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs) {
   struct opal_proc_t **wanted = calloc(count, sizeof *wanted);
   vicinity_peer_t **peers = calloc(count, sizeof *peers);
-  bool *reached = calloc(count, sizeof *reached);
-  int result = wanted == NULL || peers == NULL || reached == NULL ? OMPI_ERR_OUT_OF_RESOURCE : OMPI_SUCCESS;
-  size_t connects = 0;
+  int result = wanted == NULL || peers == NULL ? OMPI_ERR_OUT_OF_RESOURCE : OMPI_SUCCESS;
   for (size_t i = 0; i < count && result == OMPI_SUCCESS; i++) {
+    wanted[i] = &procs[i]->super;
     if (procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] != NULL)
       continue;
-    vicinity_peer_t *peer = calloc(1, sizeof *peer);
-    procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = peer;
-    if (peer == NULL) {
+    procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = peers[i] = calloc(1, sizeof *peers[i]);
+    if (peers[i] == NULL)
       result = OMPI_ERR_OUT_OF_RESOURCE;
-    } else if (&procs[i]->super == opal_proc_local_get()) {
-      vicinity_own_peer(peer);
-    } else {
-      wanted[connects] = &procs[i]->super;
-      peers[connects++] = peer;
-    }
   }
   if (result == OMPI_SUCCESS)
-    result = vicinity_connect(&mca_mtl_vicinity_component.mtl_version, connects, wanted, peers, reached,
+    result = vicinity_connect(&mca_mtl_vicinity_component.mtl_version, count, wanted, peers,
                               vicinity_mtl.connect_timeout);
-  for (size_t i = 0; i < connects && result == OMPI_SUCCESS; i++)
-    if (!reached[i])
-      result = OMPI_ERR_UNREACH;
-  if (result == OMPI_SUCCESS && !keys_differ(peers, connects)) {
-    opal_output(0, "%s: two ranks have chosen one random number. Start the job again.", vicinity_name);
+  if (result == OMPI_SUCCESS && !all_reached(peers, count))
     result = OMPI_ERR_UNREACH;
-  }
   if (result == OMPI_SUCCESS)
     opal_progress_register(vicinity_progress); /* Later calls change nothing. */
-  free(wanted), free(peers), free(reached);
+  free(wanted), free(peers);
   return result;
 }
 

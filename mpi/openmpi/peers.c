@@ -32,40 +32,25 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable) {
   (void)btl;
   bool skip_local = local_peers_are_served(count, procs);
-  struct opal_proc_t **wanted = calloc(count, sizeof *wanted);
   vicinity_peer_t **found = calloc(count, sizeof *found);
-  bool *reached = calloc(count, sizeof *reached);
-  int result = wanted == NULL || found == NULL || reached == NULL ? OPAL_ERR_OUT_OF_RESOURCE : OPAL_SUCCESS;
-  size_t connects = 0;
+  if (found == NULL)
+    return OPAL_ERR_OUT_OF_RESOURCE;
   for (size_t i = 0; i < count; i++) {
-    peers[i] = NULL;
-    if (result != OPAL_SUCCESS ||
-        (procs[i] != opal_proc_local_get() && skip_local && OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags)))
-      continue;
-    peers[i] = calloc(1, sizeof *peers[i]);
-    if (peers[i] == NULL) {
-      result = OPAL_ERR_OUT_OF_RESOURCE;
-    } else if (procs[i] == opal_proc_local_get()) {
-      vicinity_own_peer(&peers[i]->plane);
-    } else {
-      wanted[connects] = procs[i];
-      found[connects++] = &peers[i]->plane;
-    }
+    bool served = skip_local && procs[i] != opal_proc_local_get() && OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags);
+    peers[i] = served ? NULL : calloc(1, sizeof *peers[i]);
+    found[i] = peers[i] == NULL ? NULL : &peers[i]->plane;
   }
-  if (result == OPAL_SUCCESS)
-    result = vicinity_connect(&mca_btl_vicinity_component.super.btl_version, connects, wanted, found, reached,
-                              mca_btl_vicinity_component.connect_timeout);
-  for (size_t i = 0, next = 0; i < count; i++) {
-    bool remote = next < connects && peers[i] != NULL && found[next] == &peers[i]->plane;
-    if (peers[i] != NULL && (result != OPAL_SUCCESS || (remote && !reached[next]))) {
+  int result = vicinity_connect(&mca_btl_vicinity_component.super.btl_version, count, procs, found,
+                                mca_btl_vicinity_component.connect_timeout);
+  for (size_t i = 0; i < count; i++) {
+    if (peers[i] != NULL && peers[i]->plane.proc == NULL) {
       free(peers[i]);
       peers[i] = NULL;
     }
-    next += remote;
     if (peers[i] != NULL && reachable != NULL)
       opal_bitmap_set_bit(reachable, (int)i);
   }
-  free(wanted), free(found), free(reached);
+  free(found);
   /* Open MPI looks at this field after this call, and then calls the function in each turn of its progress
      (mca_bml_r2_register_progress), because this process is its own peer. A job whose ranks are reached by
      another BTL alone is to pay nothing for this one. */

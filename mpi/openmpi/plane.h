@@ -34,8 +34,8 @@ typedef struct {
 /* A peer that the plane reaches. */
 typedef struct vicinity_peer {
   mx_endpoint_addr_t address;
-  struct opal_proc_t *proc;
-  uint32_t key;    /* that the peer has published */
+  struct opal_proc_t *proc; /* NULL: not reached */
+  uint32_t key;             /* that the peer has published */
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
   struct vicinity_peer *next_ended;
 } vicinity_peer_t;
@@ -103,13 +103,11 @@ const char *vicinity_loss(struct opal_proc_t *proc, const char *reason, char *te
 /* progress.c: passes on what has arrived, and ends completed requests. */
 int vicinity_progress(void);
 
-/* connect.c: connects to `count` processes at the same time, as these do, and sends each of them a watch. `peers` has
-   room for each of them; reached[i] is set if the connect succeeded. Calls vicinity_unreachable for the others. */
+/* connect.c: makes peers of `count` processes: connects to all of them at the same time, as they do, and sends each of
+   them a watch. A process without a structure in `peers` is left out. The field `proc` of a peer that is not reached stays NULL, after
+   a call of vicinity_unreachable. */
 int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
-                     vicinity_peer_t **peers, bool *reached, int milliseconds);
-
-/* Makes this process its own peer. */
-void vicinity_own_peer(vicinity_peer_t *peer);
+                     vicinity_peer_t **peers, int milliseconds);
 
 /* watch.c */
 bool vicinity_watch(vicinity_peer_t *peer);
