@@ -68,6 +68,7 @@ static mca_mtl_base_module_t *start(bool mpi_threads) {
                 vicinity_name, reason);
     return NULL;
   }
+  OBJ_CONSTRUCT(&mtl->peers_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&mtl->matching_lock, opal_mutex_t);
   mtl->posted_end = &mtl->posted;
   mtl->unexpected_end = &mtl->unexpected;
@@ -80,6 +81,7 @@ static int finalize(mca_mtl_base_module_t *module) {
   vicinity_close();
   opal_progress_unregister(vicinity_progress);
   OBJ_DESTRUCT(&vicinity_mtl.matching_lock);
+  OBJ_DESTRUCT(&vicinity_mtl.peers_lock);
   return OMPI_SUCCESS;
 }
 

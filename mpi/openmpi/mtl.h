@@ -90,6 +90,8 @@ typedef struct {
   mca_mtl_base_module_t super;
   char *library;       /* file name of libmyriexpress.so */
   int connect_timeout; /* milliseconds */
+  opal_mutex_t peers_lock;
+  vicinity_peer_t *peers;     /* all of them */
   opal_mutex_t matching_lock; /* of the two queues */
   vicinity_request_t *posted, **posted_end;
   vicinity_unexpected_t *unexpected, **unexpected_end;

@@ -22,37 +22,51 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
   ompi_mpi_abort(&ompi_mpi_comm_world.comm, 1);
 }
 
-/* Whether all are reached, and their keys, which tell their messages with data apart, differ. */
-static bool all_reached(vicinity_peer_t **peers, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (peers[i] != NULL && peers[i]->proc == NULL)
+/* Adds a peer, unless it is not reached. Keys differ, because they tell messages with data of different peers apart. */
+static bool add(vicinity_peer_t *peer) {
+  if (peer->proc == NULL)
+    return false;
+  for (const vicinity_peer_t *other = vicinity_mtl.peers; other != NULL; other = other->next)
+    if (vicinity_data(peer->key, 0) == vicinity_data(other->key, 0)) {
+      opal_output(0, "%s: two ranks have chosen one random number. Start the job again.", vicinity_name);
       return false;
-    for (size_t k = 0; peers[i] != NULL && k < i; k++)
-      if (peers[k] != NULL && vicinity_data(peers[i]->key, 0) == vicinity_data(peers[k]->key, 0)) {
-        opal_output(0, "%s: two ranks have chosen one random number. Start the job again.", vicinity_name);
-        return false;
-      }
-  }
+    }
+  peer->next = vicinity_mtl.peers;
+  vicinity_mtl.peers = peer;
   return true;
 }
 
-int vicinity_mtl_add_procs(struct mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs) {
-  struct opal_proc_t **wanted = calloc(count, sizeof *wanted);
-  vicinity_peer_t **peers = calloc(count, sizeof *peers);
-  int result = wanted == NULL || peers == NULL ? OMPI_ERR_OUT_OF_RESOURCE : OMPI_SUCCESS;
-  for (size_t i = 0; i < count && result == OMPI_SUCCESS; i++) {
+static int add_all(size_t count, struct ompi_proc_t **procs, struct opal_proc_t **wanted, vicinity_peer_t **peers) {
+  for (size_t i = 0; i < count; i++) {
     wanted[i] = &procs[i]->super;
     if (procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] != NULL)
       continue;
-    procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = peers[i] = calloc(1, sizeof *peers[i]);
+    peers[i] = calloc(1, sizeof *peers[i]);
     if (peers[i] == NULL)
-      result = OMPI_ERR_OUT_OF_RESOURCE;
+      return OMPI_ERR_OUT_OF_RESOURCE;
   }
-  if (result == OMPI_SUCCESS)
-    result = vicinity_connect(&mca_mtl_vicinity_component.mtl_version, count, wanted, peers,
-                              vicinity_mtl.connect_timeout);
-  if (result == OMPI_SUCCESS && !all_reached(peers, count))
-    result = OMPI_ERR_UNREACH;
+  int result = vicinity_connect(&mca_mtl_vicinity_component.mtl_version, count, wanted, peers,
+                                vicinity_mtl.connect_timeout);
+  for (size_t i = 0; i < count && result == OMPI_SUCCESS; i++) {
+    if (peers[i] == NULL)
+      continue;
+    if (!add(peers[i]))
+      result = OMPI_ERR_UNREACH;
+    else
+      procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = peers[i];
+  }
+  return result;
+}
+
+/* After an error, the job ends. */
+int vicinity_mtl_add_procs(struct mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs) {
+  struct opal_proc_t **wanted = calloc(count, sizeof *wanted);
+  vicinity_peer_t **peers = calloc(count, sizeof *peers);
+  int result = OMPI_ERR_OUT_OF_RESOURCE;
+  OPAL_THREAD_LOCK(&vicinity_mtl.peers_lock);
+  if (wanted != NULL && peers != NULL)
+    result = add_all(count, procs, wanted, peers);
+  OPAL_THREAD_UNLOCK(&vicinity_mtl.peers_lock);
   if (result == OMPI_SUCCESS)
     opal_progress_register(vicinity_progress); /* Later calls change nothing. */
   free(wanted), free(peers);

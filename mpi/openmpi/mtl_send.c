@@ -4,8 +4,13 @@
 
 #include "opal/runtime/opal_progress.h"
 
-static vicinity_peer_t *peer_of(struct ompi_communicator_t *comm, int rank) {
-  return ompi_comm_peer_lookup(comm, rank)->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
+/* Returns the peer, or NULL if it is not reached. Open MPI 5.0 does not add processes of MPI_Comm_spawn. */
+static const vicinity_peer_t *peer_of(struct ompi_communicator_t *comm, int rank) {
+  struct ompi_proc_t *proc = ompi_comm_peer_lookup(comm, rank);
+  const vicinity_peer_t *peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
+  if (peer == NULL && vicinity_mtl_add_procs(&vicinity_mtl.super, 1, &proc) == OMPI_SUCCESS)
+    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
+  return peer;
 }
 
 /* Sends a message that is too long for mx_inject, synchronous, or for which there is no room yet. */
@@ -66,6 +71,8 @@ static int announce(vicinity_request_t *request, const vicinity_peer_t *peer, ui
 static int start(vicinity_request_t *request, struct ompi_communicator_t *comm, int dest, int tag,
                  struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode) {
   const vicinity_peer_t *peer = peer_of(comm, dest);
+  if (peer == NULL)
+    return OMPI_ERR_UNREACH;
   uint64_t envelope = vicinity_envelope(VICINITY_CONTEXT(comm), (uint32_t)ompi_comm_rank(comm), tag);
   unsigned char *memory, *packed = NULL;
   size_t length;

@@ -37,7 +37,7 @@ typedef struct vicinity_peer {
   struct opal_proc_t *proc; /* NULL: not reached */
   uint32_t key;             /* that the peer has published */
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
-  struct vicinity_peer *next_ended;
+  struct vicinity_peer *next_ended, *next;
 } vicinity_peer_t;
 
 /* A component has one endpoint. */
