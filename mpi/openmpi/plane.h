@@ -104,8 +104,8 @@ const char *vicinity_loss(struct opal_proc_t *proc, const char *reason, char *te
 int vicinity_progress(void);
 
 /* connect.c: makes peers of `count` processes: connects to all of them at the same time, as they do, and sends each of
-   them a watch. A process without a structure in `peers` is left out. The field `proc` of a peer that is not reached stays NULL, after
-   a call of vicinity_unreachable. */
+   them a watch. A process without a structure in `peers` is left out. The field `proc` of a peer that is not reached
+   stays NULL, after a call of vicinity_unreachable. */
 int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
                      vicinity_peer_t **peers, int milliseconds);
 
