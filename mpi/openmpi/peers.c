@@ -49,20 +49,29 @@ static void unreachable(struct opal_proc_t *proc, const char *reason) {
                    OPAL_NAME_PRINT(proc->proc_name), reason);
 }
 
-/* Starts a connect to a process, if it has published a usable address. */
-static bool start_connect(struct opal_proc_t *proc, mx_request_t *request) {
+/* Returns whether a process has published a usable address. */
+static bool read_card(struct opal_proc_t *proc, vicinity_card_t *card) {
   uint8_t *bytes = NULL;
   size_t size = 0;
-  vicinity_card_t card;
   int result;
   OPAL_MODEX_RECV(result, &mca_btl_vicinity_component.super.btl_version, &proc->proc_name,
                   &bytes, &size);
-  bool usable = result == OPAL_SUCCESS && bytes != NULL && size == sizeof card;
+  bool usable = result == OPAL_SUCCESS && bytes != NULL && size == sizeof *card;
   if (usable)
-    memcpy(&card, bytes, sizeof card);
+    memcpy(card, bytes, sizeof *card);
   free(bytes);
-  usable = usable && card.format == htonl(VICINITY_CARD_FORMAT);
-  if (!usable) {
+  return usable && card->format == htonl(VICINITY_CARD_FORMAT);
+}
+
+bool vicinity_published(struct opal_proc_t *proc) {
+  vicinity_card_t card;
+  return read_card(proc, &card);
+}
+
+/* Starts a connect to a process, if it has published a usable address. */
+static bool start_connect(struct opal_proc_t *proc, mx_request_t *request) {
+  vicinity_card_t card;
+  if (!read_card(proc, &card)) {
     VICINITY_EXPLAIN("%s has no message plane; another BTL is used",
                      OPAL_NAME_PRINT(proc->proc_name));
     return false;

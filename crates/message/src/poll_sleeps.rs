@@ -23,6 +23,17 @@ const OUTLIER: u32 = 4;
 /// The newest time between polls is this part of the usual one.
 const NEWEST_SHARE: u32 = 4;
 
+/// What a program does after a look at a peer's heap without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterLook {
+    /// It goes on, and polls for other things.
+    Poll,
+    /// It lets the other programs of this processor run.
+    Yield,
+    /// It sleeps for [`POLL_SLEEP`](crate::limits::POLL_SLEEP).
+    Sleep,
+}
+
 /// What is known about the polls of a program.
 #[derive(Debug)]
 pub(crate) struct PollSleeps {
@@ -79,15 +90,31 @@ impl PollSleeps {
     /// Returns whether the program is to sleep for [`POLL_SLEEP`](crate::limits::POLL_SLEEP), because it has
     /// found nothing in this wait.
     pub(crate) fn is_due(&self, now: Instant, wait: &Wait, around: HostConditions) -> bool {
-        let within = |since: Option<Instant>, time| {
-            since.is_some_and(|since| now.saturating_duration_since(since) < time)
-        };
-        let scarce = within(self.lost_cpu, CPU_LOSS_LASTS) || around.overcommitted;
-        around.remote
-            && scarce
+        self.is_scarce(now, around)
             && !self.usually_take(1, DENSE_POLLS)
             && wait.polled() >= POLLING_BEFORE_SLEEP
-            && !within(self.last, POLLING_BETWEEN_SLEEPS)
+            && !within(self.last, POLLING_BETWEEN_SLEEPS, now)
+    }
+
+    /// Returns what the program is to do after a look at a peer's heap without success, the first one of a wait or another
+    /// one. Nothing tells it that a peer has changed the word, and the peer may need this processor to do so. It
+    /// computes nothing between the looks.
+    pub(crate) fn after_look(
+        &self,
+        first: bool,
+        now: Instant,
+        around: HostConditions,
+    ) -> AfterLook {
+        match (self.is_scarce(now, around), first) {
+            (false, _) => AfterLook::Poll,
+            (true, true) => AfterLook::Yield,
+            (true, false) => AfterLook::Sleep,
+        }
+    }
+
+    /// Returns whether a peer may need the processor that this program has.
+    fn is_scarce(&self, now: Instant, around: HostConditions) -> bool {
+        around.remote && (within(self.lost_cpu, CPU_LOSS_LASTS, now) || around.overcommitted)
     }
 
     /// Records a sleep. One that took long shows that processors are still scarce.
@@ -97,6 +124,11 @@ impl PollSleeps {
             self.lost_cpu = Some(now);
         }
     }
+}
+
+/// Returns whether less time than this has passed since an event, if it happened.
+fn within(since: Option<Instant>, time: Duration, now: Instant) -> bool {
+    since.is_some_and(|since| now.saturating_duration_since(since) < time)
 }
 
 #[cfg(test)]
@@ -202,6 +234,31 @@ mod tests {
             let sleeps = poller.wait(interval, us(20_000), us(1_000_000));
             assert_eq!(sleeps, [], "{interval:?}");
         }
+    }
+
+    #[test]
+    fn looks_at_a_heap_sleep_at_once_while_processors_are_scarce() {
+        let mut poller = Poller::new(REMOTE);
+        let after =
+            |poller: &Poller, first| poller.state.after_look(first, poller.now, poller.around);
+        assert_eq!(
+            [true, false].map(|first| after(&poller, first)),
+            [AfterLook::Poll; 2]
+        );
+        poller.wait(us(1), SLICE, us(390));
+        let scarce = [AfterLook::Yield, AfterLook::Sleep];
+        assert_eq!([true, false].map(|first| after(&poller, first)), scarce);
+        // No poll has to come between two sleeps.
+        let late = us(50) + PREEMPTION;
+        poller.state.slept(us(50), poller.now, late);
+        assert_eq!(after(&poller, false), AfterLook::Sleep);
+        poller.now += CPU_LOSS_LASTS;
+        assert_eq!(after(&poller, false), AfterLook::Poll);
+        // A sleep that ended late, because another program had the processor.
+        poller.state.slept(late, poller.now, late);
+        assert_eq!(after(&poller, false), AfterLook::Sleep);
+        poller.around = NEAR;
+        assert_eq!(after(&poller, false), AfterLook::Poll);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(crate) struct EmptyPolls {
     pub(crate) wait: Option<Wait>,
     /// Yields that were left out since the last one.
     pub(crate) left_out: u32,
+    /// Whether the program has looked at a peer's heap without success.
+    pub(crate) looked: bool,
 }
 
 impl Wait {
