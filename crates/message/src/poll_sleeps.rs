@@ -96,19 +96,23 @@ impl PollSleeps {
             && !within(self.last, POLLING_BETWEEN_SLEEPS, now)
     }
 
-    /// Returns what the program is to do after a look at a peer's heap without success, the first one of a wait or another
-    /// one. Nothing tells it that a peer has changed the word, and the peer may need this processor to do so. It
-    /// computes nothing between the looks.
+    /// Returns what the program is to do after a look at a peer's heap without success. `since` is the time since the
+    /// last one of this wait, if there was one. Nothing tells the program that a peer has changed the word, and the
+    /// peer may need this processor to do so. The program computes nothing between the looks, so that a long time
+    /// there is a loss of the processor, whatever is usual.
     pub(crate) fn after_look(
-        &self,
-        first: bool,
+        &mut self,
+        since: Option<Duration>,
         now: Instant,
         around: HostConditions,
     ) -> AfterLook {
-        match (self.is_scarce(now, around), first) {
+        if since.is_some_and(|time| time >= PREEMPTION) {
+            self.lost_cpu = Some(now);
+        }
+        match (self.is_scarce(now, around), since) {
             (false, _) => AfterLook::Poll,
-            (true, true) => AfterLook::Yield,
-            (true, false) => AfterLook::Sleep,
+            (true, None) => AfterLook::Yield,
+            (true, Some(_)) => AfterLook::Sleep,
         }
     }
 
@@ -239,26 +243,39 @@ mod tests {
     #[test]
     fn looks_at_a_heap_sleep_at_once_while_processors_are_scarce() {
         let mut poller = Poller::new(REMOTE);
-        let after =
-            |poller: &Poller, first| poller.state.after_look(first, poller.now, poller.around);
-        assert_eq!(
-            [true, false].map(|first| after(&poller, first)),
-            [AfterLook::Poll; 2]
-        );
+        let after = |poller: &mut Poller, since: Option<Duration>| {
+            poller.state.after_look(since, poller.now, poller.around)
+        };
+        for since in [None, Some(us(1)), Some(us(299))] {
+            assert_eq!(after(&mut poller, since), AfterLook::Poll);
+        }
         poller.wait(us(1), SLICE, us(390));
-        let scarce = [AfterLook::Yield, AfterLook::Sleep];
-        assert_eq!([true, false].map(|first| after(&poller, first)), scarce);
+        assert_eq!(after(&mut poller, None), AfterLook::Yield);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Sleep);
         // No poll has to come between two sleeps.
         let late = us(50) + PREEMPTION;
         poller.state.slept(us(50), poller.now, late);
-        assert_eq!(after(&poller, false), AfterLook::Sleep);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Sleep);
         poller.now += CPU_LOSS_LASTS;
-        assert_eq!(after(&poller, false), AfterLook::Poll);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Poll);
         // A sleep that ended late, because another program had the processor.
         poller.state.slept(late, poller.now, late);
-        assert_eq!(after(&poller, false), AfterLook::Sleep);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Sleep);
         poller.around = NEAR;
-        assert_eq!(after(&poller, false), AfterLook::Poll);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Poll);
+    }
+
+    /// Polls of a rank that shares its processor with another one may usually be as far apart.
+    #[test]
+    fn a_long_time_between_two_looks_is_a_loss_whatever_is_usual() {
+        let mut poller = Poller::new(REMOTE);
+        poller.wait(us(400), NO_LOSS, us(20_000));
+        let (now, around) = (poller.now, poller.around);
+        let after = |state: &mut PollSleeps, since| state.after_look(since, now, around);
+        assert_eq!(after(&mut poller.state, None), AfterLook::Poll);
+        let sleep = after(&mut poller.state, Some(PREEMPTION));
+        assert_eq!(sleep, AfterLook::Sleep);
+        assert_eq!(after(&mut poller.state, None), AfterLook::Yield);
     }
 
     #[test]

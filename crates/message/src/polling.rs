@@ -48,11 +48,12 @@ impl Endpoint {
     /// Records that the program looked at a word of a peer's heap for which it waits, without success. It also polls, for
     /// other things. See [`PollSleeps::after_look`](crate::poll_sleeps::PollSleeps::after_look).
     pub fn looked(&mut self) {
-        let first = !std::mem::replace(&mut self.empty_polls.looked, true);
         let now = Instant::now();
+        let since = self.empty_polls.looked.map(|last| now - last);
         let conditions = self.host_conditions();
-        let end = match self.poll_sleeps.after_look(first, now, conditions) {
-            AfterLook::Poll => return,
+        let step = self.poll_sleeps.after_look(since, now, conditions);
+        let end = match step {
+            AfterLook::Poll => now,
             AfterLook::Yield => self.yielder.yield_now(),
             AfterLook::Sleep => {
                 thread::sleep(POLL_SLEEP);
@@ -62,10 +63,13 @@ impl Endpoint {
                 end
             }
         };
-        // The time until the next poll begins here.
-        self.empty_polls.count = 0;
-        if let Some(wait) = &mut self.empty_polls.wait {
-            wait.yielded(end);
+        self.empty_polls.looked = Some(end);
+        if step != AfterLook::Poll {
+            // The time until the next poll begins here.
+            self.empty_polls.count = 0;
+            if let Some(wait) = &mut self.empty_polls.wait {
+                wait.yielded(end);
+            }
         }
     }
 
