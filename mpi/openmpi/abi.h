@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What differs between the interfaces of Open MPI 4.1 (BTL 3.1, mpool 3.0, Debian 12) and 5.0 (BTL 3.3,
- * mpool 3.1, Debian 13). A component is made for one of them; version.c compares the version of the running
+ * What differs between the interfaces of Open MPI 4.1 (BTL 3.1, mpool 3.0, coll 2.0, Debian 12) and 5.0 (BTL
+ * 3.3, mpool 3.1, coll 2.4, Debian 13). A component is made for one of them; version.c compares the version of the running
  * Open MPI.
  */
 #ifndef BTL_VICINITY_ABI_H
@@ -44,6 +44,7 @@
 #define VICINITY_FLAGS 0
 
 #define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_0_0
+#define VICINITY_COLL_VERSION MCA_COLL_BASE_VERSION_2_0_0
 
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {
@@ -71,6 +72,7 @@ static inline void vicinity_pass_on(mca_btl_base_module_t *module,
   }
 #define VICINITY_FLAGS MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
 #define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_1_0
+#define VICINITY_COLL_VERSION MCA_COLL_BASE_VERSION_2_4_0
 
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {

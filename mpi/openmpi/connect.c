@@ -7,20 +7,23 @@
 #include <arpa/inet.h>
 #include <endian.h>
 
+bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_card_t *card) {
+  uint8_t *bytes = NULL;
+  size_t size = 0;
+  int result;
+  OPAL_MODEX_RECV(result, component, &proc->proc_name, &bytes, &size);
+  bool usable = result == OPAL_SUCCESS && bytes != NULL && size == sizeof *card;
+  if (usable)
+    memcpy(card, bytes, sizeof *card);
+  free(bytes);
+  return usable && card->format == htonl(VICINITY_CARD_FORMAT);
+}
+
 /* Starts a connect to a process, if it has published a usable address. */
 static bool start_connect(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_peer_t *peer,
                           mx_request_t *request) {
-  uint8_t *bytes = NULL;
-  size_t size = 0;
   vicinity_card_t card;
-  int result;
-  OPAL_MODEX_RECV(result, component, &proc->proc_name, &bytes, &size);
-  bool usable = result == OPAL_SUCCESS && bytes != NULL && size == sizeof card;
-  if (usable)
-    memcpy(&card, bytes, sizeof card);
-  free(bytes);
-  usable = usable && card.format == htonl(VICINITY_CARD_FORMAT);
-  if (!usable) {
+  if (!vicinity_read_card(component, proc, &card)) {
     vicinity_unreachable(proc, "it has no message plane");
     return false;
   }

@@ -37,6 +37,7 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_heap_handle", heap_handle),
       SYMBOL("mx_heap_put", heap_put),
       SYMBOL("mx_heap_get", heap_get),
+      SYMBOL("mx_heap_look", heap_look),
       SYMBOL("mx_heap_fetch", heap_fetch),
       SYMBOL("mx_heap_compare_and_swap", heap_compare_and_swap),
       SYMBOL("MX_ERRORS_RETURN", errors_return),

@@ -19,6 +19,11 @@ void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
                    OPAL_NAME_PRINT(proc->proc_name), reason);
 }
 
+bool vicinity_published(struct opal_proc_t *proc) {
+  vicinity_card_t card;
+  return vicinity_read_card(&mca_btl_vicinity_component.super.btl_version, proc, &card);
+}
+
 /* Whether a connect to this VM's ranks would take memory of the plane for nothing. They send through
    Open MPI's shared memory, but a window of MPI needs one component that reaches all its ranks. */
 static bool local_peers_are_served(size_t count, struct opal_proc_t **procs) {

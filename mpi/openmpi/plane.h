@@ -24,6 +24,7 @@ typedef struct {
   uint32_t reserved;
 } vicinity_card_t;
 
+/* 2: the package has coll/vicinity, which all ranks of a communicator need. */
 #define VICINITY_CARD_FORMAT 2
 
 /* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
@@ -82,6 +83,7 @@ typedef struct {
   __typeof__(&mx_heap_handle) heap_handle;
   __typeof__(&mx_heap_put) heap_put;
   __typeof__(&mx_heap_get) heap_get;
+  __typeof__(&mx_heap_look) heap_look;
   __typeof__(&mx_heap_fetch) heap_fetch;
   __typeof__(&mx_heap_compare_and_swap) heap_compare_and_swap;
   const mx_error_handler_t *errors_return;
@@ -103,7 +105,9 @@ const char *vicinity_loss(struct opal_proc_t *proc, const char *reason, char *te
 /* progress.c: passes on what has arrived, and ends completed requests. */
 int vicinity_progress(void);
 
-/* connect.c: makes peers of `count` processes: connects to all of them at the same time, as they do, and sends each of
+/* connect.c. vicinity_read_card returns whether a process has published a usable address. */
+bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_card_t *card);
+/* Makes peers of `count` processes: connects to all of them at the same time, as they do, and sends each of
    them a watch. A process without a structure in `peers` is left out. The field `proc` of a peer that is not reached
    stays NULL, after a call of vicinity_unreachable. */
 int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The check of the version of Open MPI, for all components. */
+/* The check of the version of Open MPI, for the components. */
 #include "version.h"
 
 #include "abi.h"

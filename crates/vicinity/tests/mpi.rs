@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::Daemon;
 use common::member::Member;
-use common::open_mpi::{DIRECT, OpenMpi, PARTS, missing};
+use common::open_mpi::{DIRECT, OpenMpi, PARTS, collective, missing};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -210,7 +210,9 @@ fn ranks_of_different_members_meet_on_the_plane() {
     // `a` and `b` reach each other's heap. Nobody reaches a heap of `c`, which has none.
     assert_eq!(text.matches(DIRECT).count(), 2, "{text}");
     let ordinary = "that MPI allocates are ordinary memory";
-    assert_eq!(text.matches(ordinary).count(), 7, "{text}");
+    // 40 times in `repeated_collectives`.
+    assert_eq!(text.matches(ordinary).count(), 47, "{text}");
+    assert!(!text.contains(&collective(3)), "{text}");
     // The relay passed on what `c` sent.
     let output = daemon.command(&["message", "counters", "--json"]);
     let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -243,6 +245,38 @@ fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
         let text = passes(&mut run, 1);
         assert!(text.matches(DIRECT).count() >= accesses, "{text}");
     }
+    drop(members);
+}
+
+/// Two ranks of a member and one of another one in its group read what each contributes from each other's heaps.
+#[test]
+fn short_collective_operations_of_a_group_use_its_heaps() {
+    const PARTS: [&str; 4] = [
+        "collectives",
+        "short_collectives",
+        "repeated_collectives",
+        "threads_with_communicators",
+    ];
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let daemon = Daemon::start(folder.path(), Some(MEMBERS));
+    let members = join_all(folder.path(), &daemon);
+    let program = mpi.program();
+    let run = |names: &[&str], parts: &[&str], without: &[&str]| {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(["--mca", "btl_base_verbose", "10"]).args(without);
+        ranks_in(&mut run, folder.path(), names, &program, parts);
+        passes(&mut run, parts.len())
+    };
+    let text = run(&["a", "a", "b"], &PARTS, &[]);
+    assert!(text.contains(&collective(3)), "{text}");
+    // Not between ranks of one member, which Open MPI's own components serve, nor without the component.
+    let text = run(&["a", "a"], &PARTS[..1], &[]);
+    assert!(!text.contains(&collective(2)), "{text}");
+    let without = ["--mca", "coll", "^vicinity"];
+    let text = run(&["a", "a", "b"], &PARTS[..1], &without);
+    assert!(!text.contains(&collective(3)), "{text}");
     drop(members);
 }
 
@@ -545,6 +579,38 @@ fn a_killed_gateway_ends_the_job() {
         assert!(text.contains(&sentence), "{text}");
         drop((a, c));
     }
+}
+
+/// A rank that waits for the other one's part of a collective operation, on its heap, ends with that one: with its
+/// process, and with its gateway. `mpirun` does not help.
+#[test]
+fn a_wait_for_a_word_on_a_heap_ends_when_the_peer_is_killed() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let daemon = Daemon::start(folder.path(), Some(MEMBERS));
+    let socket = |name: &str| daemon.path(&format!("message-plane/{name}.sock"));
+    let start = |name| Gateway::start(&socket(name), &folder.path().join(name));
+    let [a, b] = ["a", "b"].map(start);
+    let mut run = mpi.run(ONLY_PLANE);
+    run.args(["--enable-recovery", "--mca", "btl_base_verbose", "10"]);
+    ranks_in(
+        &mut run,
+        folder.path(),
+        &["a", "b"],
+        &mpi.program(),
+        &["endless"],
+    );
+    let lost = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&collective(2)), "{text}");
+        assert!(text.contains("is lost: "), "{text}");
+    };
+    lost(&interrupted(&run, |rank| {
+        kill_process(rank, Signal::KILL).unwrap();
+    }));
+    lost(&interrupted(&run, |_| drop(b)));
+    drop(a);
 }
 
 /// Runs the requests that no component sends.

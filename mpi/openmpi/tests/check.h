@@ -61,6 +61,11 @@ void large_collectives(void);
 void uneven_collectives(void);
 void nonblocking_collectives(void);
 
+/* short_collectives.c */
+void short_collectives(void);
+void repeated_collectives(void);
+void threads_with_communicators(void);
+
 /* communicators.c */
 void communicators(void);
 void topologies(void);
