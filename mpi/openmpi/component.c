@@ -5,7 +5,9 @@
 
 #include "opal/mca/base/mca_base_var.h"
 
-#include <sys/random.h>
+const char vicinity_name[] = "btl:vicinity";
+
+int vicinity_stream(void) { return opal_btl_base_framework.framework_output; }
 
 static bool usable = true;
 
@@ -63,45 +65,16 @@ static int close_component(void) { return OPAL_SUCCESS; }
 
 void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
   vicinity_module_t *module = &vicinity_module;
-  if (module->failed)
+  if (vicinity_plane.failed)
     return;
-  module->failed = true;
+  vicinity_plane.failed = true;
   char text[256];
-  const char *host = proc == NULL ? NULL : opal_get_proc_hostname(proc);
-  snprintf(text, sizeof text, "btl:vicinity: the peer %s on %s is lost: %s",
-           proc == NULL ? "?" : OPAL_NAME_PRINT(proc->proc_name), host == NULL ? "?" : host,
-           reason);
+  vicinity_loss(proc, reason, text, sizeof text);
   /* ob1 prints the text and ends the job (mca_pml_ob1_error_handler). */
   if (module->error == NULL)
     opal_output(0, "%s", text);
   else
     module->error(&module->super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
-}
-
-/* Opens the endpoint; returns false and writes the reason when that fails. */
-static bool open_endpoint(uint32_t key, bool threads, char *reason, size_t size) {
-  vicinity_module_t *module = &vicinity_module;
-  mx_endpoint_addr_t own;
-  /* Without threads, MPI and so this component make one call at a time. */
-  mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
-                             {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = !threads}};
-  uint32_t id;
-  mx_return_t code;
-  if (!vicinity_mx_load(mca_btl_vicinity_component.library, reason, size))
-    return false;
-  vicinity_mx.set_error_handler(*vicinity_mx.errors_return);
-  code = vicinity_mx.init_api(MX_API);
-  /* The program itself may use the library, too. */
-  if (code == MX_SUCCESS || code == MX_ALREADY_INITIALIZED)
-    code = vicinity_mx.open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, key, parameters, 2,
-                                     &module->endpoint);
-  if (code == MX_SUCCESS)
-    code = vicinity_mx.get_endpoint_addr(module->endpoint, &own);
-  if (code == MX_SUCCESS)
-    code = vicinity_mx.decompose_endpoint_addr(own, &module->nic, &id);
-  if (code != MX_SUCCESS)
-    snprintf(reason, size, "%s", vicinity_mx.strerror(code));
-  return code == MX_SUCCESS;
 }
 
 static int fragment_made(opal_free_list_item_t *item, void *context) {
@@ -124,23 +97,19 @@ static int make_list(opal_free_list_t *list, size_t capacity, int first) {
 static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi_threads) {
   vicinity_module_t *module = &vicinity_module;
   char reason[256] = "";
-  uint32_t key;
   /* progress_threads is always true. Above MPI_THREAD_SINGLE, a thread of another component may call. */
   bool threads = mpi_threads || opal_using_threads();
   *count = 0;
-  if (getrandom(&key, sizeof key, 0) != sizeof key)
-    return NULL;
-  if (!open_endpoint(key, threads, reason, sizeof reason)) {
+  if (!vicinity_open(mca_btl_vicinity_component.library, threads, reason, sizeof reason)) {
     VICINITY_EXPLAIN("the message plane is not used, because it cannot be opened: %s", reason);
     return NULL;
   }
-  OBJ_CONSTRUCT(&module->progress_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->region_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->regions, opal_pointer_array_t);
   OBJ_CONSTRUCT(&module->operations, opal_pointer_array_t);
   if (make_list(&module->small_fragments, module->super.btl_eager_limit, 32) != OPAL_SUCCESS ||
       make_list(&module->large_fragments, module->super.btl_max_send_size, 0) != OPAL_SUCCESS ||
-      vicinity_publish(key) != OPAL_SUCCESS)
+      vicinity_publish(&mca_btl_vicinity_component.super.btl_version) != OPAL_SUCCESS)
     return NULL;
   mca_btl_base_module_t **modules = malloc(sizeof *modules);
   if (modules == NULL)
@@ -151,23 +120,15 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
   return modules;
 }
 
-/* Called after the job's last barrier. What this process has sent may still wait for room. */
+/* Called after the job's last barrier. */
 static int finalize(mca_btl_base_module_t *btl) {
   vicinity_module_t *module = &vicinity_module;
   (void)btl;
-  for (int i = 0; i < 1000 && module->requests > 0 && !module->failed; i++) {
-    vicinity_progress();
-    usleep(1000);
-  }
-  if (!module->failed)
-    vicinity_answer_watches();
   mca_btl_vicinity_component.heap = NULL;
-  vicinity_mx.close_endpoint(module->endpoint);
-  vicinity_mx.finalize();
+  vicinity_close();
   OBJ_DESTRUCT(&module->operations);
   OBJ_DESTRUCT(&module->regions);
   OBJ_DESTRUCT(&module->region_lock);
-  OBJ_DESTRUCT(&module->progress_lock);
   OBJ_DESTRUCT(&module->large_fragments);
   OBJ_DESTRUCT(&module->small_fragments);
   return OPAL_SUCCESS;

@@ -9,7 +9,7 @@
 static bool may_access(struct mca_btl_base_endpoint_t *peer, uint64_t address, uint64_t length,
                        const struct mca_btl_base_registration_handle_t *region, uint32_t access) {
   if (!region->on_heap || (region->flags & access) != access || peer->requests > 0 ||
-      peer->proc == opal_proc_local_get())
+      peer->plane.proc == opal_proc_local_get())
     return false;
   uint64_t offset = address - region->base;
   return offset <= region->length && length <= region->length - offset;
@@ -22,7 +22,7 @@ static bool accessed(struct mca_btl_base_endpoint_t *peer, mx_return_t code, uin
   if (!peer->direct) {
     peer->direct = true;
     VICINITY_EXPLAIN("memory of %s on its heap is accessed without its help",
-                     OPAL_NAME_PRINT(peer->proc->proc_name));
+                     OPAL_NAME_PRINT(peer->plane.proc->proc_name));
   }
   return true;
 }
@@ -32,7 +32,7 @@ bool vicinity_put_direct(struct mca_btl_base_endpoint_t *peer, const void *bytes
   uint32_t done = 0;
   if (!may_access(peer, address, length, region, MCA_BTL_REG_FLAG_REMOTE_WRITE))
     return false;
-  mx_return_t code = vicinity_mx.heap_put(vicinity_module.endpoint, peer->address, &region->heap,
+  mx_return_t code = vicinity_mx.heap_put(vicinity_plane.endpoint, peer->plane.address, &region->heap,
                                           address - region->base, bytes, length, &done);
   return accessed(peer, code, done);
 }
@@ -42,7 +42,7 @@ bool vicinity_get_direct(struct mca_btl_base_endpoint_t *peer, void *bytes, uint
   uint32_t done = 0;
   if (!may_access(peer, address, length, region, MCA_BTL_REG_FLAG_REMOTE_READ))
     return false;
-  mx_return_t code = vicinity_mx.heap_get(vicinity_module.endpoint, peer->address, &region->heap,
+  mx_return_t code = vicinity_mx.heap_get(vicinity_plane.endpoint, peer->plane.address, &region->heap,
                                           address - region->base, bytes, length, &done);
   return accessed(peer, code, done);
 }
@@ -85,7 +85,7 @@ bool vicinity_fetch_direct(struct mca_btl_base_endpoint_t *peer, void *before, u
   if (!may_access(peer, address, width, region, MCA_BTL_REG_FLAG_REMOTE_ATOMIC))
     return false;
   mx_return_t code =
-      vicinity_mx.heap_fetch(vicinity_module.endpoint, peer->address, &region->heap, address - region->base,
+      vicinity_mx.heap_fetch(vicinity_plane.endpoint, peer->plane.address, &region->heap, address - region->base,
                              (uint32_t)width, operation, operand, &value, &done);
   return fetched(peer, code, done, value, before, width);
 }
@@ -98,7 +98,7 @@ bool vicinity_swap_direct(struct mca_btl_base_endpoint_t *peer, void *before, ui
   if (!may_access(peer, address, width, region, MCA_BTL_REG_FLAG_REMOTE_ATOMIC))
     return false;
   mx_return_t code = vicinity_mx.heap_compare_and_swap(
-      vicinity_module.endpoint, peer->address, &region->heap, address - region->base, (uint32_t)width,
+      vicinity_plane.endpoint, peer->plane.address, &region->heap, address - region->base, (uint32_t)width,
       compare, value, &found, &done);
   return fetched(peer, code, done, found, before, width);
 }

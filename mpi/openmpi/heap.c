@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The memory of MPI_Alloc_mem and MPI_Win_allocate: on the heap of this VM or host, where the peers of its trust
-   group can access it. The components for them (mpool.c, osc.c) find this table in that for transfers. */
+/* The memory of MPI_Alloc_mem, MPI_Win_allocate and short collective operations: on the heap of this VM or host, where
+   the peers of its trust group can access it. The components for them (mpool.c, osc.c, coll.c) find this table in that
+   for transfers. */
 #include "vicinity.h"
 
 /* A block begins at a page. */
@@ -9,11 +10,8 @@
 static void *heap_alloc(size_t length, size_t alignment) {
   void *memory = NULL;
   if (alignment > HEAP_ALIGNMENT ||
-      vicinity_mx.heap_alloc(vicinity_module.endpoint, length, &memory) != MX_SUCCESS)
-    memory = NULL;
-  if (memory == NULL)
-    VICINITY_EXPLAIN("%zu bytes that MPI allocates are ordinary memory: there is no heap that peers can "
-                     "access, or it has no room", length);
+      vicinity_mx.heap_alloc(vicinity_plane.endpoint, length, &memory) != MX_SUCCESS)
+    return NULL;
   return memory;
 }
 
@@ -22,11 +20,37 @@ static void heap_free(void *memory) {
   vicinity_mx.heap_free(memory, &done);
 }
 
-static bool heap_has(void *memory, size_t length) {
-  mx_heap_handle_t handle;
+static bool heap_has(void *memory, size_t length, mx_heap_handle_t *handle) {
   uint32_t on_heap = 0;
-  vicinity_mx.heap_handle(memory, length, &handle, &on_heap);
+  vicinity_mx.heap_handle(memory, length, handle, &on_heap);
   return on_heap;
 }
 
-const vicinity_heap_t vicinity_heap = {VICINITY_HEAP_VERSION, heap_alloc, heap_free, heap_has};
+static uint64_t heap_member(void) { return vicinity_plane.nic; }
+
+static bool heap_look(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
+                      uint64_t least, uint64_t *value) {
+  uint32_t done = 0;
+  return vicinity_mx.heap_look(vicinity_plane.endpoint, peer->plane.address, handle, offset, least, value, &done) ==
+             MX_SUCCESS &&
+         done;
+}
+
+static bool heap_get(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
+                     void *bytes, uint64_t length) {
+  uint32_t done = 0;
+  return vicinity_mx.heap_get(vicinity_plane.endpoint, peer->plane.address, handle, offset, bytes, length, &done) ==
+             MX_SUCCESS &&
+         done;
+}
+
+const vicinity_heap_t vicinity_heap = {
+    .version = VICINITY_HEAP_VERSION,
+    .alloc = heap_alloc,
+    .free = heap_free,
+    .has = heap_has,
+    .member = heap_member,
+    .published = vicinity_published,
+    .look = heap_look,
+    .get = heap_get,
+};

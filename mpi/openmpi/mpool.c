@@ -27,7 +27,7 @@ static int open_component(void) { return usable ? OPAL_SUCCESS : OPAL_ERR_NOT_AV
 static void *pool_alloc(mca_mpool_base_module_t *pool, size_t size, size_t align, uint32_t flags) {
   const vicinity_heap_t *found = vicinity_find_heap();
   (void)pool, (void)flags;
-  return found == NULL ? NULL : found->alloc(size, align);
+  return found == NULL ? NULL : vicinity_alloc_for_program(found, size, align);
 }
 
 static void pool_free(mca_mpool_base_module_t *pool, void *memory) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Loads libmyriexpress.so. A machine without the library then has a component that steps aside,
    where a linked component would make Open MPI print an error for each process. */
-#include "vicinity.h"
+#include "plane.h"
 
 #include <dlfcn.h>
 
@@ -14,7 +14,6 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
   } symbols[] = {
 #define SYMBOL(name, member) {name, offsetof(vicinity_mx_t, member)}
       SYMBOL("mx__init_api", init_api),
-      SYMBOL("mx_finalize", finalize),
       SYMBOL("mx_set_error_handler", set_error_handler),
       SYMBOL("mx_strerror", strerror),
       SYMBOL("mx_strstatus", strstatus),
@@ -38,6 +37,7 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_heap_handle", heap_handle),
       SYMBOL("mx_heap_put", heap_put),
       SYMBOL("mx_heap_get", heap_get),
+      SYMBOL("mx_heap_look", heap_look),
       SYMBOL("mx_heap_fetch", heap_fetch),
       SYMBOL("mx_heap_compare_and_swap", heap_compare_and_swap),
       SYMBOL("MX_ERRORS_RETURN", errors_return),

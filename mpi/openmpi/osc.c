@@ -137,8 +137,9 @@ static int select_window(struct ompi_win_t *window, void **base, size_t size, in
   vicinity_window_t *made = calloc(1, sizeof *made);
   void *memory = allocates ? NULL : *base;
   if (made != NULL && size > 0 && allocates)
-    memory = made->memory = heap->alloc(size, 1);
-  int ready = made != NULL && (size == 0 || (memory != NULL && heap->has(memory, size))), all_ready = 0;
+    memory = made->memory = vicinity_alloc_for_program(heap, size, 1);
+  mx_heap_handle_t handle;
+  int ready = made != NULL && (size == 0 || (memory != NULL && heap->has(memory, size, &handle))), all_ready = 0;
   int result = PMPI_Allreduce(&ready, &all_ready, 1, MPI_INT, MPI_MIN, ranks);
   if (result == MPI_SUCCESS && all_ready) {
     /* As the memory of osc/rdma is. */

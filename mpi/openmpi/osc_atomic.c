@@ -7,13 +7,13 @@
  * remains for osc/rdma is other operations, which MPI does not mix with these in one word at a time
  * (accumulate_ops is same_op_no_op), and compare-and-swap, which is an atomic operation there as well.
  */
+#include "find_peer.h"
 #include "osc.h"
 
 #include <mpi.h>
 
 #include "ompi/communicator/communicator.h"
 #include "ompi/datatype/ompi_datatype.h"
-#include "ompi/mca/bml/base/base.h"
 #include "ompi/request/request.h"
 #include "opal/runtime/opal_progress.h"
 
@@ -169,28 +169,6 @@ static int get_accumulate_request(const void *origin, int count, struct ompi_dat
                                         target_count, target_type, op, window, request);
 }
 
-/* Returns the peer at which the component for transfers reaches a rank, or NULL. */
-static struct mca_btl_base_endpoint_t *peer_of(mca_btl_base_module_t *btl, struct ompi_communicator_t *ranks,
-                                               int rank) {
-  mca_bml_base_endpoint_t *ways = mca_bml_base_get_endpoint(ompi_comm_peer_lookup(ranks, rank));
-  if (ways == NULL)
-    return NULL;
-  for (size_t i = 0; i < mca_bml_base_btl_array_get_size(&ways->btl_rdma); i++) {
-    mca_bml_base_btl_t *way = mca_bml_base_btl_array_get_index(&ways->btl_rdma, i);
-    if (way->btl == btl)
-      return way->btl_endpoint;
-  }
-  return NULL;
-}
-
-static mca_btl_base_module_t *transfers(void) {
-  mca_btl_base_selected_module_t *selected;
-  OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
-    if (!strcmp(selected->btl_component->btl_version.mca_component_name, "vicinity"))
-      return selected->btl_module;
-  return NULL;
-}
-
 /* Tells all ranks where the memory of each is. Returns whether all ranks can reach all. */
 static int exchange(vicinity_window_t *made, const vicinity_target_t *own, struct ompi_communicator_t *ranks,
                     int *all) {
@@ -200,7 +178,7 @@ static int exchange(vicinity_window_t *made, const vicinity_target_t *own, struc
     return result;
   result = PMPI_Allgather(own, sizeof *own, MPI_BYTE, made->targets, sizeof *own, MPI_BYTE, ranks);
   for (int i = 0; i < size; i++) {
-    made->targets[i].peer = peer_of(made->btl, ranks, i);
+    made->targets[i].peer = vicinity_find_peer(made->btl, ranks, i);
     ready = ready && made->targets[i].peer != NULL;
   }
   return result != MPI_SUCCESS ? result : PMPI_Allreduce(&ready, all, 1, MPI_INT, MPI_MIN, ranks);
@@ -210,7 +188,7 @@ int vicinity_atomics_start(vicinity_window_t *made, struct ompi_win_t *window, v
                            struct ompi_communicator_t *ranks) {
   vicinity_target_t own = {.unit = unit};
   int all = 0;
-  made->btl = transfers();
+  made->btl = vicinity_find_transfers();
   made->targets = calloc((size_t)ompi_comm_size(ranks), sizeof *made->targets);
   if (made->btl != NULL && size > 0)
     made->own = made->btl->btl_register_mem(made->btl, MCA_BTL_ENDPOINT_ANY, base, size, MCA_BTL_REG_FLAG_ACCESS_ANY);

@@ -32,7 +32,6 @@ static void sent(message_t *message, const mx_status_t *status) {
 
 bool vicinity_post(mx_endpoint_addr_t to, uint64_t match, const void *head, size_t size,
                    const void *bytes, size_t length) {
-  vicinity_module_t *module = &vicinity_module;
   mx_request_t request;
   mx_status_t status;
   uint32_t done = 0;
@@ -42,15 +41,15 @@ bool vicinity_post(mx_endpoint_addr_t to, uint64_t match, const void *head, size
   message->what = MESSAGE;
   memcpy(message->head, head, size);
   mx_segment_t segments[] = {{message->head, (uint32_t)size}, {(void *)bytes, (uint32_t)length}};
-  module->requests++;
-  if (vicinity_mx.isend(module->endpoint, segments, length > 0 ? 2 : 1, to, match,
+  vicinity_plane.requests++;
+  if (vicinity_mx.isend(vicinity_plane.endpoint, segments, length > 0 ? 2 : 1, to, match,
                         vicinity_context(message, VICINITY_RMA), &request) != MX_SUCCESS) {
-    module->requests--;
+    vicinity_plane.requests--;
     free(message);
     return false;
   }
-  if (vicinity_mx.test(module->endpoint, &request, &status, &done) == MX_SUCCESS && done) {
-    module->requests--;
+  if (vicinity_mx.test(vicinity_plane.endpoint, &request, &status, &done) == MX_SUCCESS && done) {
+    vicinity_plane.requests--;
     sent(message, &status);
   }
   return true;
@@ -128,12 +127,12 @@ static int request_here(operation_t *operation, const vicinity_rma_request_t *re
 /* Sends a request, and fails the job if the peer is lost. */
 static int request(operation_t *operation, vicinity_rma_request_t *request, const void *bytes,
                    size_t length) {
-  if (operation->peer->proc == opal_proc_local_get())
+  if (operation->peer->plane.proc == opal_proc_local_get())
     return request_here(operation, request, bytes, length);
-  if (vicinity_post(operation->peer->address, VICINITY_RMA_REQUEST, request, sizeof *request, bytes,
+  if (vicinity_post(operation->peer->plane.address, VICINITY_RMA_REQUEST, request, sizeof *request, bytes,
                     length))
     return OPAL_SUCCESS;
-  vicinity_fail(operation->peer->proc, "an access to its memory cannot be sent");
+  vicinity_fail(operation->peer->plane.proc, "an access to its memory cannot be sent");
   return OPAL_ERR_UNREACH;
 }
 
@@ -173,7 +172,6 @@ int vicinity_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pee
                  struct mca_btl_base_registration_handle_t *local_handle,
                  struct mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
                  int order, mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
-  vicinity_module_t *module = &vicinity_module;
   if (vicinity_get_direct(peer, local_address, remote_address, remote_handle, size))
     return done(peer, local_address, local_handle, callback, context, data);
   operation_t *operation =
@@ -188,13 +186,13 @@ int vicinity_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pee
                                 .key = remote_handle->key,
                                 .address = remote_address,
                                 .length = size};
-  if (peer->proc == opal_proc_local_get())
+  if (peer->plane.proc == opal_proc_local_get())
     return request(operation, &get, NULL, 0);
-  module->requests++;
-  if (vicinity_mx.irecv(module->endpoint, &segment, 1, VICINITY_RMA_DATA | operation->id,
+  vicinity_plane.requests++;
+  if (vicinity_mx.irecv(vicinity_plane.endpoint, &segment, 1, VICINITY_RMA_DATA | operation->id,
                         MX_MATCH_MASK_NONE, vicinity_context(operation, VICINITY_RMA),
                         &receive) != MX_SUCCESS) {
-    module->requests--;
+    vicinity_plane.requests--;
     drop(operation);
     return OPAL_ERR_OUT_OF_RESOURCE;
   }
@@ -269,7 +267,7 @@ void vicinity_answered(mx_endpoint_addr_t source, const void *data, size_t lengt
                                             (int)(answer.id & INT32_MAX));
   }
   if (operation == NULL || operation->kind == VICINITY_GET ||
-      memcmp(&operation->peer->address, &source, sizeof source) != 0) {
+      memcmp(&operation->peer->plane.address, &source, sizeof source) != 0) {
     vicinity_fail(NULL, "it answered what this process did not request");
     return;
   }
@@ -286,6 +284,6 @@ void vicinity_rma_completed(void *owner, const mx_status_t *status) {
   operation_t *operation = owner;
   bool whole = status->code == MX_STATUS_SUCCESS && status->xfer_length == operation->length;
   if (!whole)
-    vicinity_fail(operation->peer->proc, "an access to its memory failed");
+    vicinity_fail(operation->peer->plane.proc, "an access to its memory failed");
   end(operation, whole ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
 }

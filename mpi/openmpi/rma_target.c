@@ -88,7 +88,7 @@ static bool send_bytes(mx_endpoint_addr_t to, const vicinity_rma_request_t *requ
   if (from == NULL)
     return false;
   mx_segment_t segment = {(void *)from, (uint32_t)request->length};
-  vicinity_mx.isend(vicinity_module.endpoint, &segment, 1, to, VICINITY_RMA_DATA | request->id,
+  vicinity_mx.isend(vicinity_plane.endpoint, &segment, 1, to, VICINITY_RMA_DATA | request->id,
                     NULL, NULL);
   return true;
 }

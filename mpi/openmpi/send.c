@@ -92,11 +92,11 @@ mca_btl_base_descriptor_t *vicinity_prepare(mca_btl_base_module_t *btl,
 static int inject(struct mca_btl_base_endpoint_t *peer, mx_segment_t *segments, uint32_t count,
                   mca_btl_base_tag_t tag) {
   uint32_t sent = 0;
-  mx_return_t code = vicinity_mx.inject(vicinity_module.endpoint, segments, count, peer->address,
+  mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->plane.address,
                                         tag, &sent);
   if (code == MX_SUCCESS)
     return (int)sent;
-  vicinity_fail(peer->proc, vicinity_mx.strerror(code));
+  vicinity_fail(peer->plane.proc, vicinity_mx.strerror(code));
   return OPAL_ERR_UNREACH;
 }
 
@@ -104,15 +104,15 @@ static int inject(struct mca_btl_base_endpoint_t *peer, mx_segment_t *segments, 
 static int queue(vicinity_fragment_t *fragment, mx_segment_t *segments, uint32_t count,
                  mca_btl_base_tag_t tag) {
   mx_request_t request;
-  vicinity_module.requests++;
-  mx_return_t code = vicinity_mx.isend(vicinity_module.endpoint, segments, count,
-                                       fragment->peer->address, tag, fragment, &request);
+  vicinity_plane.requests++;
+  mx_return_t code = vicinity_mx.isend(vicinity_plane.endpoint, segments, count,
+                                       fragment->peer->plane.address, tag, fragment, &request);
   if (code == MX_SUCCESS)
     return OPAL_SUCCESS;
-  vicinity_module.requests--;
+  vicinity_plane.requests--;
   if (code == MX_NO_RESOURCES)
     return OPAL_ERR_OUT_OF_RESOURCE;
-  vicinity_fail(fragment->peer->proc, vicinity_mx.strerror(code));
+  vicinity_fail(fragment->peer->plane.proc, vicinity_mx.strerror(code));
   return OPAL_ERR_UNREACH;
 }
 
@@ -168,7 +168,7 @@ void vicinity_sent(vicinity_fragment_t *fragment, const mx_status_t *status) {
   bool owned = fragment->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
   int result = OPAL_SUCCESS;
   if (status->code != MX_STATUS_SUCCESS) {
-    vicinity_fail(fragment->peer->proc, vicinity_mx.strstatus(status->code));
+    vicinity_fail(fragment->peer->plane.proc, vicinity_mx.strstatus(status->code));
     result = OPAL_ERR_UNREACH;
   }
   if (fragment->base.des_cbfunc != NULL)

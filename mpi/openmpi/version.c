@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The check of the version of Open MPI, for both components. */
+/* The check of the version of Open MPI, for the components. */
 #include "version.h"
 
 #include "abi.h"
 
+#include "opal/datatype/opal_convertor.h"
 #include "opal/util/output.h"
 
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 /* Whether the structures that this component and Open MPI share have one size. */
 static bool layout_fits(void) {
   return opal_mutex_t_class.cls_sizeof == sizeof(opal_mutex_t) &&
+         opal_convertor_t_class.cls_sizeof == sizeof(opal_convertor_t) &&
          mca_btl_base_descriptor_t_class.cls_sizeof == sizeof(mca_btl_base_descriptor_t);
 }
 

@@ -21,32 +21,10 @@
 #ifndef BTL_VICINITY_H
 #define BTL_VICINITY_H
 
-#include "abi.h"
+#include "plane.h"
 
 #include "opal/class/opal_free_list.h"
 #include "opal/class/opal_pointer_array.h"
-#include "opal/util/output.h"
-#include "opal/util/proc.h"
-
-#include "mx_extensions.h"
-#include "mx_io.h"
-#include "myriexpress.h"
-
-/* What a process publishes for its peers (the modex), in network byte order. */
-typedef struct {
-  uint32_t format; /* VICINITY_CARD_FORMAT */
-  uint32_t endpoint;
-  uint64_t nic;
-  uint32_t key; /* random, so that an equal address on another plane does not answer */
-  uint32_t reserved;
-} vicinity_card_t;
-
-#define VICINITY_CARD_FORMAT 1
-
-/* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
-   peer receives only when MPI ends. If the peer's process or VM dies, the send fails, so a rank that
-   waits for the peer, and sends nothing, finds out as well. Fragments have values below 256. */
-#define VICINITY_WATCH ((uint64_t)1 << 32)
 
 /* The match values of RMA, see rma.h. The low half of VICINITY_RMA_DATA is the origin's operation. */
 #define VICINITY_RMA_REQUEST ((uint64_t)2 << 32)
@@ -58,12 +36,9 @@ typedef struct {
 
 /* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
 struct mca_btl_base_endpoint_t {
-  mx_endpoint_addr_t address;
-  struct opal_proc_t *proc;
-  long long ended; /* when the peer closed its endpoint without a word, or 0 */
+  vicinity_peer_t plane;
   _Atomic int requests; /* operations of RMA that the peer has not answered */
   bool direct;          /* an access to the peer's heap was reported */
-  struct mca_btl_base_endpoint_t *next_ended;
 };
 
 /* A fragment to send. Open MPI gets `base`. */
@@ -89,34 +64,33 @@ typedef struct {
 /* The module: one per process, because a process has one endpoint. */
 typedef struct {
   mca_btl_base_module_t super;
-  mx_endpoint_t endpoint;
-  uint64_t nic;
   opal_free_list_t small_fragments; /* of btl_eager_limit bytes */
   opal_free_list_t large_fragments; /* of btl_max_send_size bytes */
-  opal_mutex_t progress_lock;
-  _Atomic int requests; /* sends and receives that have not completed */
-  int watches;          /* received from peers */
-  int peers;            /* number of watches sent */
-  struct mca_btl_base_endpoint_t *ended; /* peers whose end has no explanation yet */
   opal_pointer_array_t regions;    /* registered memory */
   opal_pointer_array_t operations; /* that RMA's targets have not answered */
   opal_mutex_t region_lock;
   mca_btl_base_module_error_cb_fn_t error;
-  bool failed; /* an error was reported; the job is about to end */
 } vicinity_module_t;
 
 extern vicinity_module_t vicinity_module;
 
-/* The memory of MPI_Alloc_mem and MPI_Win_allocate, for the components mpool and osc, which are other files of
-   the same package. */
+/* The memory of MPI_Alloc_mem and MPI_Win_allocate, and that of short collective operations, for the components
+   mpool, osc and coll, which are other files of the same package. */
 typedef struct {
   uint32_t version; /* VICINITY_HEAP_VERSION */
   void *(*alloc)(size_t length, size_t alignment); /* NULL: no heap, or no room */
   void (*free)(void *memory);
-  bool (*has)(void *memory, size_t length); /* whether it is on the heap */
+  bool (*has)(void *memory, size_t length, mx_heap_handle_t *handle); /* whether it is on the heap */
+  uint64_t (*member)(void); /* the address of this VM or host on the plane */
+  bool (*published)(struct opal_proc_t *proc); /* whether a process has this package and a message plane */
+  /* Access to the heap of a peer. Each returns false if it could not. */
+  bool (*look)(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
+               uint64_t least, uint64_t *value);
+  bool (*get)(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
+              void *bytes, uint64_t length);
 } vicinity_heap_t;
 
-#define VICINITY_HEAP_VERSION 0x56480002
+#define VICINITY_HEAP_VERSION 0x56480003
 
 typedef struct {
   mca_btl_base_component_t super;
@@ -129,51 +103,17 @@ typedef struct {
 /* The name that Open MPI looks for: mca_<framework>_<component>_component. */
 __attribute__((visibility("default"))) extern vicinity_component_t mca_btl_vicinity_component;
 
-/* mx.c: the functions of libmyriexpress.so, which is loaded when MPI starts. */
-typedef struct {
-  __typeof__(&mx__init_api) init_api;
-  __typeof__(&mx_finalize) finalize;
-  __typeof__(&mx_set_error_handler) set_error_handler;
-  __typeof__(&mx_strerror) strerror;
-  __typeof__(&mx_strstatus) strstatus;
-  __typeof__(&mx_open_endpoint) open_endpoint;
-  __typeof__(&mx_close_endpoint) close_endpoint;
-  __typeof__(&mx_get_endpoint_addr) get_endpoint_addr;
-  __typeof__(&mx_decompose_endpoint_addr) decompose_endpoint_addr;
-  __typeof__(&mx_iconnect) iconnect;
-  __typeof__(&mx_cancel) cancel;
-  __typeof__(&mx_isend) isend;
-  __typeof__(&mx_issend) issend;
-  __typeof__(&mx_irecv) irecv;
-  __typeof__(&mx_test) test;
-  __typeof__(&mx_wait) wait;
-  __typeof__(&mx_ipeek) ipeek;
-  __typeof__(&mx_inject) inject;
-  __typeof__(&mx_next_unexpected) next_unexpected;
-  __typeof__(&mx_keep_unexpected) keep_unexpected;
-  __typeof__(&mx_heap_alloc) heap_alloc;
-  __typeof__(&mx_heap_free) heap_free;
-  __typeof__(&mx_heap_handle) heap_handle;
-  __typeof__(&mx_heap_put) heap_put;
-  __typeof__(&mx_heap_get) heap_get;
-  __typeof__(&mx_heap_fetch) heap_fetch;
-  __typeof__(&mx_heap_compare_and_swap) heap_compare_and_swap;
-  const mx_error_handler_t *errors_return;
-} vicinity_mx_t;
-
-extern vicinity_mx_t vicinity_mx;
-
-/* Loads the library; returns false and writes the reason when that fails. */
-bool vicinity_mx_load(const char *file, char *reason, size_t size);
-
 /* heap.c */
 extern const vicinity_heap_t vicinity_heap;
 
-/* find_heap.c: NULL if btl/vicinity of this package is not in use. */
+/* find_heap.c: the first two return NULL if btl/vicinity of this package is not in use. */
 const vicinity_heap_t *vicinity_find_heap(void);
+mca_btl_base_module_t *vicinity_find_transfers(void);
+/* Memory that a program asked for; NULL as alloc of the heap. */
+void *vicinity_alloc_for_program(const vicinity_heap_t *heap, size_t length, size_t alignment);
 
 /* peers.c */
-int vicinity_publish(uint32_t key);
+bool vicinity_published(struct opal_proc_t *proc);
 int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable);
 int vicinity_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
@@ -197,39 +137,9 @@ int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endp
 /* Ends a fragment whose message has completed with this status. */
 void vicinity_sent(vicinity_fragment_t *fragment, const mx_status_t *status);
 
-/* watch.c */
-bool vicinity_watch(struct mca_btl_base_endpoint_t *peer);
-void vicinity_watch_ended(struct mca_btl_base_endpoint_t *peer, const mx_status_t *status);
-void vicinity_check_ended(void);
-void vicinity_answer_watches(void);
-long long vicinity_now(void);
-
-/* The kind of a request is in the low bits of its context, which is the address of its owner. */
-enum {
-  VICINITY_SEND = 0,
-  VICINITY_RECEIVE = 1,
-  VICINITY_WATCHING = 2,
-  VICINITY_RMA = 3,
-  VICINITY_KINDS = 3
-};
-
-static inline void *vicinity_context(void *owner, uintptr_t kind) {
-  return (void *)((uintptr_t)owner | kind);
-}
-
 /* rma.c and rma_target.c: what arrived, and what has completed */
 void vicinity_requested(mx_endpoint_addr_t source, const void *data, size_t length);
 void vicinity_answered(mx_endpoint_addr_t source, const void *data, size_t length);
 void vicinity_rma_completed(void *owner, const mx_status_t *status);
-
-/* receive.c */
-int vicinity_progress(void);
-
-/* Tells Open MPI that a peer is lost, once: it ends the job. */
-void vicinity_fail(struct opal_proc_t *proc, const char *reason);
-
-/* Writes a line at the verbosity at which Open MPI describes the choice of components. */
-#define VICINITY_EXPLAIN(...)                                                                      \
-  opal_output_verbose(10, opal_btl_base_framework.framework_output, "btl:vicinity: " __VA_ARGS__)
 
 #endif

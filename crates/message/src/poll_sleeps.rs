@@ -23,6 +23,17 @@ const OUTLIER: u32 = 4;
 /// The newest time between polls is this part of the usual one.
 const NEWEST_SHARE: u32 = 4;
 
+/// What a program does after a look at a peer's heap without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterLook {
+    /// It goes on, and polls for other things.
+    Poll,
+    /// It lets the other programs of this processor run.
+    Yield,
+    /// It sleeps for [`POLL_SLEEP`](crate::limits::POLL_SLEEP).
+    Sleep,
+}
+
 /// What is known about the polls of a program.
 #[derive(Debug)]
 pub(crate) struct PollSleeps {
@@ -79,15 +90,35 @@ impl PollSleeps {
     /// Returns whether the program is to sleep for [`POLL_SLEEP`](crate::limits::POLL_SLEEP), because it has
     /// found nothing in this wait.
     pub(crate) fn is_due(&self, now: Instant, wait: &Wait, around: HostConditions) -> bool {
-        let within = |since: Option<Instant>, time| {
-            since.is_some_and(|since| now.saturating_duration_since(since) < time)
-        };
-        let scarce = within(self.lost_cpu, CPU_LOSS_LASTS) || around.overcommitted;
-        around.remote
-            && scarce
+        self.is_scarce(now, around)
             && !self.usually_take(1, DENSE_POLLS)
             && wait.polled() >= POLLING_BEFORE_SLEEP
-            && !within(self.last, POLLING_BETWEEN_SLEEPS)
+            && !within(self.last, POLLING_BETWEEN_SLEEPS, now)
+    }
+
+    /// Returns what the program is to do after a look at a peer's heap without success. `since` is the time since the
+    /// last one of this wait, if there was one. Nothing tells the program that a peer has changed the word, and the
+    /// peer may need this processor to do so. The program computes nothing between the looks, so that a long time
+    /// there is a loss of the processor, whatever is usual.
+    pub(crate) fn after_look(
+        &mut self,
+        since: Option<Duration>,
+        now: Instant,
+        around: HostConditions,
+    ) -> AfterLook {
+        if since.is_some_and(|time| time >= PREEMPTION) {
+            self.lost_cpu = Some(now);
+        }
+        match (self.is_scarce(now, around), since) {
+            (false, _) => AfterLook::Poll,
+            (true, None) => AfterLook::Yield,
+            (true, Some(_)) => AfterLook::Sleep,
+        }
+    }
+
+    /// Returns whether a peer may need the processor that this program has.
+    fn is_scarce(&self, now: Instant, around: HostConditions) -> bool {
+        around.remote && (within(self.lost_cpu, CPU_LOSS_LASTS, now) || around.overcommitted)
     }
 
     /// Records a sleep. One that took long shows that processors are still scarce.
@@ -97,6 +128,11 @@ impl PollSleeps {
             self.lost_cpu = Some(now);
         }
     }
+}
+
+/// Returns whether less time than this has passed since an event, if it happened.
+fn within(since: Option<Instant>, time: Duration, now: Instant) -> bool {
+    since.is_some_and(|since| now.saturating_duration_since(since) < time)
 }
 
 #[cfg(test)]
@@ -202,6 +238,44 @@ mod tests {
             let sleeps = poller.wait(interval, us(20_000), us(1_000_000));
             assert_eq!(sleeps, [], "{interval:?}");
         }
+    }
+
+    #[test]
+    fn looks_at_a_heap_sleep_at_once_while_processors_are_scarce() {
+        let mut poller = Poller::new(REMOTE);
+        let after = |poller: &mut Poller, since: Option<Duration>| {
+            poller.state.after_look(since, poller.now, poller.around)
+        };
+        for since in [None, Some(us(1)), Some(us(299))] {
+            assert_eq!(after(&mut poller, since), AfterLook::Poll);
+        }
+        poller.wait(us(1), SLICE, us(390));
+        assert_eq!(after(&mut poller, None), AfterLook::Yield);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Sleep);
+        // No poll has to come between two sleeps.
+        let late = us(50) + PREEMPTION;
+        poller.state.slept(us(50), poller.now, late);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Sleep);
+        poller.now += CPU_LOSS_LASTS;
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Poll);
+        // A sleep that ended late, because another program had the processor.
+        poller.state.slept(late, poller.now, late);
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Sleep);
+        poller.around = NEAR;
+        assert_eq!(after(&mut poller, Some(us(1))), AfterLook::Poll);
+    }
+
+    /// Polls of a rank that shares its processor with another one may usually be as far apart.
+    #[test]
+    fn a_long_time_between_two_looks_is_a_loss_whatever_is_usual() {
+        let mut poller = Poller::new(REMOTE);
+        poller.wait(us(400), NO_LOSS, us(20_000));
+        let (now, around) = (poller.now, poller.around);
+        let after = |state: &mut PollSleeps, since| state.after_look(since, now, around);
+        assert_eq!(after(&mut poller.state, None), AfterLook::Poll);
+        let sleep = after(&mut poller.state, Some(PREEMPTION));
+        assert_eq!(sleep, AfterLook::Sleep);
+        assert_eq!(after(&mut poller.state, None), AfterLook::Yield);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{POLL_SLEEP, POLLS_PER_CLOCK_READ};
+use crate::limits::{POLL_SLEEP, POLLS_PER_CLOCK_READ, PREEMPTION};
+use crate::poll_sleeps::AfterLook;
 use crate::wait_policy::{EmptyPolls, Step, Wait};
 
 /// A poller that no other program replaces yields once in so many times that it may: a processor without
@@ -42,6 +43,34 @@ impl Endpoint {
     /// those of a new wait.
     pub fn made_progress(&mut self) {
         self.empty_polls = EmptyPolls::default();
+    }
+
+    /// Records that the program looked at a word of a peer's heap for which it waits, without success. It also polls, for
+    /// other things. See [`PollSleeps::after_look`](crate::poll_sleeps::PollSleeps::after_look).
+    pub fn looked(&mut self) {
+        let now = Instant::now();
+        let since = self.empty_polls.looked.map(|last| now - last);
+        let conditions = self.host_conditions();
+        let step = self.poll_sleeps.after_look(since, now, conditions);
+        let end = match step {
+            AfterLook::Poll => now,
+            AfterLook::Yield => self.yielder.yield_now(),
+            AfterLook::Sleep => {
+                thread::sleep(POLL_SLEEP);
+                let end = Instant::now();
+                let late = POLL_SLEEP + PREEMPTION;
+                self.poll_sleeps.slept(end - now, end, late);
+                end
+            }
+        };
+        self.empty_polls.looked = Some(end);
+        if step != AfterLook::Poll {
+            // The time until the next poll begins here.
+            self.empty_polls.count = 0;
+            if let Some(wait) = &mut self.empty_polls.wait {
+                wait.yielded(end);
+            }
+        }
     }
 
     /// Yields if a wait would yield or sleep by now.

@@ -58,6 +58,8 @@ pub(crate) struct EmptyPolls {
     pub(crate) wait: Option<Wait>,
     /// Yields that were left out since the last one.
     pub(crate) left_out: u32,
+    /// When the last look at a peer's heap, and its sleep or yield, had ended.
+    pub(crate) looked: Option<Instant>,
 }
 
 impl Wait {

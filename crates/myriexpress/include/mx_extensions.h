@@ -139,6 +139,13 @@ mx_return_t mx_heap_get(mx_endpoint_t endpoint, mx_endpoint_addr_t source,
                         const mx_heap_handle_t *handle, uint64_t offset, void *bytes,
                         uint64_t length, uint32_t *result);
 
+/* Loads an aligned word of 8 bytes, for which the program waits in a loop: until it is `least`, or later in a sequence.
+   Its writer stores it last, with release order. Then what the writer stored before is visible after this call. If
+   processors are scarce and the word is not yet there, the call yields or sleeps for 50 microseconds. */
+mx_return_t mx_heap_look(mx_endpoint_t endpoint, mx_endpoint_addr_t source,
+                         const mx_heap_handle_t *handle, uint64_t offset, uint64_t least,
+                         uint64_t *value, uint32_t *result);
+
 /* Change a word of 4 or 8 bytes, which must be aligned; before is its value before. The owner may use
    the processor's atomic operations on it at the same time. */
 mx_return_t mx_heap_fetch(mx_endpoint_t endpoint, mx_endpoint_addr_t peer,

@@ -54,6 +54,15 @@ pub(crate) fn handle(address: usize, length: u64) -> Option<HeapHandle> {
     })
 }
 
+/// Why the program accesses memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To move data. The polls between such accesses, as MPI makes them, wait for nothing.
+    Work,
+    /// To look whether something has happened. Such an access is a part of a wait.
+    Look,
+}
+
 /// Memory of a peer that this process can access.
 pub(crate) struct Remote {
     heap: Heap,
@@ -69,6 +78,7 @@ impl Remote {
         handle: HeapHandle,
         offset: u64,
         length: u64,
+        purpose: Purpose,
     ) -> Result<Option<Self>> {
         let mut locked = shared.lock_for_call()?;
         let core = locked.core()?;
@@ -77,8 +87,9 @@ impl Remote {
         let inside = end.is_some_and(|end| end <= handle.length);
         let from = handle.offset.checked_add(offset).filter(|_| inside);
         let heap = core.endpoint.heap_of(peer);
-        // The polls between such accesses, as MPI makes them, wait for nothing.
-        core.endpoint.made_progress();
+        if purpose == Purpose::Work {
+            core.endpoint.made_progress();
+        }
         // The lock is not held during the access: a copy may take long.
         Ok(heap.zip(from).map(|(heap, from)| Self {
             heap,
@@ -88,6 +99,20 @@ impl Remote {
             },
             from,
         }))
+    }
+
+    /// Loads a 64-bit word; `None` if it could not. The program waits until it is at least `least`, as sequence
+    /// numbers are.
+    pub(crate) fn look(&self, shared: &Shared, least: u64) -> Result<Option<u64>> {
+        let value = self.heap.load(self.address, self.from).ok();
+        let reached = value.is_some_and(|value| value.wrapping_sub(least).cast_signed() >= 0);
+        let mut locked = shared.lock_for_call()?;
+        let endpoint = &mut locked.core()?.endpoint;
+        match reached {
+            true => endpoint.made_progress(),
+            false => endpoint.looked(),
+        }
+        Ok(value)
     }
 
     /// Copies bytes there; returns whether it did.

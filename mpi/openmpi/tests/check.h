@@ -41,6 +41,7 @@ static inline int is_filled(const unsigned char *bytes, size_t length, unsigned 
 void lengths(void);
 void order_and_wildcards(void);
 void probes(void);
+void matched_probes(void);
 void cancels(void);
 void modes(void);
 void persistent(void);
@@ -59,6 +60,11 @@ void collectives(void);
 void large_collectives(void);
 void uneven_collectives(void);
 void nonblocking_collectives(void);
+
+/* short_collectives.c */
+void short_collectives(void);
+void repeated_collectives(void);
+void threads_with_communicators(void);
 
 /* communicators.c */
 void communicators(void);

@@ -10,6 +10,7 @@ char *program;
 /* Exchanges messages until a rank is killed. */
 static void endless(void) {
   int sum;
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD);
   if (rank == 1)
     printf("rank 1 is process %d\n", (int)getpid());
   fflush(stdout);
@@ -37,6 +38,7 @@ int main(int count, char **words) {
       {"lengths", lengths},
       {"order_and_wildcards", order_and_wildcards},
       {"probes", probes},
+      {"matched_probes", matched_probes},
       {"cancels", cancels},
       {"modes", modes},
       {"persistent", persistent},
@@ -51,6 +53,9 @@ int main(int count, char **words) {
       {"large_collectives", large_collectives},
       {"uneven_collectives", uneven_collectives},
       {"nonblocking_collectives", nonblocking_collectives},
+      {"short_collectives", short_collectives},
+      {"repeated_collectives", repeated_collectives},
+      {"threads_with_communicators", threads_with_communicators},
       {"communicators", communicators},
       {"topologies", topologies},
       {"groups", groups},

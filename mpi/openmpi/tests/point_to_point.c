@@ -76,6 +76,34 @@ void probes(void) {
   }
 }
 
+/* A message that was taken by a probe is received after later ones of its sender and tag. */
+void matched_probes(void) {
+  enum { LONG = 200000 };
+  static unsigned char out[2][LONG], in[2][LONG];
+  MPI_Request requests[2];
+  MPI_Message message;
+  MPI_Status status;
+  int got;
+  for (int length = 8; length <= LONG; length *= 5) {
+    if (rank == 1) {
+      for (int i = 0; i < 2; i++) {
+        fill(out[i], length, (unsigned)i);
+        MPI_Isend(out[i], length, MPI_BYTE, 0, 13, WORLD, &requests[i]);
+      }
+      MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    } else if (rank == 0) {
+      MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, WORLD, &message, &status);
+      MPI_Get_count(&status, MPI_BYTE, &got);
+      CHECK(got == length && status.MPI_SOURCE == 1 && status.MPI_TAG == 13);
+      MPI_Recv(in[1], length, MPI_BYTE, 1, 13, WORLD, MPI_STATUS_IGNORE);
+      MPI_Imrecv(in[0], length, MPI_BYTE, &message, &requests[0]);
+      MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+      for (int i = 0; i < 2; i++)
+        CHECK(is_filled(in[i], length, (unsigned)i));
+    }
+  }
+}
+
 /* A receive that matches nothing is cancelled, and a later message is not lost by it. */
 void cancels(void) {
   int value = rank, cancelled;
@@ -102,20 +130,25 @@ void modes(void) {
   fill(out, LENGTH, 3);
   MPI_Buffer_attach(buffer, length);
   if (rank == 1) {
-    MPI_Issend(out, 1, MPI_BYTE, 0, 1, WORLD, &request);
-    for (int i = 0; i < 100; i++)
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    CHECK(!done); /* Rank 0 has not posted the receive yet. */
-    MPI_Send(out, 1, MPI_BYTE, 0, 2, WORLD);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int bytes = 1; bytes <= LENGTH; bytes *= 10) {
+      MPI_Issend(out, bytes, MPI_BYTE, 0, 1, WORLD, &request);
+      for (int i = 0; i < 100; i++)
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      CHECK(!done); /* Rank 0 has not posted the receive yet. */
+      MPI_Send(out, 1, MPI_BYTE, 0, 2, WORLD);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     MPI_Bsend(out, LENGTH, MPI_BYTE, 0, 3, WORLD);
     memset(out, 0, LENGTH);
     MPI_Recv(in, 0, MPI_BYTE, 0, 4, WORLD, MPI_STATUS_IGNORE);
     fill(out, LENGTH, 5);
     MPI_Rsend(out, LENGTH, MPI_BYTE, 0, 5, WORLD);
   } else if (rank == 0) {
-    MPI_Recv(in, 1, MPI_BYTE, 1, 2, WORLD, MPI_STATUS_IGNORE);
-    MPI_Recv(in, 1, MPI_BYTE, 1, 1, WORLD, MPI_STATUS_IGNORE);
+    for (int bytes = 1; bytes <= LENGTH; bytes *= 10) {
+      MPI_Recv(in, 1, MPI_BYTE, 1, 2, WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(in, bytes, MPI_BYTE, 1, 1, WORLD, MPI_STATUS_IGNORE);
+      CHECK(is_filled(in, bytes, 3));
+    }
     MPI_Recv(in, LENGTH, MPI_BYTE, 1, 3, WORLD, MPI_STATUS_IGNORE);
     CHECK(is_filled(in, LENGTH, 3));
     MPI_Irecv(in, LENGTH, MPI_BYTE, 1, 5, WORLD, &request);

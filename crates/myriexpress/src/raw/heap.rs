@@ -6,7 +6,7 @@ use super::endpoint_call;
 use super::pointer::{Buffer, Out};
 use crate::abi::{Address, Endpoint, HeapHandle, Pointer};
 use crate::codes::{Result, Return};
-use crate::heap::{self, Remote};
+use crate::heap::{self, Purpose, Remote};
 use crate::shared::Shared;
 
 /// The operations of `mx_heap_fetch`.
@@ -58,7 +58,7 @@ extern "C" fn mx_heap_put(
 ) -> Return {
     endpoint_call(endpoint, |shared| {
         let bytes = bytes.bytes(length).ok_or(Return::BAD_SEG_MEM)?;
-        let remote = remote(shared, to, &handle, offset, length)?;
+        let remote = remote(shared, to, &handle, offset, length, Purpose::Work)?;
         let done = remote.is_some_and(|remote| remote.put(bytes));
         result.put(done.into());
         Ok(())
@@ -77,9 +77,34 @@ extern "C" fn mx_heap_get(
 ) -> Return {
     endpoint_call(endpoint, |shared| {
         let bytes = bytes.bytes_mut(length).ok_or(Return::BAD_SEG_MEM)?;
-        let remote = remote(shared, from, &handle, offset, length)?;
+        let remote = remote(shared, from, &handle, offset, length, Purpose::Work)?;
         let done = remote.is_some_and(|remote| remote.get(bytes));
         result.put(done.into());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_heap_look(
+    endpoint: Endpoint,
+    from: Address,
+    handle: Out<HeapHandle>,
+    offset: u64,
+    least: u64,
+    value: Out<u64>,
+    result: Out<u32>,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        let length = size_of::<u64>() as u64;
+        let remote = remote(shared, from, &handle, offset, length, Purpose::Look)?;
+        let found = match remote {
+            Some(remote) => remote.look(shared, least)?,
+            None => None,
+        };
+        if let Some(found) = found {
+            value.put(found);
+        }
+        result.put(found.is_some().into());
         Ok(())
     })
 }
@@ -105,7 +130,7 @@ extern "C" fn mx_heap_fetch(
             SWAP => Atomic::Swap(operand),
             _ => return Err(Return::BAD_PARAM_VAL),
         };
-        let remote = remote(shared, peer, &handle, offset, width.into())?;
+        let remote = remote(shared, peer, &handle, offset, width.into(), Purpose::Work)?;
         change(remote, width, operation, &before, &result)
     })
 }
@@ -124,7 +149,7 @@ extern "C" fn mx_heap_compare_and_swap(
 ) -> Return {
     endpoint_call(endpoint, |shared| {
         let operation = Atomic::CompareAndSwap { expected, value };
-        let remote = remote(shared, peer, &handle, offset, width.into())?;
+        let remote = remote(shared, peer, &handle, offset, width.into(), Purpose::Work)?;
         change(remote, width, operation, &before, &result)
     })
 }
@@ -135,9 +160,10 @@ fn remote(
     handle: &Out<HeapHandle>,
     offset: u64,
     length: u64,
+    purpose: Purpose,
 ) -> Result<Option<Remote>> {
     let handle = handle.get().ok_or(Return::BAD_SEG_MEM)?;
-    Remote::new(shared, peer, handle, offset, length)
+    Remote::new(shared, peer, handle, offset, length, purpose)
 }
 
 fn change(

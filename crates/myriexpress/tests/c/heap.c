@@ -74,6 +74,14 @@ static int add(mx_heap_handle_t handle, uint64_t offset, uint64_t *before) {
   return (int)done;
 }
 
+/* Waits for a word that is already there, or that is never there. */
+static int look(mx_endpoint_addr_t from, mx_heap_handle_t handle, uint64_t offset, uint64_t least, uint64_t *value) {
+  uint32_t done = 7;
+  OK(mx_heap_look(endpoint, from, &handle, offset, least, value, &done));
+  CHECK(done <= 1);
+  return (int)done;
+}
+
 static unsigned yields;
 static bool counts_yields;
 
@@ -86,7 +94,7 @@ int sched_yield(void) {
 }
 
 /* Polls between accesses wait for nothing: the program does not yield its processor in them, nor sleep. */
-static void poll_between_puts(mx_heap_handle_t handle, const void *bytes) {
+static void poll_between_accesses(mx_heap_handle_t handle, const void *bytes) {
   uint32_t found;
   mx_status_t status;
   counts_yields = true;
@@ -96,6 +104,15 @@ static void poll_between_puts(mx_heap_handle_t handle, const void *bytes) {
   yields = 0;
   for (int i = 0; i < 20000; i++) {
     CHECK(put(peer, handle, 16, bytes, 8));
+    OK(mx_test_any(endpoint, 0, 0, &status, &found));
+  }
+  CHECK(yields == 0);
+  uint64_t value, present;
+  /* This look may be one without success, which yields. */
+  CHECK(look(peer, handle, 16, 0, &present));
+  yields = 0;
+  for (int i = 0; i < 20000; i++) {
+    CHECK(look(peer, handle, 16, present, &value) && value == present);
     OK(mx_test_any(endpoint, 0, 0, &status, &found));
   }
   CHECK(yields == 0);
@@ -234,6 +251,8 @@ static void origin(void) {
   CHECK(!put(peer, handle, 1, bytes, BYTES - 8) && !put(peer, handle, UINT64_MAX, bytes, 1));
   CHECK(!put(peer, handle, BYTES - 8, bytes, 1) && put(peer, handle, BYTES - 8, NULL, 0));
   CHECK(!add(handle, 4, &before) && !add(handle, BYTES - 8, &before));
+  CHECK(!look(peer, handle, 4, 0, &before) && !look(peer, handle, BYTES - 8, 0, &before));
+  CHECK(!look(peer, late, 0, 0, &before) && look(peer, handle, 0, 0, &before) && before == 0x0707070707070707);
   lie(handle, bytes);
   RETURNS(MX_BAD_PARAM_VAL, mx_heap_fetch(endpoint, peer, &handle, 0, 2, MX_HEAP_ADD, 1, &before, &done));
   RETURNS(MX_BAD_PARAM_VAL, mx_heap_fetch(endpoint, peer, &handle, 0, 8, 5, 1, &before, &done));
@@ -248,15 +267,17 @@ static void origin(void) {
   await(&byte, 1);
   fill(bytes, BYTES, 3);
   CHECK(put(peer, handle, 8, bytes, BYTES - 16));
-  poll_between_puts(handle, bytes + 8);
+  poll_between_accesses(handle, bytes + 8);
   for (int i = 0; i < 10000; i++)
     while (!add(handle, 0, &before))
       ;
   OK(mx_heap_compare_and_swap(endpoint, peer, &handle, 0, 8, 1, 2, &before, &done));
   CHECK(done == 1 && before >= 10000);
+  CHECK(look(peer, handle, 0, 0, &before) && before >= 10000);
+  CHECK(look(peer, handle, 0, before + 20000, &before) && before >= 10000);
   pass(&byte, 1);
   await(&byte, 1);
-  CHECK(!put(peer, handle, 0, bytes, 1) && !add(handle, 0, &before));
+  CHECK(!put(peer, handle, 0, bytes, 1) && !add(handle, 0, &before) && !look(peer, handle, 0, 0, &before));
   pass(&byte, 1);
   /* The peer closes its endpoint then. */
   OK(mx_close_endpoint(endpoint));

@@ -53,12 +53,13 @@ fn row(figure: (&str, u64, &str), values: &[f64], ratio: f64) -> String {
 
 /// Processes of a host over these transports: the ratio is that of `own` to `base`.
 fn native(
+    file: &str,
     figures: &[(&str, u64, &str)],
     transports: &[&str],
     own: &str,
     base: &str,
 ) -> Vec<String> {
-    let results = read("mpi.json");
+    let results = read(file);
     let rows = figures.iter().map(|figure| {
         let of = |transport: &str| -> Vec<f64> {
             let samples = list(&results, "samples").iter();
@@ -116,10 +117,14 @@ fn hosts() -> Vec<String> {
 /// Returns the rows that `docs/mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
     let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
+    let over_tcp = ["plane", "vader", "tcp"];
+    let provider = ["mpich_plane", "mpich"];
+    let below_cm = ["plane_cm", "plane", "vader", "two_copies", "ucx"];
     [
-        native(&PAIR, &shared_memory, "plane", "vader"),
-        native(&COLLECTIVE, &["plane", "vader", "tcp"], "plane", "tcp"),
-        native(&PAIR, &["mpich_plane", "mpich"], "mpich_plane", "mpich"),
+        native("mpi.json", &PAIR, &shared_memory, "plane", "vader"),
+        native("mpi.json", &COLLECTIVE, &over_tcp, "plane", "tcp"),
+        native("mpi.json", &PAIR, &provider, "mpich_plane", "mpich"),
+        native("mpi-cm.json", &PAIR, &below_cm, "plane_cm", "ucx"),
         hosts(),
         vms(),
     ]

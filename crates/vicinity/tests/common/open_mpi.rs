@@ -12,6 +12,11 @@ const VERSION: &str = "4.1.";
 /// What a rank says once of each peer whose memory it accesses by its own processor.
 pub(crate) const DIRECT: &str = "on its heap is accessed without its help";
 
+/// Returns what rank 0 says when the ranks of `MPI_COMM_WORLD` carry out short collective operations over their heaps.
+pub(crate) fn collective(ranks: u32) -> String {
+    format!("short collective operations of MPI_COMM_WORLD use the heaps of its {ranks} ranks")
+}
+
 /// Returns why this machine cannot build or run the component.
 pub(crate) fn missing() -> Option<String> {
     for program in ["mpicc", "mpirun", "ompi_info", "make"] {
@@ -47,7 +52,7 @@ pub(crate) fn compile(compiler: &Path, program: &Path) {
 }
 
 /// Parts of the conformance program.
-pub(crate) const PARTS: usize = 28;
+pub(crate) const PARTS: usize = 32;
 
 /// The component, the library that it loads, and the test program.
 pub(crate) struct OpenMpi {

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use vm_harness::mpi;
 use vm_harness::vm::{Job, SMP_MAXCPUS_2, Vm};
 
-use crate::common::open_mpi::{DIRECT, OpenMpi, missing};
+use crate::common::open_mpi::{DIRECT, OpenMpi, collective, missing};
 use crate::common::until;
 use crate::message::{join, member};
 use crate::rig::{Rig, ip, step};
@@ -97,6 +97,13 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
         PARTS.split_whitespace().count(),
         "{said}"
     );
+
+    step("short collective operations use the VMs' heaps");
+    let options = format!("{ONLY_PLANE} --mca btl_base_verbose 10 -n 2 conformance");
+    let job = mpi::job("/root/hosts", &format!("{options} short_collectives 2>&1"));
+    let said = web.check(&job, LIMIT).unwrap();
+    assert!(said.contains("short_collectives    passed"), "{said}");
+    assert!(said.contains(&collective(2)), "{said}");
 
     step("a rank that makes no calls is accessed on its VM's heap");
     for (part, accesses) in [

@@ -89,6 +89,25 @@ impl Heap {
         }
     }
 
+    /// Loads the 64-bit word at offset `from` of a buffer. What its writer stored before the word, by a store with
+    /// release order, is visible afterwards.
+    ///
+    /// # Errors
+    /// See [`AccessError`]. A word that is not aligned is out of bounds.
+    pub fn load(&self, address: HeapAddress, from: u64) -> Result<u64, AccessError> {
+        let place = at(address, from).ok_or(AccessError::OutOfBounds)?;
+        let units = self.units_of(place, size_of::<u64>() as u64);
+        let units = units.ok_or(AccessError::OutOfBounds)?;
+        let word = self.bytes.long_word(place);
+        let value = word
+            .ok_or(AccessError::OutOfBounds)?
+            .load(Ordering::Acquire);
+        match self.units.are_allocated(units, address.generation) {
+            true => Ok(value),
+            false => Err(AccessError::Revoked),
+        }
+    }
+
     /// Changes the word at offset `from` of a buffer, and returns its value before.
     ///
     /// # Errors

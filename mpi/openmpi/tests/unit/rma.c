@@ -12,7 +12,12 @@
 enum { BYTES = 4096, REGIONS = 3, ROUNDS = 1000000 };
 
 vicinity_module_t vicinity_module;
+vicinity_plane_t vicinity_plane;
 vicinity_mx_t vicinity_mx;
+
+const char vicinity_name[] = "test";
+
+int vicinity_stream(void) { return -1; }
 
 static unsigned char memory[BYTES], before[BYTES];
 static struct mca_btl_base_registration_handle_t *regions[REGIONS];
@@ -144,7 +149,7 @@ static mx_return_t put_checked(mx_endpoint_t endpoint, mx_endpoint_addr_t peer,
    own requests. */
 static void access_directly(void) {
   /* The process of the peer is another one, and the line about it was written. */
-  struct mca_btl_base_endpoint_t peer = {.proc = NULL, .direct = true};
+  struct mca_btl_base_endpoint_t peer = {.plane.proc = NULL, .direct = true};
   vicinity_mx.heap_put = put_checked;
   for (long i = 0; i < ROUNDS; i++) {
     uint64_t address = shared.base + (random_number() % 2 ? random_number() % BYTES : strange());

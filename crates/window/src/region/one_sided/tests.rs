@@ -116,6 +116,22 @@ fn each_atomic_operation_returns_the_value_before() {
 }
 
 #[test]
+fn a_word_is_loaded_while_its_buffer_is_allocated() {
+    let [own, seen] = heaps();
+    let mut buffer = allocate(&own, BYTES);
+    let address = buffer.address();
+    let word = 0x1234_5678_9abc_def0_u64;
+    buffer.write(65_536, &word.to_ne_bytes()).unwrap();
+    assert_eq!(seen.load(address, 65_536), Ok(word));
+    for from in [65_540, BYTES as u64, u64::MAX] {
+        assert_eq!(seen.load(address, from), Err(AccessError::OutOfBounds));
+    }
+    drop(buffer);
+    let _next = allocate(&own, BYTES);
+    assert_eq!(seen.load(address, 65_536), Err(AccessError::Revoked));
+}
+
+#[test]
 fn no_addition_of_several_programs_is_lost() {
     let [own, seen] = heaps();
     let buffer = allocate(&own, 64);

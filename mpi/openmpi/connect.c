@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Which peers the message plane reaches. Each process publishes its address on the plane; a peer is
+   reachable if a connect to the peer's address, with the peer's random key, succeeds. An address
+   alone would not do: two hosts without a common plane may have equal ones. */
+#include "plane.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+
+bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_card_t *card) {
+  uint8_t *bytes = NULL;
+  size_t size = 0;
+  int result;
+  OPAL_MODEX_RECV(result, component, &proc->proc_name, &bytes, &size);
+  bool usable = result == OPAL_SUCCESS && bytes != NULL && size == sizeof *card;
+  if (usable)
+    memcpy(card, bytes, sizeof *card);
+  free(bytes);
+  return usable && card->format == htonl(VICINITY_CARD_FORMAT);
+}
+
+/* Starts a connect to a process, if it has published a usable address. */
+static bool start_connect(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_peer_t *peer,
+                          mx_request_t *request) {
+  vicinity_card_t card;
+  if (!vicinity_read_card(component, proc, &card)) {
+    vicinity_unreachable(proc, "it has no message plane");
+    return false;
+  }
+  peer->key = ntohl(card.key);
+  mx_return_t code = vicinity_mx.iconnect(vicinity_plane.endpoint, be64toh(card.nic), ntohl(card.endpoint),
+                                          peer->key, 0, NULL, request);
+  if (code != MX_SUCCESS)
+    vicinity_unreachable(proc, vicinity_mx.strerror(code));
+  return code == MX_SUCCESS;
+}
+
+/* Waits until a connect completes or the time is over. Returns whether it succeeded. */
+static bool finish_connect(struct opal_proc_t *proc, vicinity_peer_t *peer, mx_request_t *request, long long end) {
+  mx_status_t status;
+  uint32_t done = 0;
+  long long left = end - vicinity_now();
+  mx_return_t code =
+      left > 0 ? vicinity_mx.wait(vicinity_plane.endpoint, request, (uint32_t)left, &status, &done)
+               : vicinity_mx.test(vicinity_plane.endpoint, request, &status, &done);
+  if (code != MX_SUCCESS || !done || status.code != MX_STATUS_SUCCESS) {
+    vicinity_unreachable(proc, code != MX_SUCCESS ? vicinity_mx.strerror(code)
+                                     : done             ? vicinity_mx.strstatus(status.code)
+                                                        : "no answer");
+    if (code == MX_SUCCESS && !done)
+      vicinity_mx.cancel(vicinity_plane.endpoint, request, &done);
+    return false;
+  }
+  peer->address = status.source;
+  if (!vicinity_watch(peer)) {
+    vicinity_unreachable(proc, "it ended");
+    return false;
+  }
+  VICINITY_EXPLAIN("%s is reached by the message plane", OPAL_NAME_PRINT(proc->proc_name));
+  return true;
+}
+
+static void own_peer(vicinity_peer_t *peer) {
+  peer->proc = opal_proc_local_get();
+  peer->key = vicinity_plane.key;
+  vicinity_mx.get_endpoint_addr(vicinity_plane.endpoint, &peer->address);
+}
+
+int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
+                     vicinity_peer_t **peers, int milliseconds) {
+  mx_request_t *requests = calloc(count, sizeof *requests);
+  bool *started = calloc(count, sizeof *started);
+  if (requests == NULL || started == NULL) {
+    free(requests), free(started);
+    return OPAL_ERR_OUT_OF_RESOURCE;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (peers[i] != NULL && procs[i] == opal_proc_local_get())
+      own_peer(peers[i]);
+    else if (peers[i] != NULL)
+      started[i] = start_connect(component, procs[i], peers[i], &requests[i]);
+  }
+  /* All connects run at the same time, as the peers' do. */
+  long long end = vicinity_now() + milliseconds;
+  for (size_t i = 0; i < count; i++)
+    if (started[i] && finish_connect(procs[i], peers[i], &requests[i], end))
+      peers[i]->proc = procs[i];
+  free(requests), free(started);
+  return OPAL_SUCCESS;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The endpoint of this process on the message plane, and its peers: what the components for messages share, the BTL
+ * (vicinity.h) and the MTL (mtl.h). Each of them links these files, and has an endpoint of its own.
+ */
+#ifndef VICINITY_PLANE_H
+#define VICINITY_PLANE_H
+
+#include "abi.h"
+
+#include "opal/util/output.h"
+#include "opal/util/proc.h"
+
+#include "mx_extensions.h"
+#include "mx_io.h"
+#include "myriexpress.h"
+
+/* What a process publishes for its peers (the modex), in network byte order. */
+typedef struct {
+  uint32_t format; /* VICINITY_CARD_FORMAT */
+  uint32_t endpoint;
+  uint64_t nic;
+  uint32_t key; /* random, so that an equal address on another plane does not answer */
+  uint32_t reserved;
+} vicinity_card_t;
+
+/* 2: the package has coll/vicinity, which all ranks of a communicator need. */
+#define VICINITY_CARD_FORMAT 2
+
+/* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
+   peer receives only when MPI ends. If the peer's process or VM dies, the send fails, so a rank that
+   waits for the peer, and sends nothing, finds out as well. Its two upper bits are set, as in no other message. */
+#define VICINITY_WATCH ((uint64_t)3 << 62)
+
+/* A peer that the plane reaches. */
+typedef struct vicinity_peer {
+  mx_endpoint_addr_t address;
+  struct opal_proc_t *proc; /* NULL: not reached */
+  uint32_t key;             /* that the peer has published */
+  long long ended; /* when the peer closed its endpoint without a word, or 0 */
+  struct vicinity_peer *next_ended, *next;
+} vicinity_peer_t;
+
+/* A component has one endpoint. */
+typedef struct {
+  mx_endpoint_t endpoint;
+  uint64_t nic;
+  uint32_t id; /* of the endpoint */
+  uint32_t key;
+  int watches;            /* received from peers */
+  int peers;              /* number of watches sent */
+  vicinity_peer_t *ended; /* peers whose end has no explanation yet */
+  bool failed;            /* an error was reported; the job is about to end */
+  opal_mutex_t progress_lock;
+  _Atomic int requests; /* of the library, that have not completed, without watches */
+} vicinity_plane_t;
+
+extern vicinity_plane_t vicinity_plane;
+
+/* mx.c: the functions of libmyriexpress.so, which is loaded when MPI starts. */
+typedef struct {
+  __typeof__(&mx__init_api) init_api;
+  __typeof__(&mx_set_error_handler) set_error_handler;
+  __typeof__(&mx_strerror) strerror;
+  __typeof__(&mx_strstatus) strstatus;
+  __typeof__(&mx_open_endpoint) open_endpoint;
+  __typeof__(&mx_close_endpoint) close_endpoint;
+  __typeof__(&mx_get_endpoint_addr) get_endpoint_addr;
+  __typeof__(&mx_decompose_endpoint_addr) decompose_endpoint_addr;
+  __typeof__(&mx_iconnect) iconnect;
+  __typeof__(&mx_cancel) cancel;
+  __typeof__(&mx_isend) isend;
+  __typeof__(&mx_issend) issend;
+  __typeof__(&mx_irecv) irecv;
+  __typeof__(&mx_test) test;
+  __typeof__(&mx_wait) wait;
+  __typeof__(&mx_ipeek) ipeek;
+  __typeof__(&mx_inject) inject;
+  __typeof__(&mx_next_unexpected) next_unexpected;
+  __typeof__(&mx_keep_unexpected) keep_unexpected;
+  __typeof__(&mx_heap_alloc) heap_alloc;
+  __typeof__(&mx_heap_free) heap_free;
+  __typeof__(&mx_heap_handle) heap_handle;
+  __typeof__(&mx_heap_put) heap_put;
+  __typeof__(&mx_heap_get) heap_get;
+  __typeof__(&mx_heap_look) heap_look;
+  __typeof__(&mx_heap_fetch) heap_fetch;
+  __typeof__(&mx_heap_compare_and_swap) heap_compare_and_swap;
+  const mx_error_handler_t *errors_return;
+} vicinity_mx_t;
+
+extern vicinity_mx_t vicinity_mx;
+
+/* Loads the library; returns false and writes the reason when that fails. */
+bool vicinity_mx_load(const char *file, char *reason, size_t size);
+
+/* plane.c. vicinity_open returns false and writes the reason when it fails. vicinity_close is called after the job's
+   last barrier. */
+bool vicinity_open(const char *library, bool threads, char *reason, size_t size);
+int vicinity_publish(const mca_base_component_t *component);
+void vicinity_close(void);
+/* Writes that a peer is lost, and returns the text. */
+const char *vicinity_loss(struct opal_proc_t *proc, const char *reason, char *text, size_t size);
+
+/* progress.c: passes on what has arrived, and ends completed requests. */
+int vicinity_progress(void);
+
+/* connect.c. vicinity_read_card returns whether a process has published a usable address. */
+bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_card_t *card);
+/* Makes peers of `count` processes: connects to all of them at the same time, as they do, and sends each of
+   them a watch. A process without a structure in `peers` is left out. The field `proc` of a peer that is not reached
+   stays NULL, after a call of vicinity_unreachable. */
+int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
+                     vicinity_peer_t **peers, int milliseconds);
+
+/* watch.c */
+bool vicinity_watch(vicinity_peer_t *peer);
+void vicinity_watch_ended(vicinity_peer_t *peer, const mx_status_t *status);
+void vicinity_check_ended(void);
+void vicinity_answer_watches(void);
+long long vicinity_now(void);
+
+/* The kind of a request is in the low bits of its context, which is the address of its owner. */
+enum { VICINITY_SEND = 0, VICINITY_RECEIVE = 1, VICINITY_WATCHING = 2, VICINITY_RMA = 3, VICINITY_KINDS = 3 };
+
+static inline void *vicinity_context(void *owner, uintptr_t kind) {
+  return (void *)((uintptr_t)owner | kind);
+}
+
+/* The following is different in each component. */
+
+/* How the component is named in sentences for the user. */
+extern const char vicinity_name[];
+
+/* Where Open MPI describes the choice of components of this kind. */
+int vicinity_stream(void);
+
+/* A process cannot be connected. */
+void vicinity_unreachable(struct opal_proc_t *proc, const char *reason);
+
+/* Ends the job, because a peer is lost (NULL: another error). Only the first call does something. */
+void vicinity_fail(struct opal_proc_t *proc, const char *reason);
+
+/* A message has arrived, with this number for mx_keep_unexpected. */
+void vicinity_arrived(const mx_unexpected_t *message, uint32_t number);
+
+/* A request of this kind has completed. */
+void vicinity_completed(uintptr_t kind, void *owner, const mx_status_t *status);
+
+/* Writes a line at the verbosity at which Open MPI describes the choice of components. */
+#define VICINITY_EXPLAIN(format, ...)                                                              \
+  opal_output_verbose(10, vicinity_stream(), "%s: " format, vicinity_name, ##__VA_ARGS__)
+
+#endif
