@@ -105,7 +105,7 @@ impl Remote {
     /// numbers are.
     pub(crate) fn look(&self, shared: &Shared, least: u64) -> Result<Option<u64>> {
         let value = self.heap.load(self.address, self.from).ok();
-        let reached = value.is_some_and(|value| value.wrapping_sub(least).cast_signed() >= 0);
+        let reached = value.is_some_and(|value| value.wrapping_sub(least) < 1 << 63);
         let mut locked = shared.lock_for_call()?;
         let endpoint = &mut locked.core()?.endpoint;
         match reached {
