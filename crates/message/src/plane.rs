@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
 /// A plane whose gateway, broker and uplink are in the program's process, see
-/// [`InProcess`](crate::remote::InProcess). The calls of the board's endpoints make its progress.
+/// [`InProcess`](crate::remote::InProcess). The calls of the board's endpoints make its progress. A trait, because the plane's parts
+/// use the modules of endpoints themselves.
 pub(crate) trait Plane: Debug + Send + Sync {
     /// Moves frames and records, unless another thread does that now. Costs little if there are none.
     fn poll(&self);

@@ -158,6 +158,10 @@ impl Node {
         }
     }
 
+    pub(crate) fn endpoint(&self, number: u8) -> Option<&Endpoint> {
+        self.endpoints.get(&number)
+    }
+
     /// Runs `act` on one endpoint. Returns `None` if the endpoint is not open.
     pub(crate) fn with_endpoint<T>(
         &mut self,

@@ -85,6 +85,13 @@ impl Node {
             endpoint: connect.ends.from,
         };
         let to = connect.ends.to;
+        if connect.status.is_none() && !Seq(connect.expected_seq).is_first() {
+            if let Some(code) = self.refusal_of_probe(to, id) {
+                code.into_iter()
+                    .for_each(|code| self.nack(now, host, connect.ends, Seq(0), Some(code)));
+                return;
+            }
+        }
         let handled = self.with_endpoint(now, to, |endpoint, context| match connect.status {
             None => endpoint.receive_connect_request(id, at, connect, context),
             Some(status) => endpoint.receive_connect_reply(id, connect, status, context),
@@ -97,6 +104,22 @@ impl Node {
             true => self.add_pending(to, at, connect),
             false => self.nack(now, host, connect.ends, Seq(0), None),
         }
+    }
+
+    /// A connect that expects another number than the first continues a connection: it is a probe, or repeats a connect. If the
+    /// endpoint does not know the connection, another process had the endpoint before, and the new one must not take the probe for
+    /// a connect. Returns the code of the refusal then; or no code if this endpoint is connecting itself, because the refusal
+    /// might end the new connection.
+    fn refusal_of_probe(&self, to: u8, id: PartnerId) -> Option<Option<u8>> {
+        let Some(endpoint) = self.endpoint(to) else {
+            return Some(Some(refusal_code(to)));
+        };
+        let partner = endpoint.partners.get(&id);
+        if partner.is_some_and(|partner| partner.session.is_some()) {
+            return None;
+        }
+        let connects = endpoint.connecting.iter().any(|one| one.id == id);
+        Some((!connects).then_some(BAD_SESSION))
     }
 
     /// Stores a connect to an endpoint that is not open, and asks the program once whether to open
@@ -160,6 +183,18 @@ impl Node {
                 self.refuse_with(now, host, Packet::Connect(reply));
             }
             Some(_) => self.nack(now, host, connect.ends, Seq(0), None),
+        }
+    }
+
+    /// Tells a partner that the endpoint closes, by the answer that the partner's next frame would get. For a node that
+    /// ends itself, and will answer no more.
+    pub fn notify_closed(&mut self, now: Duration, endpoint: u8, partner: Address) {
+        if let Some(host) = self.hosts.find(partner.host) {
+            let ends = Ends {
+                to: endpoint,
+                from: partner.endpoint,
+            };
+            self.nack(now, host, ends, Seq(0), None);
         }
     }
 

@@ -20,6 +20,11 @@ impl Seq {
         Self((self.0 & !COUNT).wrapping_add(COUNT + 1) | 1)
     }
 
+    /// Whether a connection begins with this number.
+    pub(crate) fn is_first(self) -> bool {
+        self.0 & COUNT == 1
+    }
+
     /// Returns the distance from `first` modulo 2^14, or `None` if `self` belongs to another
     /// connection.
     pub(crate) fn after(self, first: Self) -> Option<u16> {

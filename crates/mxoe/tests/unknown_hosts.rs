@@ -130,7 +130,7 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
         index: 0,
         session: 9,
         key_or_session: 7,
-        expected_seq: 0,
+        expected_seq: 1,
         number: 1,
         status: None,
     };

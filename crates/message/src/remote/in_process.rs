@@ -11,6 +11,9 @@
 //! A thread of the plane looks every [`INTERVAL`] whether the program made any call meanwhile. If not, the program
 //! computes, and the thread acknowledges, retransmits and answers in its place.
 //!
+//! MXoE has no frame that says that an endpoint is closed. A host answers the frames for it, but nothing answers for a process that has
+//! ended. So each close is told to the partner ([`mxoe::Node::notify_closed`]).
+//!
 //! A buffered send ends when the message is copied, and the partner may acknowledge it later. So the end of the plane waits until
 //! all partners have acknowledged, for [`LINGER`] at most.
 
@@ -141,11 +144,14 @@ impl Parts {
                 .map_err(|_| Error::Join("the broker has failed".to_owned()))??;
             both
         })
-        .map(|(gateway, uplink)| Self {
-            gateway,
-            uplink: Some(uplink),
-            broker,
-            called: false,
+        .map(|(gateway, mut uplink)| {
+            uplink.notifies_closes = true;
+            Self {
+                gateway,
+                uplink: Some(uplink),
+                broker,
+                called: false,
+            }
         })
     }
 

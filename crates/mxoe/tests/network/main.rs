@@ -124,49 +124,68 @@ fn mxoe_5_1_a_restarted_peer_ends_the_old_connection() {
     }
 }
 
-/// The new process at the endpoint takes the probe for a connect.
-#[test]
-fn mxoe_5_1_a_probe_that_reaches_another_process_connects_with_it() {
-    let mut network = Network::new(2, 500);
-    assert_eq!(network.connect(0, 1), Code::Success);
-    // Both sides have received something, so that the numbers of both differ from first ones.
-    for (from, to) in [(0, 1), (1, 0)] {
-        network.send(from, to, 7, vec![7]).unwrap();
-        assert_eq!(network.value(to), 7);
-    }
+/// Replaces the process at node 1 by another one, without a word to node 0, and waits until node 0 has probed.
+/// Returns the events of both.
+fn replace_process(network: &mut Network) -> [Vec<Event>; 2] {
     network.advance(Duration::from_millis(100));
     network.events.iter_mut().for_each(VecDeque::clear);
     let mut node = Node::new(Config::new(mac(1), "host1", 10));
     assert!(node.open(network.now, 3, KEY, session(1, 5)));
     network.nodes[1] = node;
-    let (endpoint, from) = (3, at(1, 3));
-    let code = Code::BadSession;
-    let ended = Event::Disconnected {
-        endpoint,
-        from,
-        code,
-    };
     // Longer than the interval of probes.
     network.advance(Duration::from_secs(10));
-    let mut events = |node: usize| {
-        let mut events = std::mem::take(&mut network.events[node]);
-        events.retain(|event| !matches!(event, Event::Host { .. }));
-        events
-    };
-    assert_eq!(events(0), [ended, Event::PeerConnected { endpoint, from }]);
-    let from = at(0, 3);
-    assert_eq!(events(1), [Event::PeerConnected { endpoint, from }]);
-    assert_eq!(network.nodes[0].session(3, at(1, 3)), Some(session(1, 5)));
-    // Also after a connect of the new process, which finds the connection.
-    for connects in [false, true] {
-        if connects {
-            assert_eq!(network.connect(1, 0), Code::Success);
-        }
-        for (from, to) in [(0, 1), (1, 0)] {
-            network.send(from, to, 8, vec![8]).unwrap();
-            assert_eq!(network.value(to), 8);
-        }
+    [0, 1].map(|node| {
+        let events = std::mem::take(&mut network.events[node]).into_iter();
+        let of_hosts = |event: &Event| matches!(event, Event::Host { .. });
+        events.filter(|event| !of_hosts(event)).collect()
+    })
+}
+
+fn exchange(network: &mut Network, value: u64) {
+    for (from, to) in [(0, 1), (1, 0)] {
+        network.send(from, to, value, vec![7]).unwrap();
+        assert_eq!(network.value(to), value);
     }
+}
+
+#[test]
+fn mxoe_5_1_a_probe_that_reaches_another_process_is_refused() {
+    let mut network = Network::new(2, 500);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    exchange(&mut network, 7);
+    let ended = Event::Disconnected {
+        endpoint: 3,
+        from: at(1, 3),
+        code: Code::BadSession,
+    };
+    assert_eq!(replace_process(&mut network), [vec![ended], vec![]]);
+    assert_eq!(network.connect(1, 0), Code::Success);
+    exchange(&mut network, 8);
+}
+
+/// The probe of a host that has received nothing looks like a first connect.
+#[test]
+fn mxoe_5_1_a_probe_that_another_process_takes_for_a_connect_connects() {
+    let mut network = Network::new(2, 500);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    network.send(0, 1, 7, vec![7]).unwrap();
+    assert_eq!(network.value(1), 7);
+    let (endpoint, code) = (3, Code::BadSession);
+    let connected = |from| Event::PeerConnected { endpoint, from };
+    let ended = Event::Disconnected {
+        endpoint,
+        from: at(1, 3),
+        code,
+    };
+    assert_eq!(
+        replace_process(&mut network),
+        [vec![ended, connected(at(1, 3))], vec![connected(at(0, 3))]]
+    );
+    assert_eq!(network.nodes[0].session(3, at(1, 3)), Some(session(1, 5)));
+    exchange(&mut network, 8);
+    // A connect of the new process finds the connection.
+    assert_eq!(network.connect(1, 0), Code::Success);
+    exchange(&mut network, 9);
     let ended = |event: &Event| matches!(event, Event::Disconnected { .. });
     assert!(!network.events.iter().flatten().any(ended));
 }

@@ -43,7 +43,11 @@ impl Uplink {
         let mut others = self.closing.iter().chain(self.pairs.keys());
         let same = |other: &EndpointPair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
         let unused = !others.any(same);
+        let (notifies, now) = (self.notifies_closes, self.port.now());
         if let Some(node) = self.node(pair.nic) {
+            if notifies {
+                node.notify_closed(now, pair.endpoint, pair.peer);
+            }
             node.disconnect(pair.endpoint, pair.peer);
             if unused {
                 node.close(pair.endpoint);

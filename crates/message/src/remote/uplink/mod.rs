@@ -102,6 +102,9 @@ pub struct Uplink {
     /// Connects that wait for the end of an earlier connection of the same pair.
     waiting: Vec<WaitingDial>,
     next: u32,
+    /// Partners are told of a closed endpoint at once, because this uplink may end next. Otherwise they notice by the
+    /// answer to their next frame.
+    pub(super) notifies_closes: bool,
     /// When anything was last moved.
     moved: Option<Instant>,
 }
@@ -168,6 +171,7 @@ impl Uplink {
             closing: Vec::new(),
             waiting: Vec::new(),
             next: 0,
+            notifies_closes: false,
             moved: None,
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.
