@@ -155,12 +155,13 @@ impl Parts {
         })
     }
 
-    fn poll(&mut self) {
-        // Without the uplink, the broker ends its links.
+    /// Calls the uplink, if there is one. Without the uplink, the broker ends its links.
+    fn call_uplink(&mut self, call: impl FnOnce(&mut Uplink) -> Result<(), Error>) {
         if self
             .uplink
             .as_mut()
-            .is_some_and(|uplink| uplink.turn().is_err())
+            .map(call)
+            .is_some_and(|done| done.is_err())
         {
             self.uplink = None;
         }
@@ -171,7 +172,7 @@ impl Parts {
         // A part fails only if another one violates the protocol, or for lack of memory.
         let _result = self.gateway.turn();
         let _result = self.broker.turn();
-        self.poll();
+        self.call_uplink(Uplink::turn_with_sockets);
         let _result = self.broker.turn();
         let _result = self.gateway.turn();
     }
@@ -203,7 +204,7 @@ impl Plane for InProcess {
     fn poll(&self) {
         if let Ok(mut parts) = self.shared.parts.try_lock() {
             parts.called = true;
-            parts.poll();
+            parts.call_uplink(Uplink::turn);
         }
     }
 

@@ -9,8 +9,9 @@ use message::{Code, Endpoint, Options, Pattern, Peer};
 use crate::common::mx::{Installed, succeed};
 use crate::common::{HANG, vicinity};
 use crate::hosts::{Hosts, LENGTHS, pattern};
+use crate::processor::processor_time;
 
-/// The endpoint and the host name of [`program`].
+/// The endpoint and the host name of [`program`], which ends when it has lost its peer.
 const ENDPOINT: u32 = 7;
 const NAME: &str = "beta";
 
@@ -37,7 +38,17 @@ fn program() {
     eprintln!("ready");
     loop {
         let receive = endpoint.irecv(Pattern::ANY, vec![0; 2_000_000]).unwrap();
-        let got = endpoint.wait(receive, None).unwrap().unwrap();
+        let got = loop {
+            if let Some(got) = endpoint
+                .wait(receive, Some(Duration::from_secs(1)))
+                .unwrap()
+            {
+                break got;
+            }
+            if endpoint.lost().is_some() {
+                return;
+            }
+        };
         let (peer, taken) = (got.status.peer.unwrap(), got.status.taken as usize);
         match got.status.value {
             COMPUTE => std::thread::sleep(COMPUTATION),
@@ -132,6 +143,37 @@ fn a_program_that_is_killed_ends_the_requests_of_its_peers() {
     hosts.children[program].kill().unwrap();
     let ended = endpoint.wait(waits, Some(HANG)).unwrap().unwrap();
     assert_eq!(ended.status.code, Code::Unreachable);
+}
+
+#[test]
+fn a_program_that_waits_uses_no_processor_time() {
+    const TIME: Duration = Duration::from_secs(1);
+    let (hosts, program, mut endpoint, peer) = connected();
+    send(&mut endpoint, peer, ECHO, b"hello");
+    assert_eq!(receive(&mut endpoint, ECHO, 5), b"hello");
+    let process = hosts.children[program].id();
+    let used = || -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let name = |thread: std::fs::DirEntry| thread.file_name().into_string().unwrap();
+        let names = threads.map(|thread| name(thread.unwrap()));
+        names
+            .map(|thread| processor_time(&format!("{process}/task/{thread}")))
+            .sum()
+    };
+    std::thread::sleep(TIME / 10);
+    let before = used();
+    std::thread::sleep(TIME);
+    let used = used() - before;
+    assert!(used < TIME / 20, "{used:?}");
+}
+
+#[test]
+fn a_program_notices_that_its_interface_goes_down() {
+    let (mut hosts, program, mut endpoint, peer) = connected();
+    send(&mut endpoint, peer, ECHO, b"hello");
+    assert_eq!(receive(&mut endpoint, ECHO, 5), b"hello");
+    hosts.set_interface(1, "down");
+    assert!(hosts.children[program].wait().unwrap().success());
 }
 
 #[test]

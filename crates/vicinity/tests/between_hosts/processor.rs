@@ -25,7 +25,7 @@ fn hosts_with_uplinks() -> (Hosts, [u32; 2], [Endpoint; 2], [Peer; 2]) {
 }
 
 /// Returns the processor time of a thread or a process with one thread (Documentation/scheduler/sched-stats.rst).
-fn processor_time(path: &str) -> Duration {
+pub(crate) fn processor_time(path: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{path}/schedstat")).unwrap();
     let time = text.split_whitespace().next().unwrap();
     Duration::from_nanos(time.parse().unwrap())

@@ -224,8 +224,15 @@ impl Uplink {
 
     /// Serves everything once, without waiting.
     pub(super) fn turn(&mut self) -> Result<(), Error> {
-        self.poll()?;
-        Ok(())
+        self.poll().map(drop)
+    }
+
+    /// The same, and handles the events of the interface and of the host's socket. Without that, the uplink's descriptor
+    /// stays readable.
+    pub(super) fn turn_with_sockets(&mut self) -> Result<(), Error> {
+        let woken = self.waiter.wait(Some(Duration::ZERO))?;
+        self.check_sockets(&woken)?;
+        self.turn()
     }
 
     /// Returns whether there is no link, and the partners have acknowledged what was sent.
