@@ -85,7 +85,9 @@ fn every_chapter_passes_with_four_ranks() {
     }
 }
 
+/// The same below cm. `ranks_of_different_members_meet_below_cm` has the same parts, so this is not in `make test`.
 #[test]
+#[ignore = "run by make soak"]
 fn every_chapter_passes_below_cm() {
     let Some((_folder, mpi)) = prepare() else {
         return;
