@@ -73,7 +73,7 @@ pub(crate) fn start(api: u32) -> Result {
 fn in_process(directory: &Path, interface: &str, host: &str) -> Result<Board> {
     let folder = directory.join(format!("message-{interface}"));
     InProcess::open(&folder, interface, host).map_err(|error| {
-        // The codes of MX do not say what is wrong. If stderr cannot be written, there is no other way.
+        // A code of MX does not name the cause, so the library prints it. If stderr cannot be written, only the code is left.
         let _ignored = writeln!(std::io::stderr(), "libmyriexpress: {error}");
         Return::NO_DEV
     })

@@ -21,6 +21,12 @@ const GROUP: &str = "host+uplink";
 /// After how long a host that does not answer is given up, unless it is said.
 pub(crate) const PEER_TIMEOUT: Duration = mxoe::limits::PEER_TIMEOUT;
 
+/// Returns the name of this host, for others if there is no other one.
+pub(crate) fn system_name() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
+}
+
 /// Where other hosts are, and how this one appears to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Uplink {
@@ -48,10 +54,7 @@ impl Uplink {
     /// There is no such interface.
     pub(crate) fn plan(&self, members: &mut Vec<Member>) -> io::Result<Plan> {
         let own = mxoe::address(&self.interface)?;
-        let name = self.host_name.clone().unwrap_or_else(|| {
-            let system = rustix::system::uname();
-            system.nodename().to_string_lossy().into_owned()
-        });
+        let name = self.host_name.clone().unwrap_or_else(system_name);
         let mut group = None;
         let mut named_nics = Vec::new();
         for member in &mut *members {

@@ -123,8 +123,7 @@ impl Hosts {
             processes.push(answerer);
         }
         let [_, namespace] = &self.namespaces;
-        let mut answer = namespace.command(&[]);
-        answer.arg(&self.vicinity);
+        let mut answer = namespace.program(&self.vicinity);
         answer
             .arg("--runtime-dir")
             .arg(self.runtime_dir(second.name));
@@ -174,10 +173,11 @@ impl Hosts {
     /// Measures how many bytes a second messages carry, by daemons or without.
     pub(super) fn messages(&self, length: u32, way: Way) -> Result<f64> {
         let [waiting, polling] = ENDPOINTS;
-        let mut command = match way {
-            Way::Daemons => self.message("perf", waiting),
-            Way::InProcess => self.message_in_process("perf", polling),
+        let endpoint = match way {
+            Way::Daemons => waiting,
+            Way::InProcess => polling,
         };
+        let mut command = self.message("perf", endpoint, way);
         command.args(["--lengths", &length.to_string()]);
         let text = host::run(command)?;
         match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
@@ -190,29 +190,21 @@ impl Hosts {
     }
 
     /// Returns a command of the first host that measures messages to an endpoint of the second.
-    fn message(&self, measurement: &str, endpoint: &str) -> Command {
-        let [first, second] = HOSTS;
-        let mut command = first.command(&self.vicinity);
-        command
-            .arg("--runtime-dir")
-            .arg(self.runtime_dir(first.name));
-        let peer = format!("{}:{endpoint}", second.name);
-        command.args(["message", measurement, &peer, "--json"]);
-        command
-    }
-
-    /// The same between programs without a daemon, inside the namespace.
-    fn message_in_process(&self, measurement: &str, endpoint: &str) -> Command {
+    fn message(&self, measurement: &str, endpoint: &str, way: Way) -> Command {
         let [first, second] = HOSTS;
         let [namespace, _] = &self.namespaces;
-        let mut command = namespace.command(&[]);
-        command.arg(&self.vicinity);
+        let mut command = match way {
+            Way::Daemons => first.command(&self.vicinity),
+            Way::InProcess => namespace.program(&self.vicinity),
+        };
         command
             .arg("--runtime-dir")
             .arg(self.runtime_dir(first.name));
         let peer = format!("{}:{endpoint}", second.name);
         command.args(["message", measurement, &peer, "--json"]);
-        command.args(in_process(first));
+        if let Way::InProcess = way {
+            command.args(in_process(first));
+        }
         command
     }
 
@@ -221,11 +213,11 @@ impl Hosts {
     pub(super) fn round_trips(&self) -> Result<[f64; 4]> {
         let (length, count) = SHORT;
         let [waiting, polling] = ENDPOINTS;
-        let without_daemons = self.message_in_process("ping", polling);
+        let ping = |endpoint, way, poll| ping(self.message("ping", endpoint, way), poll);
         Ok([
-            ping(self.message("ping", waiting), false)?,
-            ping(self.message("ping", polling), true)?,
-            ping(without_daemons, true)?,
+            ping(waiting, Way::Daemons, false)?,
+            ping(polling, Way::Daemons, true)?,
+            ping(polling, Way::InProcess, true)?,
             tcp::round_trip(&self.namespaces, length, count)?,
         ])
     }

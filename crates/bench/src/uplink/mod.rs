@@ -2,7 +2,7 @@
 //!
 //! Theory of operation. The hosts are two network namespaces, each with a daemon and a CPU of its own, and a link
 //! between them (`hosts`) whose rate a token bucket limits. A round sets each rate and measures
-//! messages of 512 KB in one direction, and a TCP stream; the order of the two changes from round to round. Messages
+//! messages of 512 KB in one direction, and a TCP stream; the order changes from round to round. Messages
 //! can use the rate except for headers: 32 bytes of each frame of 4128. Then the round measures round trips of 8 bytes
 //! at the highest rate: with programs that wait in calls, with programs that poll, as MPI's do, so that each CPU has a
 //! program and an uplink that need it, with programs that poll and serve an interface of their own without daemons, and

@@ -12,6 +12,7 @@ use message::perf;
 use super::failure::Failure;
 use super::qemu_args;
 use crate::commands::output::print;
+use crate::message_uplink::system_name;
 use crate::runtime_paths::BOARD;
 
 /// A plane in the process of the command.
@@ -33,10 +34,7 @@ impl InterfaceArgs {
                 interface: None,
             };
         };
-        let name = self.host_name.clone().unwrap_or_else(|| {
-            let system = rustix::system::uname();
-            system.nodename().to_string_lossy().into_owned()
-        });
+        let name = self.host_name.clone().unwrap_or_else(system_name);
         measure::BoardPlace {
             folder: runtime_dir.join(format!("{BOARD}-{interface}")),
             interface: Some((interface, name)),
