@@ -27,10 +27,10 @@
 //! consumer checks offset and length against the data area when it reads.
 //!
 //! The producer writes long data by ordinary or by non-temporal stores, whichever are faster (see
-//! [`store_choice`]). Ordinary stores are slow while both processors have a copy of the lines. So the
-//! header of a record whose data was written by them asks the consumer to *own the lines*: to write a
-//! byte of each one, after it has read the data and before it releases it. A consumer that does not
-//! only makes the lane slower.
+//! [`store_choice`]). On some processors, ordinary stores are slow while both sides have a copy of the
+//! lines. There, the header of a record whose data was written by them asks the consumer to *own the
+//! lines*: to write a byte of each one, after it has read the data and before it releases it. A consumer
+//! that does not only makes the lane slower.
 
 mod consumer;
 mod producer;

@@ -8,7 +8,7 @@ use super::{FIRST_SHIFT, HALVES, OWN_LINES, Record, Room, SHORT, TAG_MASK, TAG_S
 use crate::ProtocolError;
 use crate::lane::Consumer;
 use crate::layout::LaneOffsets;
-use crate::raw::{LINE, Mapping, SHORT_BYTES, SharedBytes, Slots, Word, ticks};
+use crate::raw::{LINE, Mapping, SHORT_BYTES, STREAMING_MIN, SharedBytes, Slots, Word, ticks};
 
 /// Data is allocated in whole cache lines.
 const CACHE_LINE: u64 = LINE as u64;
@@ -16,8 +16,8 @@ const CACHE_LINE: u64 = LINE as u64;
 /// Slots ahead of the head that the producer prefetches for writing.
 const PREFETCH_DISTANCE: u32 = 4;
 
-/// Bytes from which on the stores are chosen.
-pub(super) const CHOICE_MIN: usize = 16 * 1024;
+/// Bytes from which on data can be a trial.
+const TRIAL_MIN: usize = 16 * 1024;
 
 /// Data that starts before this offset is at the begin of the area, perhaps behind a header of the program.
 const BEGIN: u64 = 4 * CACHE_LINE;
@@ -43,8 +43,8 @@ pub struct Producer {
     /// Where the used data ended after each slot.
     ends: Box<[u64]>,
     pub(super) choice: StoreChoice,
-    /// Long data of the next record was written by ordinary stores, all or a part.
-    wrote_cached: bool,
+    /// Long data of the next record was written, all or a part, by stores that want the consumer to own the lines.
+    own_lines: bool,
 }
 
 impl Producer {
@@ -61,7 +61,7 @@ impl Producer {
             data_tail: 0,
             ends: vec![0; count as usize].into_boxed_slice(),
             choice: StoreChoice::default(),
-            wrote_cached: false,
+            own_lines: false,
         })
     }
 
@@ -147,7 +147,7 @@ impl Producer {
     #[inline]
     #[must_use]
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
-        match bytes.len() < CHOICE_MIN {
+        match bytes.len() < STREAMING_MIN {
             true => self.data.write(at, bytes),
             false => self.write_long(at, bytes),
         }
@@ -155,34 +155,39 @@ impl Producer {
 
     /// Writes data by the stores that were chosen, or makes a trial.
     fn write_long(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
-        let copy = self.choice.next(at < BEGIN);
-        self.wrote_cached |= copy != Copy::By(Stores::NonTemporal);
+        let at_begin = at < BEGIN;
+        let copy = match bytes.len() < TRIAL_MIN {
+            true => Copy::By(self.choice.next_short(at_begin)),
+            false => self.choice.next(at_begin),
+        };
+        let (Copy::By(stores) | Copy::WarmUp(stores) | Copy::Trial(stores)) = copy;
+        self.own_lines |= stores == Stores::Owned;
         match copy {
             Copy::By(stores) => self.write_by(stores, at, bytes),
-            Copy::WarmUp => {
+            Copy::WarmUp(subject) => {
                 let (first, rest) = bytes.split_at(trial_part(bytes));
-                self.write_by(Stores::Ordinary, at, first)?;
+                self.write_by(subject, at, first)?;
                 self.write_by(Stores::NonTemporal, at + first.len() as u64, rest)
             }
-            Copy::Trial => self.write_trial(at, bytes),
+            Copy::Trial(subject) => self.write_trial(subject, at, bytes),
         }
     }
 
     fn write_by(&self, stores: Stores, at: u64, bytes: &[u8]) -> Option<()> {
         match stores {
-            Stores::Ordinary => self.data.write_cached(at, bytes),
+            Stores::Ordinary | Stores::Owned => self.data.write_cached(at, bytes),
             Stores::NonTemporal => self.data.write_streaming(at, bytes),
         }
     }
 
-    /// Writes a part of the data by each kind of stores, and measures how long each takes.
-    fn write_trial(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+    /// Writes a part of the data by the kind on trial and a part by non-temporal stores, and measures how long each takes.
+    fn write_trial(&mut self, subject: Stores, at: u64, bytes: &[u8]) -> Option<()> {
         let part = trial_part(bytes);
         let (first, rest) = bytes.split_at_checked(part)?;
         let (second, rest) = rest.split_at_checked(part)?;
         let part = part as u64;
         let start = ticks::now();
-        self.write_by(Stores::Ordinary, at, first)?;
+        self.write_by(subject, at, first)?;
         let middle = ticks::now();
         self.write_by(Stores::NonTemporal, at + part, second)?;
         let end = ticks::now();
@@ -272,7 +277,7 @@ impl Producer {
         // First: an unused half before the record does not carry its data.
         self.begin_slot();
         self.data_head = room.end;
-        let own_lines = match mem::take(&mut self.wrote_cached) {
+        let own_lines = match mem::take(&mut self.own_lines) {
             true => OWN_LINES,
             false => 0,
         };

@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use super::producer::CHOICE_MIN;
 use super::store_choice::{StoreChoice, Stores};
 use super::{Consumer, OWN_LINES, Producer, Record};
 use crate::layout::{LaneSize, Layout};
+use crate::raw::STREAMING_MIN;
 use crate::{Side, Window};
 
 const LANE: LaneSize = LaneSize {
@@ -64,12 +64,16 @@ enum Step {
     Trial,
 }
 
+fn stores() -> impl Strategy<Value = Stores> {
+    prop::sample::select(&[Stores::Ordinary, Stores::Owned, Stores::NonTemporal])
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..24 * 1024u32).prop_map(Step::Push),
         3 => any::<bool>().prop_map(|in_place| Step::Read { in_place }),
         1 => Just(Step::Release),
-        1 => prop_oneof![Just(Stores::Ordinary), Just(Stores::NonTemporal)].prop_map(Step::Choose),
+        1 => stores().prop_map(Step::Choose),
         1 => Just(Step::Trial),
     ]
 }
@@ -151,15 +155,17 @@ fn owns_lines(producer: &mut Producer, consumer: &mut Consumer, length: u32) -> 
 }
 
 #[test]
-fn the_consumer_owns_the_lines_of_long_data_by_ordinary_stores() {
+fn the_consumer_owns_the_lines_of_long_data_if_the_producer_asks() {
     let (mut producer, mut consumer) = lane();
-    let long = u32::try_from(CHOICE_MIN).unwrap() + 14;
+    let long = u32::try_from(STREAMING_MIN).unwrap() + 14;
     assert!(!owns_lines(&mut producer, &mut consumer, long));
-    producer.choice = StoreChoice::with(Stores::Ordinary);
+    producer.choice = StoreChoice::with(Stores::Owned);
     assert!(owns_lines(&mut producer, &mut consumer, long));
     assert!(!owns_lines(&mut producer, &mut consumer, long - 1));
-    producer.choice = StoreChoice::with(Stores::NonTemporal);
-    assert!(!owns_lines(&mut producer, &mut consumer, long));
+    for other in [Stores::Ordinary, Stores::NonTemporal] {
+        producer.choice = StoreChoice::with(other);
+        assert!(!owns_lines(&mut producer, &mut consumer, long));
+    }
 }
 
 /// The choice changes while the other thread reads.
@@ -172,7 +178,8 @@ fn between_two_threads_data_of_either_kind_arrives_whole() {
         scope.spawn(move || {
             for number in 0..COUNT {
                 match number % 50 {
-                    0 => producer.choice = StoreChoice::with(Stores::Ordinary),
+                    0 => producer.choice = StoreChoice::with(Stores::Owned),
+                    15 => producer.choice = StoreChoice::with(Stores::Ordinary),
                     30 => producer.choice = StoreChoice::with(Stores::NonTemporal),
                     _ => {}
                 }

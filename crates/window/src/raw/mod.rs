@@ -29,6 +29,6 @@ pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
 pub(crate) use slots::{Body, INLINE_BYTES, SHORT_BYTES, Slots};
-pub(crate) use streaming_copy::LINE;
+pub(crate) use streaming_copy::{LINE, STREAMING_MIN};
 pub(crate) use word::{LongWord, Word};
 pub(crate) use words::Words;

@@ -9,7 +9,7 @@ use std::ptr;
 
 /// Bytes from which on such a copy is used. Shorter ones gain less between processors that are far
 /// apart than they lose between those that share a cache.
-pub(super) const STREAMING_MIN: usize = 4096;
+pub(crate) const STREAMING_MIN: usize = 4096;
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
