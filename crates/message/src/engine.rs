@@ -125,11 +125,11 @@ impl Engine {
                 break;
             };
             self.control(link, peer, &record)?;
+            link.published |= link.control_in.release();
             left -= 1;
         }
         // The peer may sleep until it has room.
         link.published |= !link.reading && link.messages_in.release();
-        link.published |= link.control_in.release();
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub const READ_AT_ONCE: usize = 16;
 pub const MEDIUM: u64 = 32 * 1024;
 
 /// Bytes of a chunk of a streamed message.
-pub const CHUNK: u32 = 16 * 1024;
+pub const CHUNK: u32 = 32 * 1024;
 
 /// The shortest message in bytes that both sides copy, where both can.
 pub const SHARED: u64 = 256 * 1024;
@@ -32,7 +32,7 @@ pub const MESSAGES: LaneSize = LaneSize {
     data: 256 * 1024,
 };
 
-/// The lane of control records and streamed data. Twice as many slots as chunks fit.
+/// The lane of control records and streamed data. More slots than chunks fit.
 pub const CONTROL: LaneSize = LaneSize {
     slots: 64,
     data: 256 * 1024,
@@ -63,7 +63,7 @@ pub const CONTROL_WAITING: usize = 1024;
 pub const BURST: usize = 16;
 
 /// Chunks streamed to one peer before the next peer is served.
-pub const CHUNKS: usize = 64;
+pub const CHUNKS: usize = 32;
 
 /// Accepted connections without an offer. If there are more, the oldest is closed.
 pub const INCOMING: usize = 64;
