@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use super::mx::{Installed, succeed};
 use super::root;
@@ -54,28 +55,44 @@ pub(crate) fn compile(compiler: &Path, program: &Path) {
 /// Parts of the conformance program.
 pub(crate) const PARTS: usize = 32;
 
-/// The component, the library that it loads, and the test program.
+/// Builds the components, the library that they load and the conformance program as a user does, once for a test program.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let name = concat!("open-mpi-", env!("CARGO_CRATE_NAME"));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // What an earlier run built may be older than its sources.
+        let _absent = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut make = Command::new("make");
+        make.arg("--directory").arg(root().join("mpi/openmpi"));
+        make.arg(format!("BUILD={}", folder.display()));
+        succeed(&mut make);
+        compile(Path::new("mpicc"), &folder.join("conformance"));
+        Installed::new(folder.join("mx"));
+        folder
+    })
+}
+
+/// Returns the folder of the library that the components load.
+fn libraries() -> PathBuf {
+    built().join("mx/lib64")
+}
+
+/// The components and the conformance program, for jobs with a folder of their own.
 pub(crate) struct OpenMpi {
     folder: PathBuf,
-    mx: Installed,
     components: String,
 }
 
 impl OpenMpi {
-    /// Builds them as a user does.
+    /// Jobs use this folder.
     pub(crate) fn new(folder: &Path) -> Self {
-        let sources = root().join("mpi/openmpi");
-        let mut make = Command::new("make");
-        make.arg("--directory").arg(&sources);
-        make.arg(format!("BUILD={}", folder.display()));
-        succeed(&mut make);
-        compile(Path::new("mpicc"), &folder.join("conformance"));
         let path = ["--parsable", "--path", "pkglibdir"];
         let system = succeed(Command::new("ompi_info").args(path));
         let (_, system) = system.trim().rsplit_once(':').unwrap();
         Self {
-            components: format!("{}:{system}", folder.display()),
-            mx: Installed::new(folder.join("mx")),
+            components: format!("{}:{system}", built().display()),
             folder: folder.to_owned(),
         }
     }
@@ -88,7 +105,7 @@ impl OpenMpi {
         run.env("OMPI_MCA_mca_base_component_path", &self.components);
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
         run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        run.env("LD_LIBRARY_PATH", self.mx.libraries());
+        run.env("LD_LIBRARY_PATH", libraries());
         run.env("VICINITY_RUNTIME_DIR", self.folder.join("run"));
         run.env("TMPDIR", &self.folder);
         run
@@ -98,14 +115,14 @@ impl OpenMpi {
     pub(crate) fn files(&self) -> vm_harness::mpi::Files {
         vm_harness::mpi::Files {
             vicinity: PathBuf::from(env!("CARGO_BIN_EXE_vicinity")),
-            components: self.folder.clone(),
-            library: self.mx.libraries().join("libmyriexpress.so"),
+            components: built().to_owned(),
+            library: libraries().join("libmyriexpress.so"),
             program: self.program(),
         }
     }
 
     /// Returns the test program.
     pub(crate) fn program(&self) -> PathBuf {
-        self.folder.join("conformance")
+        built().join("conformance")
     }
 }

@@ -1,0 +1,88 @@
+//! The chapters of MPI that the conformance program has, with ranks of one member.
+
+use std::process::Command;
+
+use crate::common;
+use crate::common::open_mpi::{DIRECT, PARTS, missing};
+use crate::{BY_CM, ONLY_PLANE, passes, prepare};
+
+#[test]
+fn every_chapter_passes_with_four_ranks() {
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    let mut run = mpi.run(ONLY_PLANE);
+    passes(run.args(["-n", "4"]).arg(mpi.program()), PARTS);
+    // Fragments that are too long to be read in place, and lists that run out of fragments.
+    for (parameter, value, part) in [
+        ("btl_vicinity_max_send_size", "131072", "lengths"),
+        ("btl_vicinity_free_list_max", "8", "order_and_wildcards"),
+    ] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(["--mca", parameter, value, "-n", "2"]);
+        passes(run.arg(mpi.program()).arg(part), 1);
+    }
+}
+
+/// The same below cm. `ranks_of_different_members_meet_below_cm` has the same parts, so this is not in `make test`.
+#[test]
+#[ignore = "run by make soak"]
+fn every_chapter_passes_below_cm() {
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    let mut run = mpi.run(ONLY_PLANE);
+    run.args(BY_CM).args(["--mca", "mtl_base_verbose", "10"]);
+    let text = passes(run.args(["-n", "4"]).arg(mpi.program()), PARTS);
+    // Each rank reaches three others, and those of the part with spawned processes.
+    let reached = text.matches("mtl:vicinity: [").count();
+    assert!(reached >= 4 * 3, "{text}");
+}
+
+/// The conformance program against Open MPI's own components. With 4.1.4, a compare-and-swap crashes with `vader`, which
+/// does not reach spawned processes either, and `tcp` alone has no windows of the program's memory.
+#[test]
+#[ignore = "tests the test; run by make soak"]
+fn every_chapter_passes_with_other_components() {
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    let vader = ["-remote_atomics", "-allocated_memory", "-spawned_processes"];
+    for (components, without) in [
+        ("self,vader", &vader[..]),
+        (
+            "self,tcp",
+            &[
+                "-long_one_sided",
+                "-allocated_memory",
+                "-single_accumulates",
+            ],
+        ),
+    ] {
+        let mut run = mpi.run(components);
+        run.args(["-n", "4"]).arg(mpi.program()).args(without);
+        passes(&mut run, PARTS - without.len());
+    }
+}
+
+/// The packages, made on Debian 13 and installed on a clean one: Open MPI 5.0 and libfabric 2 find what they install.
+#[test]
+#[ignore = "downloads 250 MB; run by make soak"]
+fn the_packages_of_debian_13_work_as_installed() {
+    if let Some(reason) = missing() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Command::new(common::root().join("mpi/openmpi/tests/debian-13"));
+    run.arg(folder.path()).arg(env!("CARGO_BIN_EXE_vicinity"));
+    run.arg(common::agent()).arg(common::archive());
+    let text = common::mx::succeed(&mut run);
+    // Five parts more have two ranks of different members. In `single_accumulates`, one accesses the other.
+    let passed = text.matches(" passed in ").count();
+    // Below cm, six parts with windows are left out.
+    assert_eq!(passed, PARTS + (PARTS - 6) + 5, "{text}");
+    assert_eq!(text.matches(DIRECT).count(), 4 * 2 + 1, "{text}");
+    // The two sides of `fi_pingpong`.
+    assert_eq!(text.matches("\n1m ").count(), 2, "{text}");
+}
