@@ -36,27 +36,28 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
     });
     let vms = rig.boot([specs.next().unwrap(), specs.next().unwrap()]);
 
-    for vm in &vms {
-        step("without the module: sysfs maps the region uncached, and the gateway polls rarely");
-        let joined = join(vm, LIMIT);
+    // Both VMs do each step together, so that neither joins or leaves while the other's wake-ups are counted.
+    step("without the module: sysfs maps the region uncached, and the gateway polls rarely");
+    let joined = vms.each_ref().map(|vm| join(vm, LIMIT));
+    for (vm, count) in vms.iter().zip(wakeups(&vms)) {
         assert_eq!(mapped(vm).1, ["uncached-minus"], "{}", vm.name());
-        let count = gateway_wakeups(vm).unwrap();
         println!("{} wakes up {count} times in 5 s", vm.name());
         assert!((1..=1000).contains(&count), "{count}");
+    }
+    for joined in joined {
         joined.kill().unwrap();
+    }
 
-        step("with the module: above 4 GiB, write-back, and one wake-up a second");
+    step("with the module: above 4 GiB, write-back, and one wake-up a second");
+    let joined = vms.each_ref().map(|vm| {
         sh(vm, &format!("insmod {MODULE}"));
-        let joined = open(
-            vm,
-            "exec vicinity message join 2>/tmp/said",
-            "gateway.sock",
-            LIMIT,
-        );
+        let join = "exec vicinity message join 2>/tmp/said";
+        open(vm, join, "gateway.sock", LIMIT)
+    });
+    for (vm, count) in vms.iter().zip(wakeups(&vms)) {
         let (start, kinds) = mapped(vm);
         assert!(start >= 4 << 30, "{} has it at {start:#x}", vm.name());
         assert_eq!(kinds, ["write-back"], "{}", vm.name());
-        let count = gateway_wakeups(vm).unwrap();
         println!("{} wakes up {count} times in 5 s", vm.name());
         assert!(count <= 10, "{count}");
         let said = sh(vm, "cat /tmp/said");
@@ -64,11 +65,12 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
             said.contains("joined") && !said.contains("uncached"),
             "{said}"
         );
+    }
 
-        step(
-            "the driver is unbound while a gateway runs, which loses its mappings; without the driver, other \
-                gateways work",
-        );
+    step(
+        "the driver is unbound while a gateway runs, which loses its mappings; without the driver, other gateways work",
+    );
+    for (vm, joined) in vms.iter().zip(joined) {
         let unbind =
             "cd /sys/bus/pci/drivers/vicinity_wake; for it in 0000:*; do echo $it >unbind; done";
         sh(vm, unbind);
@@ -79,6 +81,14 @@ fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
         is_well(vm);
     }
     a_kernel_that_is_locked_down_says_what_is_missing(&vms[0]);
+}
+
+/// Returns how often the gateway of each VM woke up in the same five seconds.
+fn wakeups(vms: &[Vm; 2]) -> [u64; 2] {
+    std::thread::scope(|scope| {
+        let counts = vms.each_ref().map(|vm| scope.spawn(|| gateway_wakeups(vm)));
+        counts.map(|count| count.join().unwrap().unwrap())
+    })
 }
 
 /// Locks the kernel of the VM down as Secure Boot does (kernel_lockdown(7)). Without a signed module, nothing works there.

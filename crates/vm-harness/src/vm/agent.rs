@@ -14,9 +14,11 @@ use super::jsonline::JsonLine;
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
 
-/// Interval at which the host asks whether a command has ended. Each request costs the guest some CPU time, which
-/// would disturb a measurement.
-const ASK: Duration = Duration::from_millis(100);
+/// First interval at which the host asks whether a command has ended: most commands are short.
+const FIRST: Duration = Duration::from_millis(10);
+
+/// Longest interval. Each request costs the guest some CPU time, which would disturb a measurement.
+const LONGEST: Duration = Duration::from_millis(100);
 
 /// Longest time until the agent answers, also in an emulated guest under load.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -101,10 +103,22 @@ impl Agent {
             None => Err(Error::unreadable("the guest agent", &answer.to_string())),
         }
     }
+}
 
-    /// Waits between two requests to the agent.
-    pub(super) fn pause() -> Result<()> {
-        interrupt::sleep(ASK)
+/// The pauses between requests whether a command has ended.
+#[derive(Debug)]
+pub(super) struct Pauses(Duration);
+
+impl Pauses {
+    pub(super) const fn new() -> Self {
+        Self(FIRST)
+    }
+
+    /// Waits until the next request is due, each time twice as long as before, up to the longest interval.
+    pub(super) fn wait(&mut self) -> Result<()> {
+        interrupt::sleep(self.0)?;
+        self.0 = (self.0 * 2).min(LONGEST);
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::image::Image;
 use crate::scope::RunFolder;
 use crate::{cpu, interrupt};
 
-use super::agent::{Agent, Output};
+use super::agent::{Agent, Output, Pauses};
 use super::qmp::Qmp;
 use super::spec::Spec;
 
@@ -251,6 +251,7 @@ impl Job<'_> {
     /// [`Error::Timeout`] (the command is killed), or the VM ended.
     pub fn wait(self, limit: Duration) -> Result<Output> {
         let end = Instant::now() + limit;
+        let mut pauses = Pauses::new();
         loop {
             if let Some(output) = self.ended()? {
                 return Ok(output);
@@ -260,7 +261,7 @@ impl Job<'_> {
                 self.kill()?;
                 return Err(Error::Timeout { what, limit });
             }
-            Agent::pause()?;
+            pauses.wait()?;
         }
     }
 
@@ -270,8 +271,9 @@ impl Job<'_> {
     /// The VM ended.
     pub fn kill(self) -> Result<()> {
         let kill = self.vm.start(&format!("kill -KILL -- -{}", self.pid))?;
+        let mut pauses = Pauses::new();
         while kill.ended()?.is_none() {
-            Agent::pause()?;
+            pauses.wait()?;
         }
         Ok(())
     }
