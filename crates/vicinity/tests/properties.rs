@@ -98,7 +98,7 @@ const EVERY_CASE: [(&str, &str); 25] = [
     ("lines_round_trip", "any numbers are a line's"),
     (
         "trials_are_few_whatever_they_measure",
-        "any two durations are those of a trial",
+        "any durations are those of a round's trials",
     ),
 ];
 

@@ -38,25 +38,27 @@ fn digits(value: f64) -> String {
     }
 }
 
-fn row(figure: (&str, u64, &str), values: &[f64], ratio: f64) -> String {
+fn row(figure: (&str, u64, &str), values: &[f64], ratios: &[f64]) -> String {
     let (name, bytes, unit) = figure;
     let cells: Vec<_> = values
         .iter()
         .map(|value| format!("{} {unit}", digits(*value)))
         .collect();
-    let ratio = match ratio < 0.1 {
+    let ratios = ratios.iter().map(|ratio| match *ratio < 0.1 {
         true => format!("{ratio:.3}"),
         false => format!("{ratio:.2}"),
-    };
-    format!("| {name}, {bytes} B | {} | {ratio} |", cells.join(" | "))
+    });
+    let ratios: Vec<_> = ratios.collect();
+    let (cells, ratios) = (cells.join(" | "), ratios.join(", "));
+    format!("| {name}, {bytes} B | {cells} | {ratios} |")
 }
 
-/// Processes of a host over these transports: the ratio is that of `own` to `base`.
+/// Processes of a host over these transports: the ratios are those of each `own` to `base`.
 fn native(
     file: &str,
     figures: &[(&str, u64, &str)],
     transports: &[&str],
-    own: &str,
+    own: &[&str],
     base: &str,
 ) -> Vec<String> {
     let results = read(file);
@@ -75,14 +77,15 @@ fn native(
             .iter()
             .map(|transport| cell(&of, transport, base).0)
             .collect();
-        row(*figure, &values, cell(&of, own, base).1)
+        let ratios: Vec<_> = own.iter().map(|it| cell(&of, it, base).1).collect();
+        row(*figure, &values, &ratios)
     });
     rows.collect()
 }
 
 /// VMs: the ratio is that to TCP.
 fn vms() -> Vec<String> {
-    let results = read("mpi-vms.json");
+    let results = read("mpi-vms-intel.json");
     let figures = PAIR.iter().chain(&COLLECTIVE);
     let rows = figures.map(|figure| {
         let of = |over: &str| -> Vec<f64> {
@@ -96,7 +99,7 @@ fn vms() -> Vec<String> {
             mine.iter().map(value).collect()
         };
         let values = ["plane", "tcp"].map(|over| cell(&of, over, "tcp").0);
-        row(*figure, &values, cell(&of, "plane", "tcp").1)
+        row(*figure, &values, &[cell(&of, "plane", "tcp").1])
     });
     rows.collect()
 }
@@ -119,12 +122,13 @@ pub(crate) fn rows() -> Vec<String> {
     let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
     let over_tcp = ["plane", "vader", "tcp"];
     let provider = ["mpich_plane", "mpich"];
-    let below_cm = ["plane_cm", "plane", "vader", "two_copies", "ucx"];
+    let both = ["plane", "plane_cm"];
+    let with_cm = [&both[..], &shared_memory[1..]].concat();
     [
-        native("mpi.json", &PAIR, &shared_memory, "plane", "vader"),
-        native("mpi.json", &COLLECTIVE, &over_tcp, "plane", "tcp"),
-        native("mpi.json", &PAIR, &provider, "mpich_plane", "mpich"),
-        native("mpi-cm.json", &PAIR, &below_cm, "plane_cm", "ucx"),
+        native("mpi.json", &PAIR, &shared_memory, &["plane"], "vader"),
+        native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
+        native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
+        native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
         hosts(),
         vms(),
     ]
