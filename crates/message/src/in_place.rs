@@ -170,6 +170,7 @@ impl Endpoint {
         if self.polls >= POLLS_PER_SOCKET_CHECK {
             self.poll_sockets();
         }
+        self.poll_plane();
         // Messages of this endpoint itself, and of peers that have ended.
         if most > 0 && self.has_unexpected() {
             return self.read_queued();

@@ -22,3 +22,54 @@ pub(crate) trait Plane: Debug + Send + Sync {
     /// Adds the plane's descriptors to an endpoint's waiter.
     fn watch(&self, waiter: &Waiter, token: Token) -> Result<(), Errno>;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::address::Board;
+    use crate::endpoint::{Endpoint, Options};
+
+    /// Counts its polls.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicU32);
+
+    impl Plane for Counting {
+        fn poll(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn serve(&self) {}
+
+        fn sleep_limit(&self) -> Duration {
+            Duration::MAX
+        }
+
+        fn watch(&self, _waiter: &Waiter, _token: Token) -> Result<(), Errno> {
+            Ok(())
+        }
+    }
+
+    /// Frames wait for the program's calls, so each call that looks for messages makes the plane's progress.
+    #[test]
+    fn each_look_for_messages_polls_the_plane() {
+        let folder = tempfile::tempdir().unwrap();
+        let plane = Arc::new(Counting::default());
+        let board = Board::open(folder.path()).unwrap();
+        let board = board.with_plane(plane.clone());
+        let mut endpoint = Endpoint::open(&board, &Options::default()).unwrap();
+        endpoint.leave_in_place();
+        let looks: [fn(&mut Endpoint); 2] = [Endpoint::progress, |endpoint| {
+            assert!(!endpoint.read_next(1));
+        }];
+        for look in looks {
+            plane.0.store(0, Ordering::Relaxed);
+            for _ in 0..10 {
+                look(&mut endpoint);
+            }
+            assert_eq!(plane.0.load(Ordering::Relaxed), 10);
+        }
+    }
+}
