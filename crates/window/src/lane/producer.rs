@@ -148,7 +148,7 @@ impl Producer {
     #[must_use]
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
         match bytes.len() < STREAMING_MIN {
-            true => self.data.write(at, bytes),
+            true => self.data.write_cached(at, bytes),
             false => self.write_long(at, bytes),
         }
     }

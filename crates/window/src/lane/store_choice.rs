@@ -165,9 +165,10 @@ impl StoreChoice {
         };
         self.better = best;
         if self.against == ROUNDS_TO_CHANGE {
-            let warm = self.warm;
-            *self = Self::with(best);
-            self.warm = warm;
+            *self = Self {
+                warm: self.warm,
+                ..Self::with(best)
+            };
         }
     }
 }
@@ -213,7 +214,8 @@ mod tests {
     /// Copies of a lap of the data area.
     const LAP: u32 = 8;
 
-    // Processors as measured: near each other and far from each other on an AMD EPYC, and on an Intel Xeon, where owning costs more than it brings.
+    // Processors as measured: near each other and far from each other on an AMD EPYC, and on an Intel Xeon, where
+    // owning costs more than it brings.
     const NEAR: Durations = [1900, 650, 900];
     const FAR: Durations = [5000, 3000, 900];
     const MESH: Durations = [310, 250, 1024];
