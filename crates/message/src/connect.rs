@@ -96,7 +96,7 @@ impl Endpoint {
             from: self.address,
             to: address,
             session: self.session,
-            own_key: self.key,
+            own_key: Some(self.key),
             key,
             fences: doorbell::register_membarrier(),
             members: (!remote).then_some(AS_ATTACHER),
@@ -258,7 +258,7 @@ impl Endpoint {
                         let near = address.nic == self.address.nic;
                         let members = near.then_some(AS_CREATOR).or(reply.members);
                         link.remote_memory = self.remote_memory_of(&window, members, address);
-                        self.add_link(address, reply.session, key, link);
+                        self.add_link(address, reply.session, Some(key), link);
                     }
                     Err(_) => self.fail_connect(id, Code::NoResources),
                 }
@@ -335,7 +335,7 @@ impl Endpoint {
     }
 
     /// Adds a link, and ends the requests that wait for it; those with the peer's key succeed.
-    fn add_link(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
+    fn add_link(&mut self, address: Address, session: u64, key: Option<u32>, mut link: Link) {
         if address.nic != self.address.nic {
             link.remote = true;
             self.remote = true;
@@ -355,7 +355,7 @@ impl Endpoint {
         };
         let outgoing = self.handshakes.outgoing.remove(&id);
         for (request, wanted) in outgoing.into_iter().flat_map(|out| out.requests) {
-            match wanted == key {
+            match self.peers.has_key(peer, wanted) {
                 true => self.connected(request, peer),
                 false => self.end_connect(request, Code::BadKey),
             }

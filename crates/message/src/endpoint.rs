@@ -225,7 +225,7 @@ impl Endpoint {
             }
             return Ok(request);
         };
-        match self.peers.get(peer).map(|known| known.key) == Some(key) {
+        match self.peers.has_key(peer, key) {
             true => self.connected(request, peer),
             false => self.engine.requests.end(request, Code::BadKey, 0),
         }

@@ -10,8 +10,8 @@ pub(crate) struct Hello {
     pub(crate) from: Address,
     pub(crate) to: Address,
     pub(crate) session: u64,
-    /// The key that the sender was opened with.
-    pub(crate) own_key: u32,
+    /// The key that the sender was opened with. `None` for an endpoint on a host that does not send it (Open-MX).
+    pub(crate) own_key: Option<u32>,
     /// The key that the sender believes the target was opened with.
     pub(crate) key: u32,
     /// Whether the sender's sleeps fence the target, too (`window::doorbell`).
@@ -60,6 +60,10 @@ impl MemberPair {
     }
 }
 
+/// Flags of an offer.
+const FENCES: u8 = 1;
+const HAS_OWN_KEY: u8 = 2;
+
 /// The window is accepted.
 pub(crate) const ACCEPTED: u32 = 0;
 /// The key is not the endpoint's.
@@ -81,11 +85,13 @@ impl Hello {
         bytes.extend(self.from.nic.to_le_bytes());
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.from.endpoint.to_le_bytes());
-        bytes.extend(self.own_key.to_le_bytes());
+        bytes.extend(self.own_key.unwrap_or_default().to_le_bytes());
         bytes.extend(self.key.to_le_bytes());
         bytes.extend(self.to.nic.to_le_bytes());
         bytes.extend(self.to.endpoint.to_le_bytes());
-        bytes.push(self.fences.into());
+        let fences = u8::from(self.fences) * FENCES;
+        let has_own_key = u8::from(self.own_key.is_some()) * HAS_OWN_KEY;
+        bytes.push(fences | has_own_key);
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -98,7 +104,7 @@ impl Hello {
         let (key, bytes) = bytes.split_first_chunk()?;
         let (to_nic, bytes) = bytes.split_first_chunk()?;
         let (to_endpoint, bytes) = bytes.split_first_chunk()?;
-        let ([fences], bytes) = bytes.split_first_chunk()?;
+        let ([flags], bytes) = bytes.split_first_chunk()?;
         let from = Address {
             nic: u64::from_le_bytes(*nic),
             endpoint: u32::from_le_bytes(*endpoint),
@@ -111,9 +117,9 @@ impl Hello {
             from,
             to,
             session: u64::from_le_bytes(*session),
-            own_key: u32::from_le_bytes(*own_key),
+            own_key: (flags & HAS_OWN_KEY != 0).then_some(u32::from_le_bytes(*own_key)),
             key: u32::from_le_bytes(*key),
-            fences: *fences == 1,
+            fences: flags & FENCES != 0,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -158,7 +164,7 @@ mod tests {
                 endpoint: 6,
             },
             session: u64::MAX - 1,
-            own_key: 3,
+            own_key: Some(3),
             key: 4,
             fences: true,
             members: None,
@@ -171,6 +177,11 @@ mod tests {
         };
         for members in [None, Some(MemberPair { own: 1, peer: 2 })] {
             let (hello, reply) = (Hello { members, ..hello }, HelloReply { members, ..reply });
+            let without_key = Hello {
+                own_key: None,
+                ..hello
+            };
+            assert_eq!(Hello::decode(&without_key.encode()), Some(without_key));
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
             assert_eq!(HelloReply::decode(&reply.encode()), Some(reply));
             assert_eq!(Hello::decode(&reply.encode()), None);

@@ -201,8 +201,9 @@ pub(crate) struct PeerEntry {
     pub(crate) address: Address,
     /// The session: it differs each time the endpoint is opened.
     pub(crate) session: u64,
-    /// The key that the peer was opened with.
-    pub(crate) key: u32,
+    /// The key that the peer was opened with. `None` if the peer connected from a host that does not send it: then it is not
+    /// known whether the key of a later connect is right, and all are taken.
+    key: Option<u32>,
     pub(crate) link: Option<Box<Link>>,
 }
 
@@ -222,7 +223,7 @@ impl Peers {
             generation: 0,
             address,
             session,
-            key,
+            key: Some(key),
             link: None,
         };
         Self {
@@ -265,6 +266,12 @@ impl Peers {
         links.flatten()
     }
 
+    /// Returns whether a connect to a peer has the right key.
+    pub(crate) fn has_key(&self, peer: Peer, key: u32) -> bool {
+        let known = self.get(peer);
+        known.is_some_and(|known| known.key.is_none_or(|own| own == key))
+    }
+
     /// Returns the peer with a link to an address.
     pub(crate) fn find_linked(&self, address: Address) -> Option<Peer> {
         let is = |peer: &&Peer| {
@@ -281,7 +288,13 @@ impl Peers {
     }
 
     /// Adds a peer. If many peers were lost, it takes the entry of the one lost longest ago.
-    pub(crate) fn add(&mut self, address: Address, session: u64, key: u32, link: Link) -> Peer {
+    pub(crate) fn add(
+        &mut self,
+        address: Address,
+        session: u64,
+        key: Option<u32>,
+        link: Link,
+    ) -> Peer {
         let mut known = PeerEntry {
             generation: 0,
             address,

@@ -60,6 +60,7 @@ impl Endpoint {
                 expected_seq: partner.next_receive.0,
                 number: connecting.number,
                 status: None,
+                own_key: Some(self.key),
             };
             context.out.send(route, Packet::Connect(request));
         }
@@ -89,6 +90,7 @@ impl Endpoint {
             expected_seq: partner.next_receive.0,
             number: self.connects,
             status: None,
+            own_key: Some(self.key),
         };
         context.out.send(route, Packet::Connect(request));
     }
@@ -132,7 +134,12 @@ impl Endpoint {
             partner.session = Some(reply.key_or_session);
             partner.next_send = Some(start);
             let (endpoint, from) = (self.number, partner.address);
-            let event = Event::PeerConnected { endpoint, from };
+            let event = Event::PeerConnected {
+                endpoint,
+                from,
+                // The process that has the partner's endpoint now has not sent its key.
+                peer_key: None,
+            };
             context.out.events.push_back(event);
         }
     }
@@ -180,11 +187,11 @@ impl Endpoint {
                 return;
             }
             if self.establish(id, request.session, Seq(request.expected_seq), context) {
-                let (endpoint, from) = (self.number, address);
-                context
-                    .out
-                    .events
-                    .push_back(Event::PeerConnected { endpoint, from });
+                context.out.events.push_back(Event::PeerConnected {
+                    endpoint: self.number,
+                    from: address,
+                    peer_key: request.own_key,
+                });
             }
         }
         let Some(route) = context.hosts.route(id.0) else {
@@ -202,6 +209,7 @@ impl Endpoint {
             expected_seq: expected.unwrap_or(Seq::FIRST).0,
             number: request.number,
             status: Some(if key_matches { 0 } else { BAD_KEY }),
+            own_key: None,
         };
         context.out.send(route, Packet::Connect(reply));
         self.flush(id, context);

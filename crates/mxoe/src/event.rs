@@ -119,6 +119,8 @@ pub enum Event {
         session: u32,
         /// The key in the request.
         key: u32,
+        /// The key of the remote endpoint itself, unless its host does not send it.
+        peer_key: Option<u32>,
     },
     /// A remote endpoint connected that was not connected before.
     PeerConnected {
@@ -126,6 +128,8 @@ pub enum Event {
         endpoint: u8,
         /// The remote endpoint.
         from: Address,
+        /// The key of the remote endpoint, unless its host does not send it.
+        peer_key: Option<u32>,
     },
     /// A connection ended: the partner has a new session, refused a packet, or did not answer.
     Disconnected {

@@ -140,6 +140,7 @@ impl Node {
                 from,
                 session: connect.session,
                 key: connect.key_or_session,
+                peer_key: connect.own_key,
             });
         }
     }
@@ -178,6 +179,7 @@ impl Node {
                     index: host,
                     key_or_session: 0,
                     status: Some(wire::BAD_KEY),
+                    own_key: None,
                     ..connect
                 };
                 self.refuse_with(now, host, Packet::Connect(reply));

@@ -133,6 +133,7 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
         expected_seq: 1,
         number: 1,
         status: None,
+        own_key: None,
     };
     receive(node, now, source, HERE, Packet::Connect(connect));
     let mut answered = false;

@@ -60,6 +60,8 @@ const CLOSE: u32 = 4;
 const MEMBER: u32 = 5;
 const LOST: u32 = 6;
 const NAME: u32 = 7;
+/// A [`CONNECT`] of an endpoint whose own key is not known.
+const CONNECT_WITHOUT_KEY: u32 = 8;
 
 impl ControlMessage {
     pub(super) fn encode(&self) -> Record {
@@ -76,10 +78,13 @@ impl ControlMessage {
                     hello.to.nic,
                     pair(hello.from.endpoint, hello.to.endpoint),
                     hello.session,
-                    pair(hello.own_key, hello.key),
+                    pair(hello.own_key.unwrap_or_default(), hello.key),
                     encode_member(member),
                 ];
-                (CONNECT, body)
+                match hello.own_key {
+                    Some(_) => (CONNECT, body),
+                    None => (CONNECT_WITHOUT_KEY, body),
+                }
             }
             Self::Answer {
                 link,
@@ -112,7 +117,7 @@ impl ControlMessage {
         let [first, words @ ..] = record.body;
         let (link, window) = halves(first);
         Some(match record.tag {
-            CONNECT => {
+            CONNECT | CONNECT_WITHOUT_KEY => {
                 let [from, to, endpoints, session, keys, member] = words;
                 let (from_endpoint, to_endpoint) = halves(endpoints);
                 let (own_key, key) = halves(keys);
@@ -124,7 +129,7 @@ impl ControlMessage {
                         from: address(from, from_endpoint),
                         to: address(to, to_endpoint),
                         session,
-                        own_key,
+                        own_key: (record.tag == CONNECT).then_some(own_key),
                         key,
                         fences: false,
                         members: None,
@@ -187,7 +192,7 @@ impl ControlMessage {
             from,
             to,
             session: 1,
-            own_key: 0,
+            own_key: Some(0),
             key: 0,
             fences: false,
             members: None,
@@ -211,7 +216,7 @@ mod tests {
     }
 
     fn message() -> impl Strategy<Value = ControlMessage> {
-        let keys = any::<(u32, u32, u64)>();
+        let keys = any::<(Option<u32>, u32, u64)>();
         prop_oneof![
             (any::<(u32, u32, Option<u32>)>(), address(), address(), keys).prop_map(
                 |((link, window, member), from, to, (own_key, key, session))| {

@@ -19,6 +19,11 @@ const NOTIFY: u8 = 43;
 const NACK_LIB: u8 = 44;
 const NACK_MCP: u8 = 45;
 
+/// Bytes of a connect's data, without and with the key of the endpoint that sends it. Open-MX takes all lengths from 16 bytes
+/// on. The unused bytes of the 16 cannot have the key, because Open-MX sends them without setting them.
+const CONNECT_OF_MX: u8 = 16;
+const CONNECT_WITH_KEY: u8 = 20;
+
 /// The kind of an acknowledgement, which is the only TRUC packet that MX sends.
 const ACK_KIND: u8 = 0x55;
 
@@ -209,6 +214,11 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
     };
     // A connect has 32 bytes, although the last ones are unused.
     body.bytes(0, 32)?;
+    let has_key = status.is_none() && body.u8(4)? >= CONNECT_WITH_KEY;
+    let own_key = match has_key {
+        true => Some(body.u32(32)?),
+        false => None,
+    };
     Some(Connect {
         ends: ends(body)?,
         index: body.u16(10)?,
@@ -217,12 +227,13 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         expected_seq: body.u16(24)?,
         number: body.u8(27)?,
         status,
+        own_key,
     })
 }
 
 fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
     put_ends(to, CONNECT, connect.ends);
-    to.u8(4, 16);
+    to.u8(4, CONNECT_OF_MX);
     to.u16(10, connect.index);
     to.u32(16, connect.session);
     to.u32(20, connect.key_or_session);
@@ -230,6 +241,10 @@ fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
     to.u8(26, u8::from(connect.status.is_some()));
     to.u8(27, connect.number);
     to.u8(28, connect.status.unwrap_or_default());
+    if let Some(key) = connect.own_key {
+        to.u8(4, CONNECT_WITH_KEY);
+        to.u32(32, key);
+    }
 }
 
 fn head<'a>(body: Reader<'a>, data: &'a [u8]) -> Option<Small<'a>> {

@@ -132,6 +132,7 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
         expected_seq: 0x4001,
         number: 9,
         status: None,
+        own_key: None,
     };
     let mut body = vec![36, 3, 4, 0, 16, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0];
     body.extend([0, 0, 0, 5, 0, 0, 0, 6, 0x40, 1, 0, 9, 0, 0, 0, 0]);
@@ -143,6 +144,16 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
     body[26] = 1;
     body[28] = 11;
     assert_coding(Packet::Connect(answer), &body);
+    // Our own addition to MX, behind its bytes.
+    let with_key = Connect {
+        own_key: Some(0x0102_0304),
+        ..connect
+    };
+    body[26] = 0;
+    body[28] = 0;
+    body[4] = 20;
+    body.extend([1, 2, 3, 4]);
+    assert_coding(Packet::Connect(with_key), &body);
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub struct Connect {
     pub number: u8,
     /// In a reply, 0 for success or [`BAD_KEY`](super::BAD_KEY). A request has `None`.
     pub status: Option<u8>,
+    /// In a request, the key of the endpoint that sends it, behind the 16 bytes of MX. Open-MX ignores these bytes and sends
+    /// none.
+    pub own_key: Option<u32>,
 }
 
 /// A message in one packet, or the common header of packets that belong to a message.

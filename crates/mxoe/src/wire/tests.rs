@@ -39,10 +39,14 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
             any::<[u16; 2]>(),
             any::<[u32; 2]>(),
             any::<u8>(),
-            any::<Option<u8>>()
+            prop_oneof![
+                any::<u8>().prop_map(|status| (Some(status), None)),
+                any::<Option<u32>>().prop_map(|own_key| (None, own_key)),
+            ]
         )
             .prop_map(
-                move |(ends, [index, expected_seq], [session, key_or_session], number, status)| {
+                move |(ends, [index, expected_seq], [session, key_or_session], number, kind)| {
+                    let (status, own_key) = kind;
                     none(Packet::Connect(Connect {
                         ends,
                         index,
@@ -51,6 +55,7 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
                         expected_seq,
                         number,
                         status,
+                        own_key,
                     }))
                 }
             ),

@@ -3,7 +3,8 @@
 The host has one endpoint. It takes messages of every kind from the host that connects, and sends
 each message back: small ones in the same form, large ones as an offer from a buffer that begins in
 the middle of a page. The test that starts this program compares the messages.
-Usage: mxoe.py INTERFACE ENDPOINT KEY
+With PEER and PEER_KEY, it connects itself to this endpoint of the first host that asks for its name, and sends a message.
+Usage: mxoe.py INTERFACE ENDPOINT KEY [PEER PEER_KEY]
 """
 
 import random
@@ -65,12 +66,13 @@ class Pulling:
 
 
 class Host:
-    def __init__(self, interface, endpoint, key):
+    def __init__(self, interface, endpoint, key, wanted=None, wanted_key=0):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         self.socket.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, 8 << 20)
         self.socket.bind((interface, ETHERTYPE))
         self.mac = self.socket.getsockname()[4]
         self.endpoint, self.key = endpoint, key
+        self.wanted, self.wanted_key = wanted, wanted_key
         self.session = random.getrandbits(32)
         self.peer = None  # its MAC
         self.index = NO_INDEX  # ours in its table; its index in our table is 0
@@ -204,7 +206,12 @@ class Host:
         _, to, partner = struct.unpack("!BBB", body[:3])
         index, = struct.unpack("!H", body[10:12])
         session, key, start, is_reply, number = struct.unpack("!IIHBB", body[16:28])
-        if is_reply or to != self.endpoint:
+        if to != self.endpoint:
+            return
+        if is_reply:
+            if session == self.session and body[28] == 0 and self.partner is None:
+                self.partner, self.peer_session, self.send_seq = partner, key, start
+                self.send_data(0, b"connected")
             return
         self.peer, self.index = source, index
         status = 0 if key == self.key else 11
@@ -214,6 +221,13 @@ class Host:
             "!BBBBBBHHHIIIHBBBBH", CONNECT, partner, self.endpoint, 0, 16, 0, 0, 0, 0, 0, session,
             self.session, self.receive_seq, 1, number, status, 0, 0,
         ))
+
+    def connect(self):
+        """Connects to the wanted endpoint. Open-MX does not set the last four bytes."""
+        self.transmit(struct.pack(
+            "!BBBBBBHHHIIIHBB", CONNECT, self.wanted, self.endpoint, 0, 16, 0, 0, 0, 0, 0, self.session,
+            self.wanted_key, self.receive_seq, 0, 1,
+        ) + random.randbytes(4))
 
     def receive_from_partner(self, kind, body):
         if kind in (TINY, SMALL, MEDIUM, RNDV):
@@ -331,10 +345,12 @@ class Host:
             if time.monotonic() - announced > 1:
                 announced = time.monotonic()
                 self.announce()
+                if self.wanted is not None and self.peer and self.partner is None:
+                    self.connect()
             for handle, pulling in list(self.pulls.items()):
                 if time.monotonic() - pulling.requested_at > 1:
                     self.request(handle, pulling)
 
 
 if __name__ == "__main__":
-    Host(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).run()
+    Host(sys.argv[1], *map(int, sys.argv[2:])).run()

@@ -171,15 +171,21 @@ fn mxoe_5_1_a_probe_that_another_process_takes_for_a_connect_connects() {
     network.send(0, 1, 7, vec![7]).unwrap();
     assert_eq!(network.value(1), 7);
     let (endpoint, code) = (3, Code::BadSession);
-    let connected = |from| Event::PeerConnected { endpoint, from };
+    // The answer to a probe does not have the key of the process that gives it.
+    let connected = |from, peer_key| Event::PeerConnected {
+        endpoint,
+        from,
+        peer_key,
+    };
     let ended = Event::Disconnected {
         endpoint,
         from: at(1, 3),
         code,
     };
+    let [one, other] = [connected(at(1, 3), None), connected(at(0, 3), Some(KEY))];
     assert_eq!(
         replace_process(&mut network),
-        [vec![ended, connected(at(1, 3))], vec![connected(at(0, 3))]]
+        [vec![ended, one], vec![other]]
     );
     assert_eq!(network.nodes[0].session(3, at(1, 3)), Some(session(1, 5)));
     exchange(&mut network, 8);
@@ -305,6 +311,7 @@ fn mxoe_5_4_refusals_are_limited() {
             expected_seq: 1,
             number,
             status: None,
+            own_key: None,
         };
         let packet = Packet::Connect(packet);
         Frame {
@@ -468,6 +475,7 @@ fn mxoe_5_1_a_connect_waits_until_its_endpoint_opens() {
         from: at(0, 3),
         session: session(0, 0),
         key: KEY,
+        peer_key: Some(KEY),
     };
     assert_eq!(asked, [expected], "once");
     assert!(network.nodes[1].open(network.now, 8, KEY, session(1, 8)));

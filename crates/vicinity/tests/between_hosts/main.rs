@@ -14,6 +14,7 @@ mod common;
 mod hostile;
 mod hosts;
 mod in_process;
+mod keys;
 mod processor;
 mod programs;
 mod reopened;

@@ -111,7 +111,8 @@ impl Uplink {
         }
         let (session, _) = halves(random().map_err(|_| FULL)?);
         if node.key(pair.endpoint).is_none() {
-            node.open(now, pair.endpoint, hello.own_key, session);
+            let own_key = hello.own_key.ok_or(FULL)?;
+            node.open(now, pair.endpoint, own_key, session);
         }
         let (key, token) = (hello.key, u64::from(id));
         let begun = node.connect(now, pair.endpoint, pair.peer, key, token);

@@ -44,8 +44,13 @@ impl Uplink {
                 from,
                 session,
                 key,
-            } => self.offer(nic, endpoint, from, Some((key, session))),
-            Event::PeerConnected { endpoint, from } => self.offer(nic, endpoint, from, None),
+                peer_key,
+            } => self.offer(nic, endpoint, from, peer_key, Some((key, session))),
+            Event::PeerConnected {
+                endpoint,
+                from,
+                peer_key,
+            } => self.offer(nic, endpoint, from, peer_key, None),
             Event::Disconnected {
                 endpoint,
                 from: peer,
@@ -134,6 +139,7 @@ impl Uplink {
         nic: u64,
         endpoint: u8,
         peer: Address,
+        peer_key: Option<u32>,
         asked: Option<(u32, u32)>,
     ) -> Result<(), Fault> {
         let pair = EndpointPair {
@@ -174,8 +180,7 @@ impl Uplink {
             from: address(peer.host.nic(), peer.endpoint),
             to: address(nic, endpoint),
             session: session.into(),
-            // The peer's own key is not sent; most programs use one key.
-            own_key: key,
+            own_key: peer_key,
             key,
             fences: false,
             members: None,
