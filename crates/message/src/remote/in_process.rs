@@ -43,6 +43,9 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// The longest time that the end of a plane waits for acknowledgements.
 const LINGER: Duration = Duration::from_secs(10);
 
+/// The longest time that the first announcement waits for room on the interface.
+const ANNOUNCING: Duration = Duration::from_secs(1);
+
 /// The two members share a region, so that the uplink uses the endpoints' windows itself.
 const MEMBERS: [&str; 2] = ["host", "uplink"];
 const GROUP: &str = "host+uplink";
@@ -92,8 +95,10 @@ impl InProcess {
             nic,
             name: name.to_owned(),
         };
+        let mut parts = Parts::join(folder, port, named_nic)?;
+        parts.announce();
         let shared = Arc::new(Shared {
-            parts: Mutex::new(Parts::join(folder, port, named_nic)?),
+            parts: Mutex::new(parts),
             ends: AtomicBool::new(false),
         });
         let board = Board::claim(folder, nic)?;
@@ -153,6 +158,14 @@ impl Parts {
                 called: false,
             }
         })
+    }
+
+    /// Announces this host before the program can tell others its address: their connects then find a host that they know.
+    fn announce(&mut self) {
+        let end = Instant::now() + ANNOUNCING;
+        while !self.uplink.as_ref().is_none_or(Uplink::has_announced) && Instant::now() < end {
+            self.serve();
+        }
     }
 
     /// Calls the uplink, if there is one. Without the uplink, the broker ends its links.

@@ -18,6 +18,7 @@ mod ends;
 mod fall_back;
 mod heaps;
 mod hostfile;
+mod hosts;
 mod members;
 mod units;
 

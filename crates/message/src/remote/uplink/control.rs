@@ -105,9 +105,16 @@ impl Uplink {
         }
         let wire_member = self.wire_members.get_mut(&pair.nic);
         let wire_member = wire_member.filter(|wire_member| wire_member.has_joined());
-        let node = &mut wire_member.ok_or(FULL)?.node;
+        let wire_member = wire_member.ok_or(FULL)?;
+        let discovers = wire_member.discovers(now);
+        let node = &mut wire_member.node;
         if !node.has_host(host) {
-            return Err(UNKNOWN);
+            if !discovers {
+                return Err(UNKNOWN);
+            }
+            let hello = *hello;
+            self.waiting.push(WaitingDial { id, window, hello });
+            return Ok(());
         }
         let (session, _) = halves(random().map_err(|_| FULL)?);
         if node.key(pair.endpoint).is_none() {

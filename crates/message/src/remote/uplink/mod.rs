@@ -99,7 +99,7 @@ pub struct Uplink {
     pairs: HashMap<EndpointPair, LinkId>,
     /// Pairs whose endpoint is closed, and whose peer has not acknowledged everything yet.
     closing: Vec<EndpointPair>,
-    /// Connects that wait for the end of an earlier connection of the same pair.
+    /// Connects that wait for the end of an earlier connection of the same pair, or for the discovery of the other host.
     waiting: Vec<WaitingDial>,
     next: u32,
     /// Partners are told of a closed endpoint at once, because this uplink may end next. Otherwise they notice by the
@@ -233,6 +233,15 @@ impl Uplink {
         let woken = self.waiter.wait(Some(Duration::ZERO))?;
         self.check_sockets(&woken)?;
         self.turn()
+    }
+
+    /// Returns whether the network has the first announcements of all members.
+    pub(super) fn has_announced(&self) -> bool {
+        let has = |named_nic: &NamedNic| {
+            let wire_member = self.wire_members.get(&named_nic.nic);
+            wire_member.is_some_and(|wire_member| wire_member.node.counters().sent > 0)
+        };
+        self.sent && self.members.iter().all(has)
     }
 
     /// Returns whether there is no link, and the partners have acknowledged what was sent.

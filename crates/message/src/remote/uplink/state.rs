@@ -30,8 +30,8 @@ impl State {
     }
 }
 
-/// A connect of an endpoint here, as the host has asked for it. The peer has not acknowledged yet what
-/// the last program with this endpoint sent.
+/// A connect of an endpoint here, as the host has asked for it. It waits because the peer has not acknowledged yet what the last
+/// program with this endpoint sent, or because its host is not known yet.
 #[derive(Debug)]
 pub(super) struct WaitingDial {
     pub(super) id: LinkId,

@@ -11,10 +11,14 @@ use crate::remote::directory::NamedNic;
 /// another host.
 const REFUSING: Duration = Duration::from_secs(5);
 
+/// How long a member that has joined may not know the other hosts yet. They answer its announcements, which are a second apart.
+const DISCOVERY: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub(super) struct WireMember {
     mac: Mac,
     pub(super) node: Node,
+    joined_at: Duration,
     /// When it is removed, if the member has left.
     until: Option<Duration>,
 }
@@ -36,6 +40,7 @@ impl WireMember {
         Some(Self {
             mac,
             node,
+            joined_at: now,
             until: None,
         })
     }
@@ -44,6 +49,11 @@ impl WireMember {
     pub(super) fn accepts_frame(&self, frame: &[u8]) -> bool {
         let destination = frame.first_chunk().copied().map(Mac);
         destination.is_some_and(|mac| mac == self.mac || mac == Mac::BROADCAST)
+    }
+
+    /// Returns whether the member may still learn of other hosts that are there already.
+    pub(super) fn discovers(&self, now: Duration) -> bool {
+        now.saturating_sub(self.joined_at) < DISCOVERY
     }
 
     /// Records that the member has left. It refuses what arrives for a while, so that its peers
