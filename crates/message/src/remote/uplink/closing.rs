@@ -3,7 +3,8 @@
 //! A program may end before its peer has acknowledged all that it sent, so a connection outlives its
 //! link. The next program may open the same endpoint meanwhile. It is another peer of the other host:
 //! it must not continue the connection of the program before it. So its connect to the same peer
-//! waits until that connection has ended.
+//! waits until that connection has ended. It also waits if the link of the program before it has not
+//! even ended here: the two come from different sockets of the gateway.
 
 use super::Uplink;
 use super::control::answer;

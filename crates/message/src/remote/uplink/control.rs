@@ -39,8 +39,9 @@ impl Uplink {
                     link,
                     window,
                     verdict,
+                    session,
                     ..
-                } => self.answered(link, window, verdict)?,
+                } => self.answered((link, session), window, verdict)?,
                 // The uplink polls the link's window anyway.
                 ControlMessage::Ring { .. } => {}
                 ControlMessage::Close { link } => self.closed(link)?,
@@ -77,6 +78,21 @@ impl Uplink {
         Some(&mut self.wire_members.get_mut(&nic)?.node)
     }
 
+    /// Returns the session of the endpoint here that has the link of a pair.
+    fn linked_session(&self, pair: EndpointPair) -> Option<u64> {
+        match self.links.get(self.pairs.get(&pair)?)? {
+            State::Up(link) => Some(link.session),
+            State::Dialing { .. } | State::Offered { .. } => None,
+        }
+    }
+
+    /// Repeats the connect of an endpoint in the next turn.
+    fn wait(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
+        let hello = *hello;
+        self.waiting.push(WaitingDial { id, window, hello });
+        Ok(())
+    }
+
     /// Connects for an endpoint here to one on another host; returns the verdict if that fails.
     pub(super) fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
         let host = Mac::from_nic(hello.to.nic).ok_or(UNKNOWN)?;
@@ -89,18 +105,18 @@ impl Uplink {
                 endpoint: peer,
             },
         };
-        if !self.finish_close(pair) {
-            let hello = *hello;
-            self.waiting.push(WaitingDial { id, window, hello });
-            return Ok(());
+        let linked = self.linked_session(pair);
+        let reopened = linked.is_some_and(|session| session != hello.session);
+        // The close of the link of a program that had the endpoint before may come later than this connect.
+        if reopened || !self.finish_close(pair) {
+            return self.wait(id, window, hello);
         }
         let now = self.port.now();
-        let crossing = self.pairs.get(&pair).copied();
-        if crossing.is_some_and(|id| matches!(self.links.get(&id), Some(State::Up(_)))) {
+        if linked.is_some() {
             return Err(FULL);
         }
         // The endpoint applies the same rule to the offer that it received.
-        if crossing.is_some() && hello.to < hello.from {
+        if self.pairs.contains_key(&pair) && hello.to < hello.from {
             return Err(SIMULTANEOUS);
         }
         let wire_member = self.wire_members.get_mut(&pair.nic);
@@ -109,12 +125,10 @@ impl Uplink {
         let discovers = wire_member.discovers(now);
         let node = &mut wire_member.node;
         if !node.has_host(host) {
-            if !discovers {
-                return Err(UNKNOWN);
-            }
-            let hello = *hello;
-            self.waiting.push(WaitingDial { id, window, hello });
-            return Ok(());
+            return match discovers {
+                true => self.wait(id, window, hello),
+                false => Err(UNKNOWN),
+            };
         }
         let (session, _) = halves(random().map_err(|_| FULL)?);
         if node.key(pair.endpoint).is_none() {
@@ -124,13 +138,25 @@ impl Uplink {
         let (key, token) = (hello.key, u64::from(id));
         let begun = node.connect(now, pair.endpoint, pair.peer, key, token);
         begun.map_err(|_| FULL)?;
-        self.links.insert(id, State::Dialing { pair, window });
+        self.links.insert(
+            id,
+            State::Dialing {
+                pair,
+                session: hello.session,
+                window,
+            },
+        );
         self.pairs.insert(pair, id);
         Ok(())
     }
 
     /// Handles an endpoint's answer to a connect from another host.
-    fn answered(&mut self, id: LinkId, window: u32, verdict: u32) -> Result<(), Fault> {
+    fn answered(
+        &mut self,
+        (id, session): (LinkId, u64),
+        window: u32,
+        verdict: u32,
+    ) -> Result<(), Fault> {
         let Some(State::Offered {
             pair,
             is_connected,
@@ -153,7 +179,7 @@ impl Uplink {
                 let (session, _) = halves(random().unwrap_or_default());
                 node.open(now, pair.endpoint, key, session);
             }
-            let link = Box::new(Link::new(id, pair, ends));
+            let link = Box::new(Link::new(id, session, pair, ends));
             self.links.insert(id, State::Up(link));
             return Ok(());
         }

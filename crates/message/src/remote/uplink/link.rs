@@ -47,6 +47,8 @@ pub(super) struct Chunk {
 
 #[derive(Debug)]
 pub(super) struct Link {
+    /// The session of the endpoint here.
+    pub(super) session: u64,
     pub(super) pair: EndpointPair,
     pub(super) ends: Ends,
     /// The upper half of the tokens of its sends; the lower half is a counter.
@@ -78,8 +80,9 @@ pub(super) struct NodeContext<'a> {
 const LARGEST: u32 = MEDIUM as u32;
 
 impl Link {
-    pub(super) fn new(number: u32, pair: EndpointPair, ends: Ends) -> Self {
+    pub(super) fn new(number: u32, session: u64, pair: EndpointPair, ends: Ends) -> Self {
         Self {
+            session,
             pair,
             ends,
             number,

@@ -107,10 +107,15 @@ impl Uplink {
 
     /// Handles the answer to a connect of this host.
     fn connected(&mut self, id: LinkId, code: Code) -> Result<(), Fault> {
-        let Some(State::Dialing { pair, window }) = self.links.get(&id) else {
+        let Some(State::Dialing {
+            pair,
+            session: own_session,
+            window,
+        }) = self.links.get(&id)
+        else {
             return Ok(());
         };
-        let (pair, window) = (*pair, *window);
+        let (pair, own_session, window) = (*pair, *own_session, *window);
         let node = self.node(pair.nic);
         let session = node.and_then(|node| node.session(pair.endpoint, pair.peer));
         let ends = self
@@ -119,7 +124,7 @@ impl Uplink {
             .and_then(|window| window.ends(Side::Attacher).ok());
         let verdict = match (code, session, ends) {
             (Code::Success, Some(session), Some(ends)) => {
-                let link = Box::new(Link::new(id, pair, ends));
+                let link = Box::new(Link::new(id, own_session, pair, ends));
                 self.links.insert(id, State::Up(link));
                 return self.control.send(answer(id, ACCEPTED, session.into()));
             }

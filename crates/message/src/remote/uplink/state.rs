@@ -7,8 +7,12 @@ use crate::remote::control_message::LinkId;
 /// The state of a link.
 #[derive(Debug)]
 pub(super) enum State {
-    /// An endpoint here connects; the other host has not answered yet.
-    Dialing { pair: EndpointPair, window: u32 },
+    /// An endpoint here, of this session, connects; the other host has not answered yet.
+    Dialing {
+        pair: EndpointPair,
+        session: u64,
+        window: u32,
+    },
     /// An endpoint of another host connects; the endpoint here has not answered yet. With whether
     /// the two are connected on the wire already, and the key that the peer gave.
     Offered {
