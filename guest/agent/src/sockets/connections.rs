@@ -135,7 +135,7 @@ impl Connections {
         self.step(self.last, now);
     }
 
-    /// Continues a connection with what is there now. For one that was passed, its program must have said something.
+    /// Continues a connection with what is there now.
     pub(super) fn step(&mut self, number: u32, now: Instant) {
         self.continue_with(number, now, false);
     }
@@ -258,9 +258,12 @@ impl Connection {
             // Another program may have the port now.
             claiming.remove(&port);
         }
-        if let (Stage::Passed, Some(program)) = (&self.stage, self.program.take()) {
-            if claim::has_taken(&program) {
-                return Ok(true);
+        if let (Stage::Passed, Some(program)) = (&self.stage, &self.program) {
+            match claim::has_taken(program) {
+                Some(true) => return Ok(true),
+                Some(false) => self.program = None,
+                // Another event of the connection, which was there before the program could say anything.
+                None => return Ok(false),
             }
         }
         self.forward(poll)

@@ -149,6 +149,25 @@ fn a_claim_that_is_there_first_needs_no_announcement() {
     assert!(rig.connections.all.is_empty());
 }
 
+/// The claim comes in time, and the program has not answered yet when the other events of that moment are handled.
+#[test]
+fn a_passed_connection_stays_with_its_server_whatever_happens_first() {
+    for claims in [false, true] {
+        let mut rig = rig(claims);
+        let server = rig.claim();
+        let number = rig.connections.last;
+        rig.connections.step(number, rig.now);
+        rig.connections.decide(number, rig.now);
+        (&rig.client).write_all(b"hello").unwrap();
+        rig.serve();
+        let mut bytes = [0; 5];
+        (&program::takes(&server)).read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"hello", "the agent has read nothing");
+        rig.serve();
+        assert!(rig.connections.all.is_empty());
+    }
+}
+
 #[test]
 fn a_server_that_stops_claiming_is_waited_for_once() {
     let mut rig = rig(true);
