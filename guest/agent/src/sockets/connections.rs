@@ -184,11 +184,13 @@ impl Connections {
         self.claiming.insert(port);
     }
 
-    /// Passes a connection to the program that accepted its TCP connection. Late claims get nothing.
+    /// Passes a connection to the program that accepted its TCP connection. Late claims get nothing, and each claim shows
+    /// that servers of the port claim connections.
     pub(super) fn claim(&mut self, pair: Pair, program: UnixStream, now: Instant) {
         let Some(number) = self.by_pair.get(&pair).copied() else {
             return;
         };
+        self.claims_come(pair.1.port());
         let connection = self.all.get_mut(&number);
         let Some(connection) = connection.filter(|one| one.is_claimable()) else {
             return;

@@ -88,6 +88,17 @@ impl Rig {
         }
     }
 
+    /// Returns whether the agent waits for the claim of another connection to the server.
+    fn next_is_waited_for(&mut self) -> bool {
+        let tcp = TcpStream::connect(self.pair.1).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let pair = (v4(tcp.local_addr()), self.pair.1);
+        let (_client, vsock) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
+        self.connections.add(3, pair, [vsock, tcp.into()], self.now);
+        self.serve();
+        self.connections.have_limits()
+    }
+
     fn is_forwarded(&mut self) -> bool {
         (&self.client).write_all(b"hello").unwrap();
         self.serve();
@@ -147,6 +158,15 @@ fn a_claim_that_is_there_first_needs_no_announcement() {
     program::takes(&server);
     rig.serve();
     assert!(rig.connections.all.is_empty());
+    assert!(rig.next_is_waited_for(), "it announced its server");
+}
+
+#[test]
+fn a_late_claim_announces_its_server() {
+    let mut rig = rig(false);
+    assert!(rig.is_forwarded());
+    rig.claim();
+    assert!(rig.next_is_waited_for());
 }
 
 /// The claim comes in time, and the program has not answered yet when the other events of that moment are handled.
