@@ -71,8 +71,8 @@ struct Connection {
 enum Stage {
     /// Since this time.
     Connecting(Instant),
-    /// Since this time.
-    Offered(Instant),
+    /// Since this time, and whether the server's claim is waited for.
+    Offered(Instant, bool),
     Passed,
     Forwarding(Forward),
 }
@@ -157,7 +157,7 @@ impl Connections {
         let step = connection.step(&self.poll, &mut self.claiming, now, may_forward);
         if !connection.has_limit() {
             self.limited.remove(&number);
-        } else if !may_forward && connection.is_unannounced(&self.claiming) {
+        } else if !may_forward && connection.is_unannounced() {
             self.undecided.push(number);
         }
         if !matches!(step, Ok(false)) {
@@ -218,11 +218,11 @@ impl Connection {
     }
 
     fn has_limit(&self) -> bool {
-        matches!(self.stage, Stage::Connecting(_) | Stage::Offered(_))
+        matches!(self.stage, Stage::Connecting(_) | Stage::Offered(..))
     }
 
-    fn is_unannounced(&self, claiming: &HashSet<u16>) -> bool {
-        matches!(self.stage, Stage::Offered(_)) && !claiming.contains(&self.pair.1.port())
+    fn is_unannounced(&self) -> bool {
+        matches!(self.stage, Stage::Offered(_, false))
     }
 
     /// Returns whether the connection has ended here.
@@ -243,15 +243,18 @@ impl Connection {
             }
             self.watch(poll, [EventFlags::empty(); 2])?;
             send(&self.vsock, &[ACCEPTED], SendFlags::DONTWAIT)?;
-            self.stage = Stage::Offered(now);
+            self.stage = Stage::Offered(now, false);
         }
-        if let Stage::Offered(since) = self.stage {
+        if let Stage::Offered(since, was_expected) = self.stage {
             if self.has_passed(poll)? {
                 self.stage = Stage::Passed;
                 return Ok(false);
             }
             let port = self.pair.1.port();
-            if claiming.contains(&port) && now.saturating_duration_since(since) < CLAIM_TIMEOUT {
+            // Later the port may be taken for another program's, because one connection was not claimed in time.
+            let is_expected = was_expected || claiming.contains(&port);
+            self.stage = Stage::Offered(since, is_expected);
+            if is_expected && now.saturating_duration_since(since) < CLAIM_TIMEOUT {
                 return Ok(false);
             }
             if !may_forward {

@@ -202,6 +202,20 @@ fn a_server_that_stops_claiming_is_waited_for_once() {
 }
 
 #[test]
+fn a_connection_that_is_not_claimed_in_time_costs_no_other_one_its_time() {
+    let mut rig = rig(true);
+    let begun = rig.now;
+    rig.now += CLAIM_TIMEOUT / 2;
+    assert!(rig.next_is_waited_for());
+    let second = rig.connections.last;
+    rig.connections.expire(begun + CLAIM_TIMEOUT);
+    assert!(rig.connections.claiming.is_empty());
+    assert_eq!(rig.connections.limited, BTreeSet::from([second]));
+    rig.connections.expire(rig.now + CLAIM_TIMEOUT);
+    assert!(!rig.connections.have_limits());
+}
+
+#[test]
 fn each_vm_has_a_bounded_number_of_connections() {
     let mut rig = rig(true);
     let vsock = || Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap().0;
