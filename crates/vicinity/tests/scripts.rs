@@ -1,4 +1,4 @@
-//! `scripts/beside`, by which the tests of CI run.
+//! `scripts/beside` and `scripts/quietly`, by which the tests of CI run.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -6,14 +6,22 @@
 )]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+fn script(name: &str) -> Command {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
+    Command::new(scripts.join(name))
+}
 
 /// Runs a command beside a background, which may last for so many seconds longer.
 fn beside(background: &str, command: &str, seconds: u32) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/beside");
-    Command::new(script)
+    script("beside")
         .args([background, "sh", "-c", command])
         .env("VICINITY_BESIDE_SECONDS", seconds.to_string())
         .output()
@@ -72,4 +80,26 @@ fn it_fails_if_one_of_both_fails() {
     ] {
         assert_eq!(beside(background, command, 60).status.code(), Some(code));
     }
+}
+
+#[test]
+fn a_suite_is_shown_when_it_ends() {
+    let suite = "echo '     Running tests/one.rs (target/one)'; \
+                 echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s'; \
+                 sleep 60";
+    let mut quietly = script("quietly");
+    quietly.args(["test-of-quietly", "sh", "-c", suite]);
+    let mut quietly = quietly
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let output = BufReader::new(quietly.stdout.take().unwrap());
+    let shown = output.lines().map_while(Result::ok).nth(1);
+    let took = started.elapsed();
+    kill_process_group(Pid::from_child(&quietly), Signal::TERM).unwrap();
+    quietly.wait().unwrap();
+    assert_eq!(shown.as_deref(), Some("  tests/one.rs: 1 passed in 0.01s"));
+    assert!(took < Duration::from_secs(50), "{took:?}");
 }
