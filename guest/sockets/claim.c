@@ -14,8 +14,11 @@
 
 #include "internal.h"
 
-/* The agent answers at once; a server must not wait for an agent that hangs. */
-static const struct timeval agent_timeout = {.tv_usec = 500000};
+/*
+ * An agent that ends closes its sockets, so this is the time for one that hangs. An agent without a processor takes
+ * longer than half a second, and what it does not pass in time is copied for as long as the connection lasts.
+ */
+static const struct timeval agent_timeout = {.tv_sec = 5};
 
 union control {
 	char bytes[CMSG_SPACE(sizeof(int))];

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::clock;
+
 /// Time between two samples: long enough for the differences to be meaningful.
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -58,7 +60,7 @@ impl Contention {
         });
         Self {
             schedstat: schedstat.map(File::from),
-            sampled: Instant::now(),
+            sampled: clock::now(),
             last: SchedStat::default(),
             contended: false,
         }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use vhost::fault::Fault;
 
 use crate::capture_budget::CaptureBudget;
+use crate::clock;
 use crate::guard::Snapshot;
 use crate::limits::{BURST, MAX_PORTS};
 use crate::steering::WakeSet;
@@ -41,7 +42,7 @@ impl WorkerContext {
     pub fn new(worker: usize) -> Self {
         Self {
             worker,
-            now: Instant::now(),
+            now: clock::now(),
             seconds: 0,
             capture_budget: CaptureBudget::default(),
             wakes: WakeSet::NONE,

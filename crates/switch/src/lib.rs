@@ -96,6 +96,7 @@ pub mod backpressure;
 mod batch_entry;
 pub mod capture;
 mod capture_budget;
+mod clock;
 mod contention;
 pub mod context;
 pub mod control;

@@ -20,6 +20,7 @@ use std::time::Duration;
 use front_end::{Layout, Nic, Options, Wire, frame};
 use loom::thread::{Builder, JoinHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use crate::control::{ControlSocket, Counters, Event, Order, PortId, Reason};
 use crate::mac::Mac;
@@ -159,7 +160,8 @@ fn on_ring(shared: &Shared, port: u16, ring: usize, act: impl FnOnce()) {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        if poll(&mut fds, Some(&now)).unwrap() > 0 {
+        // A worker's alarm may ring.
+        if retry_on_intr(|| poll(&mut fds, Some(&now))).unwrap() > 0 {
             slot.loom_wake.notify();
         }
     }

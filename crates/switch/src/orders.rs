@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::attach;
 use crate::capture::Capture;
+use crate::clock;
 use crate::control::{
     Counters, Event, FdbEntry, MAX_REPORTS, Order, PEERS_PER_MESSAGE, PortId, PortReport, Reason,
     WorkerReport,
@@ -60,7 +61,7 @@ impl Manager {
             Order::SetSnooping { on } => switch.snooping = on,
             Order::SetFdbEntry { mac, vlan, port } => {
                 let key = FdbKey::new(mac, vlan);
-                let now = self.shared.seconds(Instant::now());
+                let now = self.shared.seconds(clock::now());
                 if !switch.table.pin(key, port.0, now) {
                     tracing::warn!(%mac, "cannot pin an address, because the FDB is full");
                 }
@@ -227,7 +228,7 @@ impl Manager {
 
     /// Sends a page of the FDB's entries.
     fn list_fdb(&mut self, switch: &Switch, from: u32) {
-        let now = self.shared.seconds(Instant::now());
+        let now = self.shared.seconds(clock::now());
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let (entries, next) = switch.table.list(from, FDB_ENTRIES_PER_MESSAGE, now);
         self.outbox.send(Event::FdbEntries {
@@ -237,7 +238,7 @@ impl Manager {
     }
 
     fn report(&mut self, switch: &mut Switch) {
-        let now = Instant::now();
+        let now = clock::now();
         let seconds = self.shared.seconds(now);
         let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         let (mut ready, mut bytes) = (Vec::new(), 0);

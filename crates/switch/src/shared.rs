@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
+use crate::clock;
 use crate::control::WorkerReport;
 use crate::event_key::EventKey;
 use crate::steering::{Steering, WakeSet};
@@ -89,7 +90,7 @@ impl Shared {
         Ok(Self {
             network: RwLock::new(Switch::new(steering)),
             slots: slots.collect::<Result<_, _>>()?,
-            epoch: Instant::now(),
+            epoch: clock::now(),
             stopping: AtomicBool::new(false),
         })
     }
@@ -104,7 +105,7 @@ impl Shared {
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Switch> {
         let network = self.network.write();
         let mut network = network.unwrap_or_else(PoisonError::into_inner);
-        network.seconds = self.seconds(Instant::now());
+        network.seconds = self.seconds(clock::now());
         network
     }
 

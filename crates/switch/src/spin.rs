@@ -7,6 +7,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock;
+
 /// The adaptive polling time.
 #[derive(Debug)]
 pub(crate) struct Spin {
@@ -38,7 +40,7 @@ impl Spin {
         if self.budget.is_zero() {
             return false;
         }
-        let now = Instant::now();
+        let now = clock::now();
         now.duration_since(*self.since.get_or_insert(now)) < self.budget
     }
 

@@ -19,6 +19,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use vhost::alarm::Alarm;
 
+use crate::clock;
 use crate::contention::Contention;
 use crate::context::WorkerContext;
 use crate::event_key::EventKey;
@@ -145,7 +146,7 @@ impl Worker {
 
     /// Updates the clocks. `moved` tells whether the worker forwarded frames since the last call.
     fn tick(&mut self, moved: bool) {
-        let now = Instant::now();
+        let now = clock::now();
         self.context
             .capture_budget
             .refill(now - self.context.now, !moved);

@@ -2,10 +2,11 @@
 /*
  * Checks that a program with libvicinity-sockets sees TCP.
  *
- *	conformance server PORT              echoes; begins each connection with a line about it
- *	conformance client ADDRESS PORT      all parts; prints "passed"
- *	conformance family ADDRESS PORT      connects, and prints the family that the kernel knows
- *	conformance continue FD ADDRESS PORT what test_processes runs in a new program
+ *	conformance server PORT                 echoes; begins each connection with a line about it
+ *	conformance client ADDRESS PORT         all parts; prints "passed"
+ *	conformance family ADDRESS PORT         connects, and prints the family that the kernel knows
+ *	conformance server-family ADDRESS PORT  connects, and prints the family of the server's descriptor
+ *	conformance continue FD ADDRESS PORT    what test_processes runs in a new program
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -174,6 +175,13 @@ int main(int count, char **words)
 	set_server(words[2], words[3]);
 	if (strcmp(words[1], "family") == 0) {
 		puts(real_family(connected()) == AF_VSOCK ? "vsock" : "inet");
+		return 0;
+	}
+	if (strcmp(words[1], "server-family") == 0) {
+		char line[200];
+
+		read_line(connected(), line, sizeof(line));
+		fputs(strrchr(line, ' ') + 1, stdout);
 		return 0;
 	}
 	test_connect();

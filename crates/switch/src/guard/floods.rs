@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::meter::Meter;
 use super::rates::segments;
 use super::rules::FloodRules;
+use crate::clock;
 use crate::control::DropReason;
 use crate::frame::Head;
 use crate::limits::{STORM_CLEAR_SECONDS, STORM_SECONDS};
@@ -73,7 +74,7 @@ impl Floods {
             broadcast: meter(rules.broadcast),
             multicast: meter(rules.multicast),
             unknown: meter(rules.unknown),
-            start: Instant::now(),
+            start: clock::now(),
             excess: AtomicU64::new(u64::MAX),
         }
     }

@@ -12,6 +12,7 @@ use vhost::net_header::GSO_NONE;
 
 use super::meter::Meter;
 use super::rules::RateRules;
+use crate::clock;
 use crate::frame::Head;
 
 /// The cost of a frame or of several frames.
@@ -71,7 +72,7 @@ impl Rates {
         let burst = Duration::from_millis(rules.burst_ms.into());
         let meter = |rate: Option<u64>| rate.map(|rate| Meter::new(rate, burst));
         let (bytes, frames) = (meter(rules.bytes), meter(rules.frames));
-        let start = Instant::now();
+        let start = clock::now();
         (bytes.is_some() || frames.is_some()).then(|| {
             Box::new(Self {
                 bytes,

@@ -122,7 +122,17 @@ fn family(from: &Vm, client: &str, port: u16) -> String {
 
 /// Waits until new connections of clients with the library go by this family.
 pub(crate) fn until_family(from: &Vm, family: &str, port: u16) {
-    let now = run(&format!("{CONFORMANCE} family {} {port}", ip(2)));
+    until_said(from, "family", family, port);
+}
+
+/// Waits until the conformance program as a server claims the connections of clients with the library. A server that
+/// began before its agent announces itself by its first claim, and that connection may be forwarded.
+fn until_claimed(from: &Vm, port: u16) {
+    until_said(from, "server-family", "vsock", port);
+}
+
+fn until_said(from: &Vm, question: &str, family: &str, port: u16) {
+    let now = run(&format!("{CONFORMANCE} {question} {} {port}", ip(2)));
     let until = format!(
         "for n in $(seq 100); do test \"$({now} 2>&1)\" = {family} && exit; sleep 0.2; done; {now} 2>&1; cat /tmp/agent >&2; \
          exit 1"
@@ -145,6 +155,7 @@ fn unmodified_programs_connect_by_af_vsock_and_fall_back_to_tcp() {
     serve(&db, &run(&format!("{CONFORMANCE} server 7000")), 7000);
     serve(&db, &format!("{CONFORMANCE} server 7002"), 7002);
     until_family(&web, "vsock", 7000);
+    until_claimed(&web, 7000);
 
     step("the conformance program, to a server with the library and to one without");
     for (port, server) in [(7000, "vsock"), (7002, "inet")] {

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
@@ -76,11 +77,13 @@ pub(super) fn give(program: &UnixStream, vsock: &Socket) -> io::Result<()> {
     send(program, TAKE, vsock)
 }
 
-/// Returns whether a program says that it has the connection. It said something, or ended.
-pub(super) fn has_taken(program: &UnixStream) -> bool {
+/// Returns whether a program says that it has the connection; nothing if it has not said anything yet.
+pub(super) fn has_taken(program: &UnixStream) -> Option<bool> {
     let mut said = [0];
-    let count = recv(program, &mut said, RecvFlags::DONTWAIT).map(|(_, count)| count);
-    count == Ok(1) && said == [TAKEN]
+    match recv(program, &mut said, RecvFlags::DONTWAIT) {
+        Err(Errno::AGAIN) => None,
+        result => Some(result.is_ok_and(|(_, count)| count == 1) && said == [TAKEN]),
+    }
 }
 
 /// Sends a message and a descriptor.
@@ -182,9 +185,10 @@ mod tests {
         let (program, mine) = UnixStream::pair().unwrap();
         let silent = receive(&mine).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
-        assert!(!has_taken(&mine));
+        assert_eq!(has_taken(&mine), None);
         drop(program);
-        assert!(receive(&mine).is_err() && !has_taken(&mine));
+        assert!(receive(&mine).is_err());
+        assert_eq!(has_taken(&mine), Some(false));
         let (mut program, mine) = UnixStream::pair().unwrap();
         io::Write::write_all(&mut program, &[CLAIM]).unwrap();
         assert_eq!(

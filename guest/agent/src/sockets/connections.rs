@@ -71,8 +71,8 @@ struct Connection {
 enum Stage {
     /// Since this time.
     Connecting(Instant),
-    /// Since this time.
-    Offered(Instant),
+    /// Since this time, and whether the server's claim is waited for.
+    Offered(Instant, bool),
     Passed,
     Forwarding(Forward),
 }
@@ -135,7 +135,7 @@ impl Connections {
         self.step(self.last, now);
     }
 
-    /// Continues a connection with what is there now. For one that was passed, its program must have said something.
+    /// Continues a connection with what is there now.
     pub(super) fn step(&mut self, number: u32, now: Instant) {
         self.continue_with(number, now, false);
     }
@@ -157,7 +157,7 @@ impl Connections {
         let step = connection.step(&self.poll, &mut self.claiming, now, may_forward);
         if !connection.has_limit() {
             self.limited.remove(&number);
-        } else if !may_forward && connection.is_unannounced(&self.claiming) {
+        } else if !may_forward && connection.is_unannounced() {
             self.undecided.push(number);
         }
         if !matches!(step, Ok(false)) {
@@ -184,11 +184,13 @@ impl Connections {
         self.claiming.insert(port);
     }
 
-    /// Passes a connection to the program that accepted its TCP connection. Late claims get nothing.
+    /// Passes a connection to the program that accepted its TCP connection. Late claims get nothing, and each claim shows
+    /// that servers of the port claim connections.
     pub(super) fn claim(&mut self, pair: Pair, program: UnixStream, now: Instant) {
         let Some(number) = self.by_pair.get(&pair).copied() else {
             return;
         };
+        self.claims_come(pair.1.port());
         let connection = self.all.get_mut(&number);
         let Some(connection) = connection.filter(|one| one.is_claimable()) else {
             return;
@@ -216,11 +218,11 @@ impl Connection {
     }
 
     fn has_limit(&self) -> bool {
-        matches!(self.stage, Stage::Connecting(_) | Stage::Offered(_))
+        matches!(self.stage, Stage::Connecting(_) | Stage::Offered(..))
     }
 
-    fn is_unannounced(&self, claiming: &HashSet<u16>) -> bool {
-        matches!(self.stage, Stage::Offered(_)) && !claiming.contains(&self.pair.1.port())
+    fn is_unannounced(&self) -> bool {
+        matches!(self.stage, Stage::Offered(_, false))
     }
 
     /// Returns whether the connection has ended here.
@@ -241,15 +243,18 @@ impl Connection {
             }
             self.watch(poll, [EventFlags::empty(); 2])?;
             send(&self.vsock, &[ACCEPTED], SendFlags::DONTWAIT)?;
-            self.stage = Stage::Offered(now);
+            self.stage = Stage::Offered(now, false);
         }
-        if let Stage::Offered(since) = self.stage {
+        if let Stage::Offered(since, was_expected) = self.stage {
             if self.has_passed(poll)? {
                 self.stage = Stage::Passed;
                 return Ok(false);
             }
             let port = self.pair.1.port();
-            if claiming.contains(&port) && now.saturating_duration_since(since) < CLAIM_TIMEOUT {
+            // Later the port may be taken for another program's, because one connection was not claimed in time.
+            let is_expected = was_expected || claiming.contains(&port);
+            self.stage = Stage::Offered(since, is_expected);
+            if is_expected && now.saturating_duration_since(since) < CLAIM_TIMEOUT {
                 return Ok(false);
             }
             if !may_forward {
@@ -258,9 +263,12 @@ impl Connection {
             // Another program may have the port now.
             claiming.remove(&port);
         }
-        if let (Stage::Passed, Some(program)) = (&self.stage, self.program.take()) {
-            if claim::has_taken(&program) {
-                return Ok(true);
+        if let (Stage::Passed, Some(program)) = (&self.stage, &self.program) {
+            match claim::has_taken(program) {
+                Some(true) => return Ok(true),
+                Some(false) => self.program = None,
+                // Another event of the connection, which was there before the program could say anything.
+                None => return Ok(false),
             }
         }
         self.forward(poll)

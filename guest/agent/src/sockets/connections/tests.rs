@@ -88,6 +88,17 @@ impl Rig {
         }
     }
 
+    /// Returns whether the agent waits for the claim of another connection to the server.
+    fn next_is_waited_for(&mut self) -> bool {
+        let tcp = TcpStream::connect(self.pair.1).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let pair = (v4(tcp.local_addr()), self.pair.1);
+        let (_client, vsock) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
+        self.connections.add(3, pair, [vsock, tcp.into()], self.now);
+        self.serve();
+        self.connections.have_limits()
+    }
+
     fn is_forwarded(&mut self) -> bool {
         (&self.client).write_all(b"hello").unwrap();
         self.serve();
@@ -147,6 +158,34 @@ fn a_claim_that_is_there_first_needs_no_announcement() {
     program::takes(&server);
     rig.serve();
     assert!(rig.connections.all.is_empty());
+    assert!(rig.next_is_waited_for(), "it announced its server");
+}
+
+#[test]
+fn a_late_claim_announces_its_server() {
+    let mut rig = rig(false);
+    assert!(rig.is_forwarded());
+    rig.claim();
+    assert!(rig.next_is_waited_for());
+}
+
+/// The claim comes in time, and the program has not answered yet when the other events of that moment are handled.
+#[test]
+fn a_passed_connection_stays_with_its_server_whatever_happens_first() {
+    for claims in [false, true] {
+        let mut rig = rig(claims);
+        let server = rig.claim();
+        let number = rig.connections.last;
+        rig.connections.step(number, rig.now);
+        rig.connections.decide(number, rig.now);
+        (&rig.client).write_all(b"hello").unwrap();
+        rig.serve();
+        let mut bytes = [0; 5];
+        (&program::takes(&server)).read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"hello", "the agent has read nothing");
+        rig.serve();
+        assert!(rig.connections.all.is_empty());
+    }
 }
 
 #[test]
@@ -160,6 +199,20 @@ fn a_server_that_stops_claiming_is_waited_for_once() {
     assert!(rig.connections.claiming.is_empty());
     assert!(rig.is_forwarded());
     let _open = &rig.listener;
+}
+
+#[test]
+fn a_connection_that_is_not_claimed_in_time_costs_no_other_one_its_time() {
+    let mut rig = rig(true);
+    let begun = rig.now;
+    rig.now += CLAIM_TIMEOUT / 2;
+    assert!(rig.next_is_waited_for());
+    let second = rig.connections.last;
+    rig.connections.expire(begun + CLAIM_TIMEOUT);
+    assert!(rig.connections.claiming.is_empty());
+    assert_eq!(rig.connections.limited, BTreeSet::from([second]));
+    rig.connections.expire(rig.now + CLAIM_TIMEOUT);
+    assert!(!rig.connections.have_limits());
 }
 
 #[test]
