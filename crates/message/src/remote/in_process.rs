@@ -17,6 +17,7 @@
 //! A buffered send ends when the message is copied, and the partner may acknowledge it later. So the end of the plane waits until
 //! all partners have acknowledged, for [`LINGER`] at most.
 
+use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mxoe::Port;
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
@@ -72,6 +74,8 @@ struct Shared {
 pub struct InProcess {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Its lock is this process's right to the folder.
+    _lock: File,
 }
 
 impl InProcess {
@@ -89,6 +93,7 @@ impl InProcess {
             );
             Error::Join(text)
         };
+        let lock = lock(folder)?;
         let nic = mxoe::address(interface).map_err(unusable)?.nic();
         let port = Port::open(interface, []).map_err(unusable)?;
         let named_nic = NamedNic {
@@ -109,7 +114,22 @@ impl InProcess {
         Ok(board.with_plane(Arc::new(Self {
             shared,
             thread: Some(thread),
+            _lock: lock,
         })))
+    }
+}
+
+/// Locks a folder, before a second process replaces the sockets of the first one.
+fn lock(folder: &Path) -> Result<File, Error> {
+    fs::create_dir_all(folder)?;
+    let lock = File::create(folder.join("lock"))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(Errno::WOULDBLOCK) => Err(Error::Join(format!(
+            "another process serves the interface with the files in {}: each interface serves one process",
+            folder.display()
+        ))),
+        Err(error) => Err(error.into()),
     }
 }
 

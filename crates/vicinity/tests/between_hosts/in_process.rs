@@ -1,6 +1,6 @@
 //! Programs that serve their interface themselves, without a daemon (`message::remote::InProcess`).
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use message::remote::InProcess;
@@ -67,21 +67,32 @@ fn program() {
     }
 }
 
-/// Starts [`program`], and connects an endpoint of the first host's daemon with it.
-fn connected() -> (Hosts, usize, Endpoint, Peer) {
-    let mut hosts = Hosts::new(false);
-    hosts.serve(0);
+/// Returns the command that runs [`program`].
+fn command(hosts: &Hosts) -> Command {
     let mut command = hosts.within(1, &std::env::current_exe().unwrap());
     command.args(["in_process::program", "--exact", "--ignored", "--nocapture"]);
     command.env("VICINITY_TEST_FOLDER", hosts.folder.path().join("program"));
     command.stdout(Stdio::null());
-    let program = hosts.start(&mut command, |line| line == "ready");
-    let mut endpoint = hosts.open(0, " beta");
+    command
+}
+
+/// Connects to [`program`].
+fn connect(hosts: &Hosts, endpoint: &mut Endpoint) -> Peer {
     let address = message::Address {
         nic: hosts.board(0).find(NAME),
         endpoint: ENDPOINT,
     };
-    let peer = endpoint.connect(address, 0, Some(HANG)).unwrap();
+    endpoint.connect(address, 0, Some(HANG)).unwrap()
+}
+
+/// Starts [`program`], and connects an endpoint of the first host's daemon with it.
+fn connected() -> (Hosts, usize, Endpoint, Peer) {
+    let mut hosts = Hosts::new(false);
+    hosts.serve(0);
+    let mut command = command(&hosts);
+    let program = hosts.start(&mut command, |line| line == "ready");
+    let mut endpoint = hosts.open(0, " beta");
+    let peer = connect(&hosts, &mut endpoint);
     (hosts, program, endpoint, peer)
 }
 
@@ -110,6 +121,25 @@ fn a_program_without_a_daemon_exchanges_every_length_with_a_host_that_has_one() 
         send(&mut endpoint, peer, ECHO, &bytes);
         assert_eq!(receive(&mut endpoint, ECHO, length), bytes);
     }
+}
+
+/// As a second rank of MPI on a host would do.
+#[test]
+fn a_second_program_is_refused_and_the_first_one_goes_on() {
+    let (hosts, _, mut endpoint, peer) = connected();
+    let second = command(&hosts).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success(), "{said}");
+    assert!(
+        said.contains("another process serves the interface"),
+        "{said}"
+    );
+    send(&mut endpoint, peer, ECHO, b"hello");
+    assert_eq!(receive(&mut endpoint, ECHO, 5), b"hello");
+    let mut other = hosts.open(0, " beta");
+    let peer = connect(&hosts, &mut other);
+    send(&mut other, peer, ECHO, b"again");
+    assert_eq!(receive(&mut other, ECHO, 5), b"again");
 }
 
 /// A host that does not answer for 5 s is given up. The plane's own thread answers for the program.

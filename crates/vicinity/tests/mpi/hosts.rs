@@ -2,15 +2,16 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::mx::succeed;
-use crate::common::open_mpi::{OpenMpi, PARTS};
+use crate::common::open_mpi::PARTS;
 use crate::{BY_CM, ONLY_PLANE, passes, prepare};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
 
 /// Jobs that only start and end. Their ranks connect to each other at the same time, each with a key of its own.
-const JOBS: usize = 6;
+const JOBS: usize = 3;
 
 /// Two hosts with two links: `net` for the processes of `mpirun`, and `mx` for messages.
 struct Hosts {
@@ -23,7 +24,9 @@ fn ip(words: &[&str]) {
 
 impl Hosts {
     fn new() -> Self {
-        let namespaces = NAMES.map(|name| format!("mpi-{}-{name}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let namespaces = NAMES.map(|name| format!("mpi-{}-{number}-{name}", std::process::id()));
         let hosts = Self { namespaces };
         let [a, b] = &hosts.namespaces;
         for namespace in [a, b] {
@@ -53,43 +56,30 @@ impl Hosts {
         enter.into_iter().chain(shell).map(str::to_owned).collect()
     }
 
-    /// Returns a job with a rank on each host.
-    fn job(&self, folder: &Path, mpi: &OpenMpi, options: &[&str], words: &[&str]) -> Command {
+    /// Returns a job with so many ranks on each host, each of which has its host's folder. The caller adds the program.
+    fn job(&self, folder: &Path, ranks: u32, run: &Command) -> Command {
         // In place of ssh, whose first word is the host's name.
         let agent = folder.join("agent");
-        let quoted: Vec<_> = self
-            .shell(1, "eval")
-            .iter()
-            .map(|word| format!("'{word}'"))
-            .collect();
+        let shell = self.shell(1, "eval");
+        let quoted: Vec<_> = shell.iter().map(|word| format!("'{word}'")).collect();
         let text = format!("#!/bin/sh\nshift\nexec {} \"$@\"\n", quoted.join(" "));
         std::fs::write(&agent, text).unwrap();
         succeed(Command::new("chmod").arg("+x").arg(&agent));
-        let run = mpi.run(ONLY_PLANE);
         let shell = self.shell(0, "exec");
         let mut job = Command::new(&shell[0]);
-        job.args(&shell[1..])
-            .arg(run.get_program())
-            .args(run.get_args());
+        job.args(&shell[1..]);
+        job.arg(run.get_program()).args(run.get_args());
         job.args(["--mca", "oob_tcp_if_include", "net"]);
-        job.args(["--mca", "plm_rsh_agent"])
-            .arg(&agent)
-            .args(options);
-        for name in [
-            "LD_LIBRARY_PATH",
-            "TMPDIR",
-            "OMPI_MCA_mca_base_component_path",
-        ] {
-            job.args(["-x", name]);
-        }
-        job.args(["-x", "VICINITY_INTERFACE=mx", "-H", "alpha,beta", "-n", "2"]);
+        job.args(["--mca", "btl_tcp_if_include", "net"]);
+        job.args(["--mca", "plm_rsh_agent"]).arg(&agent);
+        job.args(["-x", "LD_LIBRARY_PATH", "-x", "TMPDIR"]);
+        job.args(["-x", "OMPI_MCA_mca_base_component_path"]);
+        let both = NAMES.map(|name| format!("{name}:{ranks}")).join(",");
+        job.args(["-x", "VICINITY_INTERFACE=mx", "-H", &both]);
         let plane = format!("VICINITY_RUNTIME_DIR={}/$(hostname)", folder.display());
         job.args(["sh", "-c", &format!("{plane} exec \"$@\""), "sh"]);
-        job.arg(mpi.program()).args(words);
-        job.envs(
-            run.get_envs()
-                .filter_map(|(key, value)| Some((key, value?))),
-        );
+        let variables = run.get_envs();
+        job.envs(variables.filter_map(|(key, value)| Some((key, value?))));
         job
     }
 }
@@ -97,11 +87,8 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for namespace in &self.namespaces {
-            drop(
-                Command::new("ip")
-                    .args(["netns", "del", namespace])
-                    .output(),
-            );
+            let mut command = Command::new("ip");
+            drop(command.args(["netns", "del", namespace]).output());
         }
     }
 }
@@ -112,18 +99,35 @@ fn ranks_of_two_hosts_meet_by_their_own_interfaces() {
         return;
     };
     let hosts = Hosts::new();
+    let program = mpi.program();
     for options in [&[][..], &BY_CM] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(options);
         for _ in 0..JOBS {
-            passes(
-                &mut hosts.job(folder.path(), &mpi, options, &["persistent"]),
-                1,
-            );
+            let mut job = hosts.job(folder.path(), 1, &run);
+            passes(job.arg(&program).arg("persistent"), 1);
         }
         // A process that a rank starts cannot have the interface of that rank's host.
-        let others = ["-spawned_processes"];
-        passes(
-            &mut hosts.job(folder.path(), &mpi, options, &others),
-            PARTS - 1,
-        );
+        let mut job = hosts.job(folder.path(), 1, &run);
+        passes(job.arg(&program).arg("-spawned_processes"), PARTS - 1);
+    }
+}
+
+/// One of two ranks of a host has the interface, and reaches that of the other host.
+#[test]
+fn a_second_rank_of_a_host_uses_tcp() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let hosts = Hosts::new();
+    let mut run = mpi.run("self,vader,vicinity,tcp");
+    run.args(["--mca", "btl_base_verbose", "10"]);
+    let mut job = hosts.job(folder.path(), 2, &run);
+    let text = passes(job.arg(mpi.program()).arg("persistent"), 1);
+    for sentence in [
+        "is reached by the message plane",
+        "the message plane is not used",
+    ] {
+        assert_eq!(text.matches(sentence).count(), 2, "{text}");
     }
 }
