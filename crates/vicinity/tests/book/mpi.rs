@@ -129,6 +129,13 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
+        native(
+            "mpi-interfaces.json",
+            &PAIR,
+            &["plane", "plane_cm", "tcp"],
+            &both,
+            "tcp",
+        ),
         hosts(),
         vms(),
     ]
