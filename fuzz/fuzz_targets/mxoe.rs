@@ -118,7 +118,7 @@ impl Program {
                 Some(Event::ConnectRequest { endpoint, key, .. }) => {
                     assert!(node.open(now, endpoint, key, SESSION + u32::from(endpoint)));
                 }
-                Some(Event::PeerConnected { endpoint, from }) => {
+                Some(Event::PeerConnected { endpoint, from, .. }) => {
                     if self.peers.len() < PEERS {
                         self.peers.push((endpoint, from));
                     } else {
