@@ -76,7 +76,7 @@ fn connect_frame() -> Vec<u8> {
         expected_seq: 1,
         number: 1,
         status: None,
-own_key: None,
+        own_key: None,
     };
     let frame = Frame {
         destination: HERE,

@@ -62,7 +62,7 @@ fn a_background_that_hangs_is_listed_and_ended() {
     let listed = said.lines().find(|line| line.ends_with(" sleep 86399"));
     let listed = listed.unwrap_or_else(|| panic!("{said}"));
     assert_eq!(listed.split_whitespace().next(), Some(process.trim()));
-    // Whoever adopts the process may leave it a zombie.
+    // The process that adopts the sleeping one may leave it a zombie.
     let stat = Path::new("/proc").join(process.trim()).join("stat");
     let started = Instant::now();
     while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
