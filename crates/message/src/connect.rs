@@ -30,6 +30,7 @@ use crate::ids::{Peer, Request};
 use crate::limits::{CONTROL, INCOMING, MESSAGES};
 use crate::peer::Link;
 use crate::pending_connects::{Offer, Outgoing};
+use crate::process_memory::ProcessMemory;
 use crate::remote_memory::{AS_ATTACHER, AS_CREATOR, RemoteMemory};
 use crate::request::State;
 use crate::token::Token;
@@ -99,6 +100,7 @@ impl Endpoint {
             own_key: Some(self.key),
             key,
             fences: doorbell::register_membarrier(),
+            process_memory: !remote && self.is_in_its_process(),
             members: (!remote).then_some(AS_ATTACHER),
         };
         let heap = (!remote).then(|| self.engine.heap.as_fd());
@@ -209,6 +211,7 @@ impl Endpoint {
             verdict,
             session: self.session,
             fences: doorbell::register_membarrier(),
+            process_memory: self.is_in_its_process(),
             members: None,
         };
         let accepted = verdict == ACCEPTED;
@@ -258,6 +261,7 @@ impl Endpoint {
                         let near = address.nic == self.address.nic;
                         let members = near.then_some(AS_CREATOR).or(reply.members);
                         link.remote_memory = self.remote_memory_of(&window, members, address);
+                        link.process = self.process_of(&link.channel, near && reply.process_memory);
                         self.add_link(address, reply.session, Some(key), link);
                     }
                     Err(_) => self.fail_connect(id, Code::NoResources),
@@ -286,7 +290,22 @@ impl Endpoint {
         let window = attach(window)?;
         let mut link = Link::new(window.ends(Side::Attacher)?, channel, heap, hello.fences);
         link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
+        let near = hello.from.nic == self.address.nic;
+        link.process = self.process_of(&link.channel, near && hello.process_memory);
         Ok(link)
+    }
+
+    /// Returns the peer's process, if it is on this board and both sides can copy from and to each other's memory.
+    fn process_of(&self, channel: &Channel, is_offered: bool) -> Option<ProcessMemory> {
+        match is_offered && self.is_in_its_process() {
+            true => ProcessMemory::of_peer(channel),
+            false => None,
+        }
+    }
+
+    /// Returns whether this is the process that opened the endpoint, and not a child of it: peers know the former's id.
+    fn is_in_its_process(&self) -> bool {
+        self.engine.process == std::process::id()
     }
 
     /// Returns the heaps of the region that a window is in, if its ends are members of it.

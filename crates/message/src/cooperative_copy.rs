@@ -26,40 +26,81 @@ use crate::memory::Memory;
 use crate::peer::{Fault, Link};
 use crate::remote_memory::RemoteMemory;
 use crate::request::State;
-use crate::wire::{Control, Handle, Share};
+use crate::wire::{Control, Handle, Share, Target};
 
 /// Claims pieces of a message, and returns the offset and length of each.
-struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     epoch: ChunkClaimer<'a>,
     wanted: u64,
-    /// The number of pieces claimed so far.
+    /// Bytes of each piece but the last.
+    length: u64,
     count: u32,
+    /// The number of pieces that this side has claimed so far.
+    pub(crate) claimed: u32,
 }
 
 impl<'a> Pieces<'a> {
-    fn new(claims: &'a Claims, epoch: u32, wanted: u64) -> Option<Self> {
-        let epoch = claims.claimer(epoch, count(wanted)?);
-        Some(Self {
-            epoch,
+    /// The receiver's, from the begin of the message. `None` if the message is too long.
+    pub(crate) fn of_receiver(
+        claims: &'a Claims,
+        epoch: u32,
+        wanted: u64,
+        length: u64,
+    ) -> Option<Self> {
+        let count = count(wanted, length)?;
+        Some(Self::new(
+            claims.consumer(epoch, count),
+            count,
             wanted,
-            count: 0,
-        })
+            length,
+        ))
     }
 
-    fn next(&mut self) -> Result<Option<(u64, usize)>, Fault> {
+    /// The sender's, from the end of the message. `None` as above.
+    pub(crate) fn of_sender(
+        claims: &'a Claims,
+        epoch: u32,
+        wanted: u64,
+        length: u64,
+    ) -> Option<Self> {
+        let count = count(wanted, length)?;
+        Some(Self::new(
+            claims.producer(epoch, count),
+            count,
+            wanted,
+            length,
+        ))
+    }
+
+    fn new(epoch: ChunkClaimer<'a>, count: u16, wanted: u64, length: u64) -> Self {
+        Self {
+            epoch,
+            wanted,
+            length,
+            count: count.into(),
+            claimed: 0,
+        }
+    }
+
+    /// Returns the number of pieces of the message.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, usize)>, Fault> {
         let Some(piece) = self.epoch.claim()? else {
             return Ok(None);
         };
-        self.count += 1;
-        let from = u64::from(piece) * PIECE;
-        let length = (self.wanted - from).min(PIECE);
+        self.claimed += 1;
+        let from = u64::from(piece) * self.length;
+        let length = (self.wanted - from).min(self.length);
         Ok(Some((from, usize::try_from(length).unwrap_or_default())))
     }
 }
 
-/// Returns the number of pieces of a message; `None` if it is longer than any heap.
-fn count(wanted: u64) -> Option<u32> {
-    u32::try_from(wanted.div_ceil(PIECE)).ok()
+/// Returns the number of pieces of a message; `None` if there are too many to be claimed.
+fn count(wanted: u64, length: u64) -> Option<u16> {
+    u16::try_from(wanted.div_ceil(length)).ok()
 }
 
 impl Link {
@@ -73,6 +114,7 @@ impl Link {
     pub(crate) fn can_share(&self, memory: &Memory, wanted: u64) -> bool {
         let covers = |remote_memory: &RemoteMemory| matches!(memory, Memory::SharedBuffer(own) if remote_memory.contains(own));
         wanted >= SHARED
+            && count(wanted, PIECE).is_some()
             && locks::are_effective()
             && self.remote_memory.as_ref().is_some_and(covers)
     }
@@ -97,15 +139,18 @@ impl Engine {
         link.send_control(Control::Share(Share {
             sender,
             receiver: request.handle(),
-            address: own.address(),
+            target: Target::MemberHeap(own.address()),
             wanted,
             epoch,
+            is_last: true,
         }))?;
         // The peer is woken now, not at the end: it copies while this side does.
         link.wake();
         let heap = link.remote_memory.as_mut().and_then(RemoteMemory::peer);
         let heap = heap.ok_or(Fault::Malformed)?;
-        let mut pieces = Pieces::new(&link.claims_in, epoch, wanted).ok_or(Fault::Malformed)?;
+        let claims = &link.claims_in;
+        let mut pieces =
+            Pieces::of_receiver(claims, epoch, wanted, PIECE).ok_or(Fault::Malformed)?;
         while let Some((from, length)) = pieces.next()? {
             let copied = heap.copy_to(address, from, own, length);
             copied.ok_or(Fault::Malformed)?;
@@ -113,15 +158,16 @@ impl Engine {
         if !heap.is_valid(address, wanted) {
             return Err(Fault::Revoked);
         }
-        self.copies.once += 1;
-        let left = count(wanted).unwrap_or_default() - pieces.count;
+        let left = pieces.count() - pieces.claimed;
         if left == 0 {
+            self.copies.once += 1;
             return self.received(link, request, sender, wanted);
         }
         entry.state = State::Shared {
             left,
             wanted,
             sender,
+            complete: true,
         };
         link.awaited_replies += 1;
         Ok(())
@@ -132,7 +178,8 @@ impl Engine {
         &mut self,
         link: &mut Link,
         peer: Peer,
-        share: Share,
+        share: &Share,
+        target: HeapAddress,
     ) -> Result<(), Fault> {
         let found = self.requests.of_peer(share.sender, peer);
         let (_, entry) = found.ok_or(Fault::Malformed)?;
@@ -147,20 +194,21 @@ impl Engine {
             // The receiver copies all pieces.
             return Ok(());
         };
-        if !heap.contains(share.address, share.wanted) {
+        if !heap.contains(target, share.wanted) {
             return Err(Fault::Malformed);
         }
-        let pieces = Pieces::new(&link.claims_out, share.epoch, share.wanted);
+        let pieces = Pieces::of_sender(&link.claims_out, share.epoch, share.wanted, PIECE);
         let mut pieces = pieces.ok_or(Fault::Malformed)?;
         while let Some((from, length)) = pieces.next()? {
-            let copied = heap.put(share.address, from, own, length);
+            let copied = heap.put(target, from, own, length);
             copied.map_err(|refused| match refused {
                 AccessError::OutOfBounds => Fault::Malformed,
                 AccessError::Revoked | AccessError::Busy => Fault::Revoked,
             })?;
         }
-        let (receiver, pieces) = (share.receiver, pieces.count);
-        if pieces > 0 {
+        let (receiver, claimed) = (share.receiver, pieces.claimed);
+        if claimed > 0 {
+            let pieces = Some(claimed);
             link.send_control(Control::Copied { receiver, pieces })?;
             link.wake();
         }
@@ -173,7 +221,7 @@ impl Engine {
         link: &mut Link,
         peer: Peer,
         receiver: Handle,
-        pieces: u32,
+        pieces: Option<u32>,
     ) -> Result<(), Fault> {
         let found = self.requests.of_peer(receiver, peer);
         let (request, entry) = found.ok_or(Fault::Malformed)?;
@@ -181,14 +229,19 @@ impl Engine {
             left,
             wanted,
             sender,
+            complete,
         } = entry.state
         else {
             return Err(Fault::Malformed);
         };
-        if pieces != left {
+        if pieces.is_some_and(|pieces| pieces != left) {
             return Err(Fault::Malformed);
         }
         link.awaited_replies = link.awaited_replies.saturating_sub(1);
+        if pieces.is_none() || !complete {
+            return self.ask_for_stream(link, request, sender, wanted);
+        }
+        self.copies.once += 1;
         self.copies.shared += 1;
         self.received(link, request, sender, wanted)
     }

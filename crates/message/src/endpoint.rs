@@ -353,7 +353,9 @@ impl Endpoint {
                 requests.end(request, Code::Cancelled, 0);
                 Ok(true)
             }
-            State::Ended | State::Filling { .. } | State::Shared { .. } => Ok(false),
+            State::Ended | State::Filling { .. } | State::Fetching | State::Shared { .. } => {
+                Ok(false)
+            }
             _ => Err(Error::CannotCancel),
         }
     }
@@ -364,6 +366,16 @@ impl Endpoint {
     /// There is no such request.
     pub fn forget(&mut self, request: Request) -> Result<(), Error> {
         self.engine.requests.forget(request)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        while let Some(peer) = self.peers.active(0) {
+            if let Some(mut link) = self.peers.unlink(peer) {
+                self.engine.withdraw(&mut link, peer, true);
+            }
+        }
     }
 }
 

@@ -63,12 +63,14 @@ pub(crate) struct Engine {
     pub(crate) in_place: bool,
     pub(crate) heap: Heap,
     pub(crate) copies: Copies,
+    /// The id of the process that opened the endpoint.
+    pub(crate) process: u32,
 }
 
 /// How large messages were received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// Messages copied once, from the sender's heap or that of its VM.
+    /// Messages copied once: from the sender's heap, that of its VM, or the memory of its process.
     pub once: u64,
     /// Those of them of which the sender copied a part.
     pub shared: u64,
@@ -86,6 +88,7 @@ impl Engine {
             in_place: false,
             heap,
             copies: Copies::default(),
+            process: std::process::id(),
         }
     }
 
@@ -94,6 +97,9 @@ impl Engine {
     pub(crate) fn serve(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         if self.could_take(link) {
             self.take_records(link, peer)?;
+        }
+        if !link.fetches.is_empty() {
+            self.serve_fetches(link)?;
         }
         if link.has_backlog() {
             self.flush(link)?;

@@ -16,6 +16,9 @@ pub(crate) struct Hello {
     pub(crate) key: u32,
     /// Whether the sender's sleeps fence the target, too (`window::doorbell`).
     pub(crate) fences: bool,
+    /// Whether the sender copies messages from and to the memory of the target's process, where the kernel lets it
+    /// (`process_memory`).
+    pub(crate) process_memory: bool,
     /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
@@ -27,6 +30,8 @@ pub(crate) struct HelloReply {
     pub(crate) session: u64,
     /// As [`Hello::fences`].
     pub(crate) fences: bool,
+    /// As [`Hello::process_memory`].
+    pub(crate) process_memory: bool,
     /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
@@ -60,9 +65,15 @@ impl MemberPair {
     }
 }
 
-/// Flags of an offer.
+/// Flags of offers and answers.
 const FENCES: u8 = 1;
 const HAS_OWN_KEY: u8 = 2;
+const PROCESS_MEMORY: u8 = 4;
+
+/// Returns the flag if it is set.
+fn flag(flag: u8, is_set: bool) -> u8 {
+    u8::from(is_set) * flag
+}
 
 /// The window is accepted.
 pub(crate) const ACCEPTED: u32 = 0;
@@ -89,9 +100,9 @@ impl Hello {
         bytes.extend(self.key.to_le_bytes());
         bytes.extend(self.to.nic.to_le_bytes());
         bytes.extend(self.to.endpoint.to_le_bytes());
-        let fences = u8::from(self.fences) * FENCES;
-        let has_own_key = u8::from(self.own_key.is_some()) * HAS_OWN_KEY;
-        bytes.push(fences | has_own_key);
+        let own_key = flag(HAS_OWN_KEY, self.own_key.is_some());
+        let process_memory = flag(PROCESS_MEMORY, self.process_memory);
+        bytes.push(flag(FENCES, self.fences) | own_key | process_memory);
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -120,6 +131,7 @@ impl Hello {
             own_key: (flags & HAS_OWN_KEY != 0).then_some(u32::from_le_bytes(*own_key)),
             key: u32::from_le_bytes(*key),
             fences: flags & FENCES != 0,
+            process_memory: flags & PROCESS_MEMORY != 0,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -130,7 +142,7 @@ impl HelloReply {
         let mut bytes = HandshakeData::new();
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.verdict.to_le_bytes());
-        bytes.push(self.fences.into());
+        bytes.push(flag(FENCES, self.fences) | flag(PROCESS_MEMORY, self.process_memory));
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -138,11 +150,12 @@ impl HelloReply {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (session, bytes) = bytes.split_first_chunk()?;
         let (verdict, bytes) = bytes.split_first_chunk()?;
-        let ([fences], bytes) = bytes.split_first_chunk()?;
+        let ([flags], bytes) = bytes.split_first_chunk()?;
         Some(Self {
             session: u64::from_le_bytes(*session),
             verdict: u32::from_le_bytes(*verdict),
-            fences: *fences == 1,
+            fences: flags & FENCES != 0,
+            process_memory: flags & PROCESS_MEMORY != 0,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -167,12 +180,14 @@ mod tests {
             own_key: Some(3),
             key: 4,
             fences: true,
+            process_memory: true,
             members: None,
         };
         let reply = HelloReply {
             verdict: SIMULTANEOUS,
             session: 9,
             fences: true,
+            process_memory: true,
             members: None,
         };
         for members in [None, Some(MemberPair { own: 1, peer: 2 })] {

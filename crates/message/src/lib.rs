@@ -29,8 +29,10 @@
 //! - *medium*, up to 32 KiB: the message is in the data area of the lane. It is copied in once and
 //!   out once. The send completes when the message is copied in.
 //! - *rendezvous*, above: the sender offers the message in a slot. If the message is on the sender's
-//!   heap, the receiver copies it from there, once. Otherwise the sender streams it in chunks through
-//!   the data area of the control lane, and both sides copy at the same time. Memory that is
+//!   heap, the receiver copies it from there, once. If it is in other memory, and both are processes of one host that may read
+//!   each other's memory, both have the kernel copy parts of it at the same time (`process_fetch`, `process_join`). Otherwise
+//!   the sender streams it in chunks through the data area of the control lane, and both sides copy at the same time. Memory
+//! that is
 //!   allocated for a peer ([`Endpoint::allocate_for`]) is on a heap in a region which both sides map
 //!   ([`window::region::Heap`]): the region of the link, or that of the trust group of both VMs. All
 //!   programs that map the region can write it, so messages there are copied in and out and never
@@ -105,6 +107,9 @@ pub mod perf;
 mod plane;
 mod poll_sleeps;
 mod polling;
+mod process_fetch;
+mod process_join;
+mod process_memory;
 mod progress;
 mod raw;
 mod reading;

@@ -26,6 +26,9 @@ pub const SHARED: u64 = 256 * 1024;
 /// Bytes of a piece that one side claims and copies.
 pub const PIECE: u64 = 128 * 1024;
 
+/// Messages that two processes copy together by one call of the kernel, at most.
+pub const COPIED_TOGETHER: usize = 8;
+
 /// The message lane. Several medium messages fit, however much is skipped at the end.
 pub const MESSAGES: LaneSize = LaneSize {
     slots: 256,

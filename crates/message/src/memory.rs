@@ -99,6 +99,24 @@ impl Memory {
         }
     }
 
+    /// Returns the address of all bytes in this process, if they are contiguous and can be referred to.
+    pub(crate) fn address(&self) -> Option<u64> {
+        let bytes = self.piece()?;
+        Some(bytes.as_ptr().expose_provenance() as u64)
+    }
+
+    /// Returns `length` bytes from `from`, if they are contiguous and can be referred to.
+    pub(crate) fn part(&self, from: u64, length: usize) -> Option<&[u8]> {
+        let from = usize::try_from(from).ok()?;
+        self.piece()?.get(from..from.checked_add(length)?)
+    }
+
+    /// Returns `length` bytes to be filled from `from`, if they are contiguous and can be referred to.
+    pub(crate) fn part_mut(&mut self, from: u64, length: usize) -> Option<&mut [u8]> {
+        let from = usize::try_from(from).ok()?;
+        self.piece_mut()?.get_mut(from..from.checked_add(length)?)
+    }
+
     /// Passes `length` bytes from `from` to `each`, piece by piece, until it returns `None`.
     #[inline]
     pub(crate) fn read(

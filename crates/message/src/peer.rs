@@ -15,6 +15,9 @@ use crate::error::Code;
 use crate::ids::{Peer, Request};
 use crate::limits;
 use crate::memory::Memory;
+use crate::process_fetch::Fetches;
+use crate::process_join::Joins;
+use crate::process_memory::ProcessMemory;
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{Control, Source};
 
@@ -64,6 +67,14 @@ pub(crate) struct Link {
     heap_file: Option<OwnedFd>,
     /// The heaps of both members, if the window is in a region with heaps.
     pub(crate) remote_memory: Option<RemoteMemory>,
+    /// The peer's process, if messages are copied from and to its memory.
+    pub(crate) process: Option<ProcessMemory>,
+    /// Messages that are to be copied from there.
+    pub(crate) fetches: Fetches,
+    /// Whether the peer has copied a part of the last ones.
+    pub(crate) sender_claims: bool,
+    /// Messages of this side that the peer wants copied to its memory.
+    pub(crate) joins: Joins,
     /// Requests of this side that wait for the peer's reply. Without any, control records are not
     /// polled.
     pub(crate) awaited_replies: u32,
@@ -107,6 +118,10 @@ impl Link {
             heap: None,
             heap_file,
             remote_memory: None,
+            process: None,
+            fetches: Fetches::default(),
+            sender_claims: false,
+            joins: Joins::default(),
             awaited_replies: 0,
             sends: VecDeque::new(),
             control: VecDeque::new(),
@@ -189,7 +204,9 @@ impl Link {
             Memory::SharedBuffer(buffer) if remote_memory(buffer) => {
                 Source::MemberHeap(buffer.address())
             }
-            _ => Source::Stream,
+            memory => self
+                .process_address(memory)
+                .map_or(Source::Stream, Source::Process),
         }
     }
 }

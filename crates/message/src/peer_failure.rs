@@ -65,6 +65,7 @@ impl Endpoint {
             // that.
             let _end = self.engine.drain(&mut link, peer);
         }
+        self.engine.withdraw(&mut link, peer, code == Code::Closed);
         for request in self.engine.requests.bound_to(peer) {
             self.engine.requests.end(request, code, 0);
         }

@@ -248,7 +248,11 @@ impl Endpoint {
     fn has_work(&mut self) -> bool {
         let engine = &mut self.engine;
         let mut links = self.peers.links();
-        links.any(|link| engine.could_take(link) || engine.could_flush(link).unwrap_or(true))
+        links.any(|link| {
+            engine.could_take(link)
+                || !link.fetches.is_empty()
+                || engine.could_flush(link).unwrap_or(true)
+        })
     }
 
     /// Returns the result of a request when it has ended; `None` if the limit has passed or a waker

@@ -10,7 +10,7 @@ use crate::limits::{EAGER, UNEXPECTED_OVERHEAD};
 use crate::peer::{Fault, Link};
 use crate::remote_memory;
 use crate::request::State;
-use crate::wire::{self, Control, Envelope, Handle, Source};
+use crate::wire::{self, Control, Envelope, Handle, Source, Target};
 use window::lane::{Consumer, Record};
 
 impl Engine {
@@ -249,15 +249,9 @@ impl Engine {
             }
             // Also if the member's heap cannot be mapped here.
             Source::Stream | Source::MemberHeap(_) => {
-                link.awaited_replies += 1;
-                let receiver = request.handle();
-                return link.send_control(Control::Pull {
-                    sender,
-                    receiver,
-                    wanted,
-                    confirmed: false,
-                });
+                return self.ask_for_stream(link, request, sender, wanted);
             }
+            Source::Process(address) => return self.fetch(link, request, sender, address, wanted),
         }
         self.received(link, request, sender, wanted)
     }
@@ -314,7 +308,9 @@ impl Engine {
                 let found = self.requests.of_peer(sender, peer);
                 let (request, entry) = found.ok_or(Fault::Malformed)?;
                 let sane = wanted > 0 && wanted <= entry.status.length;
-                if entry.state != State::Offered || !sane {
+                // A receiver that could not copy all of it asks for a stream.
+                let awaited = matches!(entry.state, State::Offered | State::Sharing);
+                if !awaited || !sane {
                     return Err(Fault::Malformed);
                 }
                 entry.state = State::Streaming {
@@ -330,7 +326,10 @@ impl Engine {
                 offset,
                 length,
             } => self.take_chunk(link, peer, receiver, u64::from(offset), u64::from(length))?,
-            Control::Share(share) => self.join_copy(link, peer, share)?,
+            Control::Share(share) => match share.target {
+                Target::MemberHeap(target) => self.join_copy(link, peer, &share, target)?,
+                Target::Process(target) => self.join_process_copy(link, peer, &share, target)?,
+            },
             Control::Copied { receiver, pieces } => self.copied(link, peer, receiver, pieces)?,
         }
         Ok(())

@@ -16,11 +16,15 @@ pub(crate) enum State {
     Posted,
     /// A receive: for the rest of a streamed message.
     Filling { got: u64, wanted: u64 },
+    /// A receive: for its turn to be copied from the sender's process.
+    Fetching,
     /// A receive: for the pieces that the sender copies.
     Shared {
         left: u32,
         wanted: u64,
         sender: Handle,
+        /// This side has copied the other pieces; otherwise the sender is to stream the message afterwards.
+        complete: bool,
     },
     /// A send: for room in the message lane.
     Queued,
@@ -185,6 +189,12 @@ impl Requests {
     #[inline(always)]
     pub(crate) fn get(&mut self, request: Request) -> Option<&mut Entry> {
         let entry = self.entry(request.index())?;
+        (entry.generation == request.generation() && entry.state != State::Free).then_some(entry)
+    }
+
+    /// Returns the entry of a request whose result was not taken, to read.
+    pub(crate) fn peek(&self, request: Request) -> Option<&Entry> {
+        let entry = self.entries.get(request.index() as usize)?;
         (entry.generation == request.generation() && entry.state != State::Free).then_some(entry)
     }
 

@@ -10,11 +10,13 @@
 //! | messages | medium | match value, offset and length of the message in the data area, the sender's request or none |
 //! | messages | offer | match value, length, the sender's request, offset in the sender's heap or none |
 //! | messages | offer on member heap | match value, length, the sender's request, unit and generation on its member's heap |
+//! | messages | offer in process memory | match value, length, the sender's request, address in its process |
 //! | control | done | the sender's request, bytes taken |
 //! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
 //! | control | chunk | the receiver's request, offset and length in the data area |
 //! | control | share | the sender's request, the receiver's request, unit and generation in its member's heap, bytes wanted, epoch |
-//! | control | copied | the receiver's request, pieces |
+//! | control | share in process memory | the sender's request, the receiver's request, address in the receiver's process, bytes wanted, epoch, whether more of the epoch follow |
+//! | control | copied | the receiver's request, pieces or none |
 
 use window::lane::Record;
 use window::region::HeapAddress;
@@ -33,6 +35,8 @@ const CHUNK_KIND: u32 = 6;
 const MEMBER_HEAP_KIND: u32 = 7;
 const SHARE_KIND: u32 = 8;
 const COPIED_KIND: u32 = 9;
+const PROCESS_MEMORY_KIND: u32 = 10;
+const SHARE_PROCESS_MEMORY_KIND: u32 = 11;
 
 /// A request as the other side names it; only its owner interprets it.
 pub(crate) type Handle = u64;
@@ -71,6 +75,8 @@ pub(crate) enum Source {
     Heap(u64),
     /// On the heap of the sender's member.
     MemberHeap(HeapAddress),
+    /// In the memory of the sender's process, at this address.
+    Process(u64),
 }
 
 /// A record of the control lane.
@@ -94,8 +100,11 @@ pub(crate) enum Control {
     },
     /// Asks the sender to copy the message together with the receiver.
     Share(Share),
-    /// The number of pieces that the sender has copied.
-    Copied { receiver: Handle, pieces: u32 },
+    /// The number of pieces that the sender has copied; `None` if it could not copy one that it had claimed.
+    Copied {
+        receiver: Handle,
+        pieces: Option<u32>,
+    },
 }
 
 /// A receiver's request to copy a message together.
@@ -103,11 +112,21 @@ pub(crate) enum Control {
 pub(crate) struct Share {
     pub(crate) sender: Handle,
     pub(crate) receiver: Handle,
-    /// The target, on the heap of the receiver's member.
-    pub(crate) address: HeapAddress,
+    pub(crate) target: Target,
     pub(crate) wanted: u64,
     /// The epoch of the claims.
     pub(crate) epoch: u32,
+    /// No further messages of this epoch follow. Always so on a member's heap.
+    pub(crate) is_last: bool,
+}
+
+/// Where the receiver of a message that both sides copy wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// On the heap of the receiver's member.
+    MemberHeap(HeapAddress),
+    /// In the memory of the receiver's process, at this address.
+    Process(u64),
 }
 
 /// Packs two halves into one word.
@@ -219,6 +238,12 @@ impl Envelope {
                     source: Source::MemberHeap(HeapAddress { unit, generation }),
                 })
             }
+            PROCESS_MEMORY_KIND => Some(Self::Offer {
+                value,
+                length: first,
+                sender: second,
+                source: Source::Process(third),
+            }),
             _ => None,
         }
     }
@@ -239,6 +264,7 @@ pub(crate) fn offer(value: u64, length: u64, sender: Handle, source: Source) -> 
         Source::MemberHeap(HeapAddress { unit, generation }) => {
             (MEMBER_HEAP_KIND, pair(unit, generation))
         }
+        Source::Process(address) => (PROCESS_MEMORY_KIND, address),
     };
     Record {
         tag,
@@ -270,18 +296,31 @@ impl Control {
             Self::Share(Share {
                 sender,
                 receiver,
-                address: HeapAddress { unit, generation },
+                target,
                 wanted,
                 epoch,
+                is_last,
             }) => {
-                let address = pair(unit, generation);
-                let body = [sender, receiver, address, wanted, epoch.into(), 0, 0];
-                return Record {
-                    tag: SHARE_KIND,
-                    body,
+                let (tag, target) = match target {
+                    Target::MemberHeap(HeapAddress { unit, generation }) => {
+                        (SHARE_KIND, pair(unit, generation))
+                    }
+                    Target::Process(address) => (SHARE_PROCESS_MEMORY_KIND, address),
                 };
+                let body = [
+                    sender,
+                    receiver,
+                    target,
+                    wanted,
+                    epoch.into(),
+                    u64::from(!is_last),
+                    0,
+                ];
+                return Record { tag, body };
             }
-            Self::Copied { receiver, pieces } => (COPIED_KIND, receiver, pieces.into(), 0),
+            Self::Copied { receiver, pieces } => {
+                (COPIED_KIND, receiver, pieces.map_or(NONE, u64::from), 0)
+            }
         };
         Record {
             tag,
@@ -291,7 +330,7 @@ impl Control {
 
     /// Decodes a record; `None` if it is no valid control record.
     pub(crate) fn decode(record: &Record) -> Option<Self> {
-        let [first, second, third, fourth, fifth, ..] = record.body;
+        let [first, second, third, fourth, fifth, sixth, _] = record.body;
         Some(match record.tag {
             DONE_KIND => Self::Done {
                 sender: first,
@@ -312,19 +351,24 @@ impl Control {
                     length,
                 }
             }
-            SHARE_KIND => {
+            SHARE_KIND | SHARE_PROCESS_MEMORY_KIND => {
                 let (unit, generation) = halves(third);
+                let target = match record.tag {
+                    SHARE_KIND => Target::MemberHeap(HeapAddress { unit, generation }),
+                    _ => Target::Process(third),
+                };
                 Self::Share(Share {
                     sender: first,
                     receiver: second,
-                    address: HeapAddress { unit, generation },
+                    target,
                     wanted: fourth,
                     epoch: fifth.try_into().ok()?,
+                    is_last: sixth == 0,
                 })
             }
             COPIED_KIND => Self::Copied {
                 receiver: first,
-                pieces: second.try_into().ok()?,
+                pieces: some(second).map(u32::try_from).transpose().ok()?,
             },
             _ => return None,
         })

@@ -43,7 +43,8 @@ impl Attacker {
             endpoint: 999,
             ..victim.address()
         };
-        let (channel, peer) = scripted_peer::connect(folder, victim, from, &window, true, None);
+        let (channel, peer) =
+            scripted_peer::connect(folder, victim, from, &window, scripted_peer::FENCES, None);
         Self {
             channel,
             ends: window.ends(Side::Creator).unwrap(),

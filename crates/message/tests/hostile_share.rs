@@ -112,10 +112,9 @@ fn the_sender_copies_what_the_receiver_has_not_claimed() {
     let (request, handle) = rig.offered(&sent);
     let room = rig.allocate(&[0; 700_000]);
     let epoch = rig.region_peer.ends.claims_in.begin();
-    for piece in 0..2 {
-        let mut claims = rig.region_peer.ends.claims_in.claimer(epoch, 6);
-        assert_eq!(claims.claim(), Ok(Some(piece)));
-    }
+    let mut claims = rig.region_peer.ends.claims_in.consumer(epoch, 6);
+    assert_eq!(claims.claim(), Ok(Some(0)));
+    assert_eq!(claims.claim(), Ok(Some(1)));
     rig.say(SHARE, share(handle, room.address(), 700_000, epoch));
     let copied = rig.hear(1).unwrap();
     assert_eq!((copied.tag, &copied.body[..2]), (COPIED, &[OWN, 4][..]));
@@ -139,7 +138,7 @@ fn a_late_sender_copies_nothing() {
         let epoch = rig.region_peer.ends.claims_in.begin();
         match is_claimed {
             true => {
-                let mut claims = rig.region_peer.ends.claims_in.claimer(epoch, 3);
+                let mut claims = rig.region_peer.ends.claims_in.consumer(epoch, 3);
                 while claims.claim().unwrap().is_some() {}
             }
             false => drop(rig.region_peer.ends.claims_in.begin()),
@@ -264,7 +263,7 @@ struct Waiting {
 
 /// Bytes of a message, and its pieces.
 const LENGTH: usize = 900_000;
-const PIECES: u32 = 7;
+const PIECES: u16 = 7;
 
 impl Waiting {
     fn new() -> Self {
@@ -283,7 +282,7 @@ impl Waiting {
                 region_peer,
                 ..
             } = &mut rig;
-            let mut claims = region_peer.ends.claims_out.claimer(epoch, PIECES);
+            let mut claims = region_peer.ends.claims_out.producer(epoch, PIECES);
             let over = AtomicBool::new(false);
             let claimed = std::thread::scope(|scope| {
                 let over = &over;

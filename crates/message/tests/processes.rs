@@ -9,19 +9,17 @@
     reason = "tests"
 )]
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+#[path = "common/refused.rs"]
+mod refused;
+#[path = "common/role.rs"]
+mod role;
+
 use std::time::Duration;
 
-use message::{Address, Board, Code, Endpoint, Memory, MessageError, Options, Pattern, Peer};
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
-
-/// No operation takes this long; a longer wait is a hang.
-const HANG: Option<Duration> = Some(Duration::from_secs(120));
-
-const ROLE: &str = "VICINITY_TEST_ROLE";
-const FOLDER: &str = "VICINITY_TEST_FOLDER";
-const RANK: &str = "VICINITY_TEST_RANK";
+use message::{Code, Endpoint, Memory, Pattern};
+use refused::{READ, refuse};
+use role::{HANG, Own, Role, connect, open};
+use rustix::process::{Signal, getpid, kill_process};
 
 /// Processes of the all-to-all exchange.
 const RANKS: u32 = 40;
@@ -36,40 +34,13 @@ const ROUNDS: usize = 50;
 /// More messages of 20,000 bytes than the victim's limit of unexpected messages, 16 MiB.
 const MANY: usize = 1_000;
 
-/// A process that is killed when the test ends, however it ends.
-struct Role(Child);
-
-impl Role {
-    fn start(role: &str, folder: &Path, rank: u32) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["child", "--exact", "--ignored", "--nocapture"]);
-        command.env(ROLE, role).env(FOLDER, folder);
-        command.env(RANK, rank.to_string()).stdout(Stdio::null());
-        Self(command.spawn().unwrap())
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.0.id() as i32).unwrap()
-    }
-}
-
-impl Drop for Role {
-    fn drop(&mut self) {
-        // It may have ended already.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 #[test]
 #[ignore = "what the other tests start"]
 fn child() {
-    let Ok(role) = std::env::var(ROLE) else {
+    let Some(Own { role, folder, rank }) = role::own() else {
         return;
     };
-    let folder = std::env::var(FOLDER).unwrap();
-    let rank = std::env::var(RANK).unwrap().parse().unwrap();
-    let mut endpoint = open(Path::new(&folder), rank);
+    let mut endpoint = open(&folder, rank);
     match role.as_str() {
         "rank" => exchange(&mut endpoint, rank),
         "victim" => victim(&mut endpoint),
@@ -77,33 +48,6 @@ fn child() {
         "giver" => giver(&mut endpoint),
         "taker" => taker(&mut endpoint),
         other => panic!("no role {other}"),
-    }
-}
-
-fn open(folder: &Path, rank: u32) -> Endpoint {
-    let board = Board::open(folder).unwrap();
-    let options = Options {
-        endpoint: Some(rank),
-        ..Options::default()
-    };
-    Endpoint::open(&board, &options).unwrap()
-}
-
-/// Connects to a process that may not have started yet.
-fn connect(endpoint: &mut Endpoint, rank: u32) -> Peer {
-    let address = Address {
-        endpoint: rank,
-        ..endpoint.address()
-    };
-    loop {
-        match endpoint.connect(address, 0, HANG) {
-            Ok(peer) => return peer,
-            Err(MessageError::Connection(Code::Closed | Code::NoResources)) => {
-                endpoint.progress();
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => panic!("rank {rank}: {error}"),
-        }
     }
 }
 
@@ -175,8 +119,17 @@ fn victim(endpoint: &mut Endpoint) {
     std::thread::sleep(Duration::from_secs(120));
 }
 
+/// Large messages are streamed: the filter of this thread is the victim's, too.
 #[test]
 fn killing_a_peer_ends_every_protocol_and_its_earlier_messages_are_received() {
+    let test = std::thread::spawn(|| {
+        refuse(&[READ]);
+        kill_a_peer();
+    });
+    test.join().unwrap();
+}
+
+fn kill_a_peer() {
     let folder = tempfile::tempdir().unwrap();
     let mut endpoint = open(folder.path(), 0);
     let role = Role::start("victim", folder.path(), 1);
@@ -198,10 +151,7 @@ fn killing_a_peer_ends_every_protocol_and_its_earlier_messages_are_received() {
     let queued: Vec<_> = (0..MANY)
         .map(|_| endpoint.isend(peer, 9, vec![9; 20_000]).unwrap())
         .collect();
-    let options = WaitOptions::UNTRACED | WaitOptions::NOHANG;
-    while !matches!(waitpid(Some(role.pid()), options), Ok(Some((_, status))) if status.stopped()) {
-        endpoint.progress();
-    }
+    role.await_stop(&mut endpoint);
     let mut waiting = vec![streamed_in, streamed_out, acknowledged, offered, on_heap];
     waiting.push(queued[MANY - 1]);
     for request in &waiting {

@@ -23,12 +23,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::time::Timespec;
 
 use crate::ivshmem::remove_socket;
 use crate::limits::HANDSHAKE_DATA;
@@ -188,6 +190,17 @@ impl Channel {
         // If the socket is full, a wake-up is pending. If the peer has closed, the next read finds
         // out.
         let _ = net::send(&self.socket, WAKE, flags);
+    }
+
+    /// Returns whether the peer has closed its socket, or its process has ended. Messages may still be there.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        poll(&mut socket, Some(&Timespec::default())).is_ok()
+            && socket
+                .iter()
+                .any(|socket| socket.revents().intersects(ended))
     }
 
     /// Receives the next message; `None` if there is none.

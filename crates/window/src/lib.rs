@@ -113,13 +113,6 @@ pub enum ProtocolError {
         outstanding: u32,
     },
     /// The peer took chunk claims back.
-    #[error(
-        "the peer announced chunk {next} as the next to copy, but the chunks before {least} were claimed"
-    )]
-    Claimed {
-        /// The lowest chunk that could be the next.
-        least: u32,
-        /// The next chunk according to the peer.
-        next: u32,
-    },
+    #[error("the peer changed this side's claims of a message, or took back its own ones")]
+    Claimed,
 }

@@ -132,6 +132,7 @@ impl ControlMessage {
                         own_key: (record.tag == CONNECT).then_some(own_key),
                         key,
                         fences: false,
+                        process_memory: false,
                         members: None,
                     },
                     member: decode_member(member)?,
@@ -195,6 +196,7 @@ impl ControlMessage {
             own_key: Some(0),
             key: 0,
             fences: false,
+            process_memory: false,
             members: None,
         };
         Self::Connect {
@@ -227,6 +229,7 @@ mod tests {
                         own_key,
                         key,
                         fences: false,
+                        process_memory: false,
                         members: None,
                     };
                     ControlMessage::Connect {

@@ -268,6 +268,7 @@ impl Gateway {
                         verdict,
                         session,
                         fences: false,
+                        process_memory: false,
                         members: self.members(member),
                     };
                     self.answered(link, window, reply)?;
@@ -284,6 +285,7 @@ impl Gateway {
                             verdict: UNREACHABLE,
                             session: 0,
                             fences: false,
+                            process_memory: false,
                             members: None,
                         };
                         // If the endpoint has closed its socket, it needs no answer.

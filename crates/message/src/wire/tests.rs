@@ -13,6 +13,15 @@ fn source() -> impl Strategy<Value = Source> {
         handle().prop_map(Source::Heap),
         any::<(u32, u32)>()
             .prop_map(|(unit, generation)| Source::MemberHeap(HeapAddress { unit, generation })),
+        any::<u64>().prop_map(Source::Process),
+    ]
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    prop_oneof![
+        any::<(u32, u32)>()
+            .prop_map(|(unit, generation)| Target::MemberHeap(HeapAddress { unit, generation })),
+        any::<u64>().prop_map(Target::Process),
     ]
 }
 
@@ -66,16 +75,17 @@ fn control() -> impl Strategy<Value = Control> {
                 length,
             }
         }),
-        (handle(), handle(), any::<[u32; 3]>(), any::<u64>()).prop_map(
-            |(sender, receiver, [unit, generation, epoch], wanted)| Control::Share(Share {
+        (handle(), handle(), target(), any::<(u32, u64, bool)>()).prop_map(
+            |(sender, receiver, target, (epoch, wanted, is_last))| Control::Share(Share {
                 sender,
                 receiver,
-                address: HeapAddress { unit, generation },
+                target,
                 wanted,
                 epoch,
+                is_last,
             })
         ),
-        (handle(), any::<u32>())
+        (handle(), any::<Option<u32>>())
             .prop_map(|(receiver, pieces)| Control::Copied { receiver, pieces }),
     ]
 }

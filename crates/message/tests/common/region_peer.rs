@@ -59,7 +59,7 @@ impl RegionPeer {
             nic: Board::nic_of("far"),
             endpoint: 1,
         };
-        let (channel, peer) = scripted_peer::connect(board, victim, from, &window, false, members);
+        let (channel, peer) = scripted_peer::connect(board, victim, from, &window, 0, members);
         Self {
             _channel: channel,
             ends: window.ends(Side::Creator).unwrap(),

@@ -10,25 +10,32 @@ use window::attach::{Channel, HandshakeData, Message};
 pub const OFFER: u32 = 3;
 pub const DONE: u32 = 4;
 pub const PULL: u32 = 5;
+pub const CHUNK: u32 = 6;
 /// An offer of a message on a member's heap.
 pub const MEMBER_HEAP: u32 = 7;
 pub const SHARE: u32 = 8;
 pub const COPIED: u32 = 9;
+/// An offer of a message in the memory of a process, and a share with such memory.
+pub const PROCESS_OFFER: u32 = 10;
+pub const PROCESS_SHARE: u32 = 11;
 
-/// Offers a window to an endpoint, with or without the announcement that this side fences for it,
-/// and with or without members of the window's region; the endpoint must accept.
+/// Flags of an offer: the peer fences for the endpoint, and can copy from and to its process.
+pub const FENCES: u8 = 1;
+pub const PROCESS_MEMORY: u8 = 4;
+
+/// Offers a window to an endpoint, with flags, and with or without members of the window's region; the endpoint must accept.
 pub fn connect(
     board: &Path,
     victim: &mut Endpoint,
     from: Address,
     window: &Window,
-    fences: bool,
+    flags: u8,
     members: Option<[u32; 2]>,
 ) -> (Channel, Peer) {
     let to = victim.address();
     let socket = board.join(format!("{}.sock", to.endpoint));
     let channel = Channel::connect(&socket).unwrap();
-    let hello = hello(from, to, fences, members);
+    let hello = hello(from, to, flags, members);
     channel.offer(Some(window), None, &hello).unwrap();
     loop {
         victim.progress();
@@ -43,7 +50,7 @@ pub fn connect(
 }
 
 /// See `message`'s `handshake`.
-fn hello(from: Address, to: Address, fences: bool, members: Option<[u32; 2]>) -> HandshakeData {
+fn hello(from: Address, to: Address, flags: u8, members: Option<[u32; 2]>) -> HandshakeData {
     let mut bytes = HandshakeData::new();
     bytes.extend(from.nic.to_le_bytes());
     bytes.extend(77u64.to_le_bytes());
@@ -51,7 +58,7 @@ fn hello(from: Address, to: Address, fences: bool, members: Option<[u32; 2]>) ->
     bytes.extend([0; 8]);
     bytes.extend(to.nic.to_le_bytes());
     bytes.extend(to.endpoint.to_le_bytes());
-    bytes.push(u8::from(fences));
+    bytes.push(flags);
     bytes.extend(members.into_iter().flatten().flat_map(u32::to_le_bytes));
     bytes
 }

@@ -188,6 +188,7 @@ impl Uplink {
             own_key: peer_key,
             key,
             fences: false,
+            process_memory: false,
             members: None,
         };
         let window = 0;

@@ -1,0 +1,392 @@
+//! Large messages between processes, which the kernel copies from one's memory to the other's.
+//!
+//! The tests start this program again in a role (`child`), which is set in the environment.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+#[path = "common/refused.rs"]
+mod refused;
+#[path = "common/role.rs"]
+mod role;
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use message::limits::COPIED_TOGETHER;
+use message::{Code, Copies, Endpoint, Pattern, Peer, Request};
+use nix::unistd::{Uid, setresuid};
+use refused::{READ, WRITE, refuse};
+use role::{HANG, Own, Role, connect, open};
+use rustix::process::{Signal, getpid, kill_process};
+
+/// Short messages, of which several are copied by one call, and long ones.
+const LENGTHS: [usize; 8] = [
+    32_769, 40_000, 65_536, 65_537, 262_143, 262_144, 1_000_003, 5_000_000,
+];
+
+/// Messages that are sent before the first is waited for.
+const WINDOW: u64 = 20;
+
+/// The user without rights.
+const NOBODY: Uid = Uid::from_raw(65534);
+
+/// Bytes of messages that are broken off.
+const LONG: usize = 4_000_003;
+
+/// Every child has rank 1, and the test has rank 0.
+#[test]
+#[ignore = "what the other tests start"]
+fn child() {
+    let Some(Own { role, folder, .. }) = role::own() else {
+        return;
+    };
+    match role.as_str() {
+        "unreadable" => refuse(&[READ]),
+        "unwritable" | "withdrawing" => refuse(&[WRITE]),
+        "of-nobody" => setresuid(NOBODY, NOBODY, NOBODY).unwrap(),
+        "forked" => return forked(&folder),
+        _ => {}
+    }
+    let mut endpoint = open(&folder, 1);
+    let peer = connect(&mut endpoint, 0);
+    match role.as_str() {
+        "echo" | "unreadable" | "unwritable" | "of-nobody" => echo(&mut endpoint, peer),
+        "stopped" => stopped(&mut endpoint, peer),
+        "sender" => send_without_end(&mut endpoint, peer),
+        "receiver" => receive_without_end(&mut endpoint, peer),
+        "withdrawing" => withdraw(&mut endpoint, peer),
+        other => panic!("no role {other}"),
+    }
+}
+
+/// Returns bytes of which no two pieces, and no two messages, are alike.
+fn marked(length: usize, number: u64) -> Vec<u8> {
+    let byte = |at: usize| ((at ^ at >> 8 ^ at >> 16) as u64 * 31 + number) as u8;
+    (0..length).map(byte).collect()
+}
+
+fn wait(endpoint: &mut Endpoint, request: Request) -> (Code, Vec<u8>) {
+    let ended = endpoint.wait(request, HANG).unwrap().unwrap();
+    (ended.status.code, ended.memory.bytes().to_vec())
+}
+
+/// Sends back what arrives, until the test ends.
+fn echo(endpoint: &mut Endpoint, peer: Peer) {
+    for round in LENGTHS {
+        let requests: Vec<_> = (0..WINDOW)
+            .map(|number| {
+                endpoint
+                    .irecv(Pattern::exactly(number), vec![0; round])
+                    .unwrap()
+            })
+            .collect();
+        let mut sends = Vec::new();
+        for (number, request) in (0..).zip(requests) {
+            let (code, bytes) = wait(endpoint, request);
+            assert_eq!(code, Code::Success);
+            sends.push(endpoint.isend(peer, number, bytes).unwrap());
+        }
+        for request in sends {
+            assert_eq!(wait(endpoint, request).0, Code::Success);
+        }
+    }
+    assert!(
+        endpoint
+            .wait_any(Pattern::exactly(99), HANG)
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// Exchanges messages of all lengths with a child of this role; returns how they came.
+fn exchange(role: &str) -> Copies {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    for path in [folder.path(), &folder.path().join("0.sock")] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let _child = Role::start(role, folder.path(), 1);
+    let peer = connect(&mut endpoint, 1);
+    for length in LENGTHS {
+        let sent: Vec<_> = (0..WINDOW).map(|number| marked(length, number)).collect();
+        let receives: Vec<_> = (0..WINDOW)
+            .map(|number| {
+                endpoint
+                    .irecv(Pattern::exactly(number), vec![0; length])
+                    .unwrap()
+            })
+            .collect();
+        let sends: Vec<_> = (0..)
+            .zip(&sent)
+            .map(|(number, bytes)| endpoint.isend(peer, number, bytes.clone()).unwrap())
+            .collect();
+        for (request, sent) in receives.into_iter().zip(&sent) {
+            let (code, bytes) = wait(&mut endpoint, request);
+            assert!(code == Code::Success && bytes == *sent, "{length} bytes");
+        }
+        for (request, sent) in sends.into_iter().zip(&sent) {
+            let (code, bytes) = wait(&mut endpoint, request);
+            assert!(code == Code::Success && bytes == *sent, "{length} bytes");
+        }
+    }
+    endpoint.copies()
+}
+
+const COUNT: u64 = LENGTHS.len() as u64 * WINDOW;
+
+#[test]
+fn large_messages_are_copied_once() {
+    let copies = exchange("echo");
+    println!("{copies:?}");
+    assert_eq!((copies.once, copies.streamed), (COUNT, 0));
+}
+
+#[test]
+fn a_receiver_copies_all_if_the_sender_may_not() {
+    let copies = exchange("unwritable");
+    // The sender has to be refused once, with the first messages that are copied together.
+    assert_eq!(copies.once + copies.streamed, COUNT);
+    assert!(copies.streamed <= COPIED_TOGETHER as u64, "{copies:?}");
+    assert_eq!(copies.shared, 0);
+}
+
+#[test]
+fn messages_are_streamed_if_the_receiver_may_not_read_the_sender() {
+    // A thread of its own: the filter stays for as long as the thread.
+    let test = std::thread::spawn(|| {
+        refuse(&[READ]);
+        exchange("unreadable")
+    });
+    let copies = test.join().unwrap();
+    assert_eq!((copies.once, copies.streamed), (0, COUNT));
+}
+
+/// This process has the right to trace that of another user, which has not the same right.
+#[test]
+fn messages_of_another_users_process_are_streamed() {
+    let copies = exchange("of-nobody");
+    assert_eq!((copies.once, copies.streamed), (0, COUNT));
+}
+
+/// Offers a large message, and is stopped.
+fn stopped(endpoint: &mut Endpoint, peer: Peer) {
+    let _ = endpoint.isend(peer, 1, marked(LONG, 1)).unwrap();
+    kill_process(getpid(), Signal::STOP).unwrap();
+    // The signal may take effect later.
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+#[test]
+fn a_receiver_does_not_wait_for_a_sender_that_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    let child = Role::start("stopped", folder.path(), 1);
+    connect(&mut endpoint, 1);
+    child.await_stop(&mut endpoint);
+    let request = endpoint.irecv(Pattern::ANY, vec![0; LONG]).unwrap();
+    let (code, bytes) = wait(&mut endpoint, request);
+    assert!(code == Code::Success && bytes == marked(LONG, 1));
+}
+
+fn send_without_end(endpoint: &mut Endpoint, peer: Peer) {
+    for number in 0.. {
+        let request = endpoint.isend(peer, number, marked(LONG, number)).unwrap();
+        wait(endpoint, request);
+    }
+}
+
+fn receive_without_end(endpoint: &mut Endpoint, _peer: Peer) {
+    loop {
+        let request = endpoint.irecv(Pattern::ANY, vec![0; LONG]).unwrap();
+        wait(endpoint, request);
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_spoils_no_received_message() {
+    let mut received = 0;
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut endpoint = open(folder.path(), 0);
+        let child = Role::start("sender", folder.path(), 1);
+        connect(&mut endpoint, 1);
+        for number in 0.. {
+            let request = endpoint
+                .irecv(Pattern::exactly(number), vec![0; LONG])
+                .unwrap();
+            // The kill falls anywhere into the copy.
+            let killer = (number == 3).then(|| child.kill_after(Duration::from_micros(round * 40)));
+            let (code, bytes) = wait_or_cancel(&mut endpoint, request);
+            drop(killer);
+            match code {
+                Code::Success => assert!(bytes == marked(LONG, number), "{round}"),
+                code => assert!([Code::Closed, Code::Cancelled].contains(&code), "{code:?}"),
+            }
+            if code != Code::Success {
+                break;
+            }
+            received += 1;
+        }
+    }
+    assert!(received >= 60, "{received}");
+}
+
+/// Waits for a receive; cancels it if the peer is lost before.
+fn wait_or_cancel(endpoint: &mut Endpoint, request: Request) -> (Code, Vec<u8>) {
+    loop {
+        if let Some(ended) = endpoint.test(request).unwrap() {
+            return (ended.status.code, ended.memory.bytes().to_vec());
+        }
+        if endpoint.lost().is_some() {
+            let _late = endpoint.cancel(request).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_leaves_the_sender_its_memory() {
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut endpoint = open(folder.path(), 0);
+        let child = Role::start("receiver", folder.path(), 1);
+        let peer = connect(&mut endpoint, 1);
+        for number in 0.. {
+            let request = endpoint.isend(peer, number, marked(LONG, number)).unwrap();
+            let killer = (number == 3).then(|| child.kill_after(Duration::from_micros(round * 40)));
+            let (code, bytes) = wait(&mut endpoint, request);
+            drop(killer);
+            assert!(bytes == marked(LONG, number), "{round}");
+            if code == Code::Closed {
+                break;
+            }
+            assert_eq!(code, Code::Success);
+        }
+    }
+}
+
+/// Sends messages, and disconnects at another time of each copy. The memory is changed then.
+fn withdraw(endpoint: &mut Endpoint, mut peer: Peer) {
+    for number in 0..ROUNDS {
+        let request = endpoint.isend(peer, number, marked(LONG, number)).unwrap();
+        // It makes no calls meanwhile, and could not copy for the receiver in the last one.
+        let pause = Duration::from_micros(number * 3);
+        let start = Instant::now();
+        while start.elapsed() < pause {}
+        endpoint.disconnect(peer).unwrap();
+        let mut bytes = wait(endpoint, request).1;
+        bytes.fill(0xee);
+        std::hint::black_box(&bytes);
+        peer = connect(endpoint, 0);
+    }
+    let done = endpoint.isend(peer, ROUNDS, vec![]).unwrap();
+    wait(endpoint, done);
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+const ROUNDS: u64 = 200;
+
+#[test]
+fn a_sender_that_disconnects_spoils_no_received_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    let _child = Role::start("withdrawing", folder.path(), 1);
+    let (mut whole, mut withdrawn) = (0, 0);
+    let over = endpoint.irecv(Pattern::exactly(ROUNDS), vec![]).unwrap();
+    let mut number = 0;
+    while endpoint.test(over).unwrap().is_none() {
+        let Some(found) = endpoint.iprobe(Pattern::ANY) else {
+            continue;
+        };
+        number = number.max(found.value);
+        let request = endpoint
+            .irecv(Pattern::exactly(found.value), vec![0; LONG])
+            .unwrap();
+        let (code, bytes) = wait_or_cancel(&mut endpoint, request);
+        match code {
+            Code::Success => {
+                assert!(bytes == marked(LONG, found.value), "{}", found.value);
+                whole += 1;
+            }
+            code => {
+                assert!([Code::Closed, Code::Cancelled].contains(&code), "{code:?}");
+                withdrawn += 1;
+            }
+        }
+    }
+    println!("{whole} whole, {withdrawn} withdrawn");
+    assert!(
+        number > 0 && withdrawn > 0,
+        "{whole} whole, {withdrawn} withdrawn"
+    );
+}
+
+#[test]
+fn a_receiver_that_disconnects_is_not_written_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    for round in 0..50 {
+        let child = Role::start("sender", folder.path(), 1);
+        let peer = connect(&mut endpoint, 1);
+        while endpoint.iprobe(Pattern::ANY).is_none() {}
+        // This side copies its pieces in this call. The sender may still copy one afterwards.
+        let request = endpoint.irecv(Pattern::ANY, vec![0; LONG]).unwrap();
+        endpoint.disconnect(peer).unwrap();
+        let ended = endpoint.wait(request, HANG).unwrap().unwrap();
+        let mut memory = ended.memory;
+        memory.put(0, &vec![0xee; LONG]);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(memory.bytes().iter().all(|byte| *byte == 0xee), "{round}");
+        drop(child);
+    }
+}
+
+/// Opens an endpoint, and uses it in a child of this process: peers know this process's id.
+fn forked(folder: &std::path::Path) {
+    let mut endpoint = open(folder, 1);
+    let peer = connect(&mut endpoint, 0);
+    // SAFETY: the child uses only what this thread owns.
+    #[allow(unsafe_code, reason = "a fork cannot be made otherwise")]
+    let child = unsafe { libc::fork() };
+    if child != 0 {
+        // The addresses of the child are wrong in this process.
+        std::thread::sleep(Duration::from_secs(120));
+        return;
+    }
+    for length in LENGTHS {
+        let sent = endpoint.isend(peer, 1, marked(length, 1)).unwrap();
+        let received = endpoint
+            .irecv(Pattern::exactly(2), vec![0; length])
+            .unwrap();
+        assert_eq!(wait(&mut endpoint, sent).0, Code::Success);
+        let (code, bytes) = wait(&mut endpoint, received);
+        assert!(code == Code::Success && bytes == marked(length, 2));
+    }
+    let done = endpoint.isend(peer, 3, vec![]).unwrap();
+    wait(&mut endpoint, done);
+    std::process::exit(0);
+}
+
+#[test]
+fn a_child_of_the_process_that_opened_the_endpoint_sends_and_receives() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    let _child = Role::start("forked", folder.path(), 1);
+    let peer = connect(&mut endpoint, 1);
+    for length in LENGTHS {
+        let received = endpoint
+            .irecv(Pattern::exactly(1), vec![0; length])
+            .unwrap();
+        let (code, bytes) = wait(&mut endpoint, received);
+        assert!(code == Code::Success && bytes == marked(length, 1));
+        let sent = endpoint.isend(peer, 2, marked(length, 2)).unwrap();
+        assert_eq!(wait(&mut endpoint, sent).0, Code::Success);
+    }
+    let done = endpoint.irecv(Pattern::exactly(3), vec![]).unwrap();
+    assert_eq!(wait(&mut endpoint, done).0, Code::Success);
+}
