@@ -28,6 +28,7 @@ static bool start_connect(const mca_base_component_t *component, struct opal_pro
     return false;
   }
   peer->key = ntohl(card.key);
+  peer->near = be64toh(card.nic) == vicinity_plane.nic;
   mx_return_t code = vicinity_mx.iconnect(vicinity_plane.endpoint, be64toh(card.nic), ntohl(card.endpoint),
                                           peer->key, 0, NULL, request);
   if (code != MX_SUCCESS)

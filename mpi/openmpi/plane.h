@@ -37,6 +37,7 @@ typedef struct vicinity_peer {
   mx_endpoint_addr_t address;
   struct opal_proc_t *proc; /* NULL: not reached */
   uint32_t key;             /* that the peer has published */
+  bool near;                /* on this host, so that the kernel can copy between the processes */
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
   struct vicinity_peer *next_ended, *next;
 } vicinity_peer_t;

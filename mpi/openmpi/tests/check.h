@@ -39,6 +39,7 @@ static inline int is_filled(const unsigned char *bytes, size_t length, unsigned 
 
 /* point_to_point.c */
 void lengths(void);
+void long_messages(void);
 void order_and_wildcards(void);
 void probes(void);
 void matched_probes(void);

@@ -36,6 +36,7 @@ int main(int count, char **words) {
     void (*run)(void);
   } tests[] = {
       {"lengths", lengths},
+      {"long_messages", long_messages},
       {"order_and_wildcards", order_and_wildcards},
       {"probes", probes},
       {"matched_probes", matched_probes},

@@ -27,6 +27,35 @@ void lengths(void) {
   free(out), free(in);
 }
 
+/* Many long messages under way at the same time, in both directions, from addresses of any alignment. They are
+   received in another order than that in which they were sent, some into more room, and between bytes that must not
+   change. */
+void long_messages(void) {
+  enum { MESSAGES = 30, ROOM = 300000 };
+  static const int sizes[] = {32769, 40001, 65536, 131072, 262143, 262144};
+  unsigned char *out = malloc(MESSAGES * ROOM), *in = malloc(MESSAGES * ROOM);
+  MPI_Request requests[2 * MESSAGES];
+  int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  memset(in, 0x77, MESSAGES * ROOM);
+  for (int i = 0; i < MESSAGES; i++) {
+    int length = sizes[i % 6];
+    fill(out + i * ROOM + i % 7, (size_t)length, (unsigned)(rank + i));
+    MPI_Isend(out + i * ROOM + i % 7, length, MPI_BYTE, next, i, WORLD, &requests[i]);
+  }
+  for (int i = MESSAGES - 1; i >= 0; i--)
+    MPI_Irecv(in + i * ROOM + i % 5, i % 2 ? ROOM - 5 : sizes[i % 6], MPI_BYTE, previous, i, WORLD,
+              &requests[MESSAGES + i]);
+  MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE);
+  for (int i = 0; i < MESSAGES; i++) {
+    size_t length = (size_t)sizes[i % 6], start = (size_t)i % 5;
+    unsigned char *room = in + i * ROOM;
+    CHECK(is_filled(room + start, length, (unsigned)(previous + i)));
+    for (size_t at = 0; at < ROOM; at++)
+      CHECK((at >= start && at < start + length) || room[at] == 0x77);
+  }
+  free(out), free(in);
+}
+
 /* Rank 0 receives from each rank by wildcards. Messages of a pair keep their order, also if
    short and long ones alternate. */
 void order_and_wildcards(void) {
