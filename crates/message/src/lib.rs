@@ -28,16 +28,17 @@
 //!   line that holds it, so it costs the transfer of one cache line.
 //! - *medium*, up to 32 KiB: the message is in the data area of the lane. It is copied in once and
 //!   out once. The send completes when the message is copied in.
-//! - *rendezvous*, above: the sender offers the message in a slot. If the message is on the sender's
-//!   heap, the receiver copies it from there, once. If it is in other memory, and both are processes of one host that may read
-//!   each other's memory, both have the kernel copy parts of it at the same time (`process_fetch`, `process_join`). Otherwise
-//!   the sender streams it in chunks through the data area of the control lane, and both sides copy at the same time. Memory
-//! that is
-//!   allocated for a peer ([`Endpoint::allocate_for`]) is on a heap in a region which both sides map
-//!   ([`window::region::Heap`]): the region of the link, or that of the trust group of both VMs. All
-//!   programs that map the region can write it, so messages there are copied in and out and never
-//!   referred to, and the receiver checks after the copy that the memory still belonged to the
-//!   message. If the receiver's memory is of this kind, too, both sides copy, a piece at a time.
+//! - *rendezvous*, above: the sender offers the message in a slot. If the message is on the
+//!   sender's heap, the receiver copies it from there, once. If it is in other memory, and both
+//!   are processes of one host that may read each other's memory, both have the kernel copy
+//!   parts of it at the same time (`process_fetch`, `process_join`). Otherwise the sender
+//!   streams it in chunks through the data area of the control lane, and both sides copy at the
+//!   same time. Memory that is allocated for a peer ([`Endpoint::allocate_for`]) is on a heap
+//!   in a region which both sides map ([`window::region::Heap`]): the region of the link, or
+//!   that of the trust group of both VMs. All programs that map the region can write it, so
+//!   messages there are copied in and out and never referred to, and the receiver checks after
+//!   the copy that the memory still belonged to the message. If the receiver's memory is of
+//!   this kind, too, both sides copy, a piece at a time.
 //!
 //! The receiver matches the messages of one peer in the order they were sent, whatever the protocol.
 //! A message without a matching receive is copied out and queued as unexpected, up to a limit for
