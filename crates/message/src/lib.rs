@@ -111,6 +111,7 @@ mod polling;
 mod process_fetch;
 mod process_join;
 mod process_memory;
+mod process_messages;
 mod progress;
 mod raw;
 mod reading;

@@ -15,9 +15,8 @@ use crate::error::Code;
 use crate::ids::{Peer, Request};
 use crate::limits;
 use crate::memory::Memory;
-use crate::process_fetch::Fetches;
-use crate::process_join::Joins;
 use crate::process_memory::ProcessMemory;
+use crate::process_messages::{Fetches, Joins};
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{Control, Source};
 

@@ -17,15 +17,13 @@ use window::chunk_claim::Claims;
 use crate::cooperative_copy::Pieces;
 use crate::engine::Engine;
 use crate::ids::Request;
-use crate::limits::{COPIED_TOGETHER, PIECE};
+use crate::limits::COPIED_TOGETHER;
 use crate::memory::Memory;
 use crate::peer::{Fault, Link};
 use crate::process_memory::{Part, ProcessMemory};
+use crate::process_messages::{Fetch, Fetches, is_short, piece};
 use crate::request::State;
 use crate::wire::{Control, Handle, Share, Target};
-
-/// Bytes of a page: the kernel copies whole ones fastest.
-const PAGE: u64 = 4096;
 
 /// How many times an endpoint serves a peer with further records before it copies the messages that it has collected: a program
 /// with a matching of its own takes these records one by one.
@@ -34,46 +32,6 @@ const SERVES: u32 = 16;
 /// How often a receiver looks whether the sender has claimed its half: for some microseconds, about as long as its copy
 /// takes.
 const LOOKS_FOR_CLAIM: u32 = 100;
-
-/// An offered message that is to be copied.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fetch {
-    request: Request,
-    sender: Handle,
-    /// Addresses in the sender's process and in this one.
-    from: u64,
-    to: u64,
-    wanted: u64,
-}
-
-/// The messages that a receiver has collected.
-#[derive(Debug, Default)]
-pub(crate) struct Fetches {
-    list: ArrayVec<Fetch, COPIED_TOGETHER>,
-    /// How many times the peer has been served since the first one.
-    serves: u32,
-}
-
-impl Fetches {
-    /// Returns whether none waits.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-}
-
-/// Returns the bytes of each piece but the last of a message.
-pub(crate) fn piece(wanted: u64) -> u64 {
-    match is_short(wanted) {
-        true => wanted.div_ceil(2).next_multiple_of(PAGE),
-        false => PIECE,
-    }
-}
-
-/// Returns whether a message consists of two halves.
-pub(crate) fn is_short(wanted: u64) -> bool {
-    wanted < PIECE * 2
-}
 
 impl Link {
     /// Returns the address of a message in this process, if the peer may copy it from there.

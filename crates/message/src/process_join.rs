@@ -11,33 +11,17 @@ use arrayvec::ArrayVec;
 
 use crate::cooperative_copy::Pieces;
 use crate::engine::Engine;
-use crate::ids::{Peer, Request};
+use crate::ids::Peer;
 use crate::limits::COPIED_TOGETHER;
 use crate::peer::{Fault, Link};
-use crate::process_fetch::{is_short, piece};
 use crate::process_memory::{Part, ProcessMemory};
+use crate::process_messages::{Joined, is_short, piece};
 use crate::request::State;
-use crate::wire::{Control, Handle, Share};
+use crate::wire::{Control, Share};
 
 /// How long a receiver that closes a link waits for the sender's report. A piece takes some microseconds, but the sender may
 /// lose its processor.
 const REPORT: Duration = Duration::from_secs(1);
-
-/// A message that the receiver asked this side to copy, too.
-#[derive(Clone, Copy, Debug)]
-struct Joined {
-    request: Request,
-    receiver: Handle,
-    /// An address in the receiver's process.
-    to: u64,
-    wanted: u64,
-}
-
-/// The messages of one epoch, as far as their records have arrived.
-#[derive(Debug, Default)]
-pub(crate) struct Joins {
-    list: ArrayVec<Joined, COPIED_TOGETHER>,
-}
 
 impl Engine {
     /// Handles a *share* of a receiver whose memory is in its process. With the last one of an epoch, copies the pieces that
