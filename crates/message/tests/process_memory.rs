@@ -216,13 +216,14 @@ fn a_sender_that_is_killed_spoils_no_received_message() {
         let mut endpoint = open(folder.path(), 0);
         let child = Role::start("sender", folder.path(), 1);
         connect(&mut endpoint, 1);
+        let mut is_lost = false;
         for number in 0.. {
             let request = endpoint
                 .irecv(Pattern::exactly(number), vec![0; LONG])
                 .unwrap();
             // The kill falls anywhere into the copy.
             let killer = (number == 3).then(|| child.kill_after(Duration::from_micros(round * 40)));
-            let (code, bytes) = wait_or_cancel(&mut endpoint, request);
+            let (code, bytes) = wait_or_cancel(&mut endpoint, request, &mut is_lost);
             drop(killer);
             match code {
                 Code::Success => assert!(bytes == marked(LONG, number), "{round}"),
@@ -237,13 +238,18 @@ fn a_sender_that_is_killed_spoils_no_received_message() {
     assert!(received >= 60, "{received}");
 }
 
-/// Waits for a receive; cancels it if the peer is lost before.
-fn wait_or_cancel(endpoint: &mut Endpoint, request: Request) -> (Code, Vec<u8>) {
+/// Waits for a receive; cancels it if the peer is lost before. The receive that ends with the peer may have succeeded.
+fn wait_or_cancel(
+    endpoint: &mut Endpoint,
+    request: Request,
+    is_lost: &mut bool,
+) -> (Code, Vec<u8>) {
     loop {
         if let Some(ended) = endpoint.test(request).unwrap() {
             return (ended.status.code, ended.memory.bytes().to_vec());
         }
-        if endpoint.lost().is_some() {
+        *is_lost |= endpoint.lost().is_some();
+        if *is_lost {
             let _late = endpoint.cancel(request).unwrap();
         }
     }
@@ -270,12 +276,12 @@ fn a_receiver_that_is_killed_leaves_the_sender_its_memory() {
     }
 }
 
-/// Sends messages, and disconnects at another time of each copy. The memory is changed then.
+/// Sends messages without end, and disconnects at another time of each copy. The memory is changed then.
 fn withdraw(endpoint: &mut Endpoint, mut peer: Peer) {
-    for number in 0..ROUNDS {
+    for number in 0.. {
         let request = endpoint.isend(peer, number, marked(LONG, number)).unwrap();
-        // It makes no calls meanwhile, and could not copy for the receiver in the last one.
-        let pause = Duration::from_micros(number * 3);
+        // It makes no calls meanwhile, and could not copy for the receiver in the last one. The time is up to 10 ms.
+        let pause = Duration::from_micros((number % 100).pow(2));
         let start = Instant::now();
         while start.elapsed() < pause {}
         endpoint.disconnect(peer).unwrap();
@@ -284,12 +290,7 @@ fn withdraw(endpoint: &mut Endpoint, mut peer: Peer) {
         std::hint::black_box(&bytes);
         peer = connect(endpoint, 0);
     }
-    let done = endpoint.isend(peer, ROUNDS, vec![]).unwrap();
-    wait(endpoint, done);
-    std::thread::sleep(Duration::from_secs(120));
 }
-
-const ROUNDS: u64 = 200;
 
 #[test]
 fn a_sender_that_disconnects_spoils_no_received_message() {
@@ -297,33 +298,24 @@ fn a_sender_that_disconnects_spoils_no_received_message() {
     let mut endpoint = open(folder.path(), 0);
     let _child = Role::start("withdrawing", folder.path(), 1);
     let (mut whole, mut withdrawn) = (0, 0);
-    let over = endpoint.irecv(Pattern::exactly(ROUNDS), vec![]).unwrap();
-    let mut number = 0;
-    while endpoint.test(over).unwrap().is_none() {
+    while whole < 5 || withdrawn < 5 {
         let Some(found) = endpoint.iprobe(Pattern::ANY) else {
             continue;
         };
-        number = number.max(found.value);
-        let request = endpoint
-            .irecv(Pattern::exactly(found.value), vec![0; LONG])
-            .unwrap();
-        let (code, bytes) = wait_or_cancel(&mut endpoint, request);
+        let pattern = Pattern::exactly(found.value);
+        let request = endpoint.irecv(pattern, vec![0; LONG]).unwrap();
+        let (code, bytes) = wait(&mut endpoint, request);
         match code {
             Code::Success => {
                 assert!(bytes == marked(LONG, found.value), "{}", found.value);
                 whole += 1;
             }
             code => {
-                assert!([Code::Closed, Code::Cancelled].contains(&code), "{code:?}");
+                assert_eq!(code, Code::Closed);
                 withdrawn += 1;
             }
         }
     }
-    println!("{whole} whole, {withdrawn} withdrawn");
-    assert!(
-        number > 0 && withdrawn > 0,
-        "{whole} whole, {withdrawn} withdrawn"
-    );
 }
 
 #[test]
