@@ -19,7 +19,7 @@ pub use crate::header::LayoutError;
 
 /// Version of the layout. A side that supports only other versions must not touch the rest of the
 /// window.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The first eight bytes of a window.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"vicinity");
@@ -173,6 +173,24 @@ mod tests {
         })
     }
 
+    /// Kept inputs with another version would never pass the header.
+    #[test]
+    fn the_kept_inputs_of_the_fuzz_target_have_this_version() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/window");
+        let mut count = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap();
+            let bytes = std::fs::read(file.path()).unwrap();
+            let layout = Layout::from_header(bytes.first_chunk().unwrap());
+            match file.file_name() == "version" {
+                true => assert_eq!(layout, Err(LayoutError::Version(2))),
+                false => assert!(layout.is_ok(), "{file:?}"),
+            }
+            count += 1;
+        }
+        assert!(count > 4);
+    }
+
     proptest! {
         #[test]
         fn a_header_is_read_as_it_was_written(first in lane(), second in lane()) {
@@ -242,8 +260,8 @@ mod tests {
         assert_eq!(with(64, 0), Err(LayoutError::Data(0)));
         assert_eq!(with(64, 1 << 25), Err(LayoutError::Data(1 << 25)));
         let mut header = with(64, 4096).unwrap().header();
-        header[8] = 4;
-        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(4)));
+        header[8] = 77;
+        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(77)));
         header[0] = 0;
         assert_eq!(Layout::from_header(&header), Err(LayoutError::Magic));
     }
