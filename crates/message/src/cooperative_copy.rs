@@ -40,46 +40,23 @@ pub(crate) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// The receiver's, from the begin of the message. `None` if the message is too long.
-    pub(crate) fn of_receiver(
+    /// `claimer` is [`Claims::consumer`] for the receiver, and [`Claims::producer`] for the sender. `None` if the message is too
+    /// long.
+    pub(crate) fn new(
+        claimer: fn(&'a Claims, u32, u16) -> ChunkClaimer<'a>,
         claims: &'a Claims,
         epoch: u32,
         wanted: u64,
         length: u64,
     ) -> Option<Self> {
         let count = count(wanted, length)?;
-        Some(Self::new(
-            claims.consumer(epoch, count),
-            count,
-            wanted,
-            length,
-        ))
-    }
-
-    /// The sender's, from the end of the message. `None` as above.
-    pub(crate) fn of_sender(
-        claims: &'a Claims,
-        epoch: u32,
-        wanted: u64,
-        length: u64,
-    ) -> Option<Self> {
-        let count = count(wanted, length)?;
-        Some(Self::new(
-            claims.producer(epoch, count),
-            count,
-            wanted,
-            length,
-        ))
-    }
-
-    fn new(epoch: ChunkClaimer<'a>, count: u16, wanted: u64, length: u64) -> Self {
-        Self {
-            epoch,
+        Some(Self {
+            epoch: claimer(claims, epoch, count),
             wanted,
             length,
             count: count.into(),
             claimed: 0,
-        }
+        })
     }
 
     /// Returns the number of pieces of the message.
@@ -150,7 +127,7 @@ impl Engine {
         let heap = heap.ok_or(Fault::Malformed)?;
         let claims = &link.claims_in;
         let mut pieces =
-            Pieces::of_receiver(claims, epoch, wanted, PIECE).ok_or(Fault::Malformed)?;
+            Pieces::new(Claims::consumer, claims, epoch, wanted, PIECE).ok_or(Fault::Malformed)?;
         while let Some((from, length)) = pieces.next()? {
             let copied = heap.copy_to(address, from, own, length);
             copied.ok_or(Fault::Malformed)?;
@@ -159,16 +136,44 @@ impl Engine {
             return Err(Fault::Revoked);
         }
         let left = pieces.count() - pieces.claimed;
+        self.own_pieces_copied(link, request, sender, wanted, left)
+    }
+
+    /// Completes a receive of which this side has copied its pieces, or has it wait for the sender's report of those that are
+    /// left.
+    pub(crate) fn own_pieces_copied(
+        &mut self,
+        link: &mut Link,
+        request: Request,
+        sender: Handle,
+        wanted: u64,
+        left: u32,
+    ) -> Result<(), Fault> {
         if left == 0 {
             self.copies.once += 1;
             return self.received(link, request, sender, wanted);
         }
-        entry.state = State::Shared {
-            left,
-            wanted,
-            sender,
-            complete: true,
-        };
+        self.await_report(
+            link,
+            request,
+            State::Shared {
+                left,
+                wanted,
+                sender,
+                complete: true,
+            },
+        )
+    }
+
+    /// Has a receive wait for the sender's report.
+    pub(crate) fn await_report(
+        &mut self,
+        link: &mut Link,
+        request: Request,
+        shared: State,
+    ) -> Result<(), Fault> {
+        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
+        entry.state = shared;
         link.awaited_replies += 1;
         Ok(())
     }
@@ -197,7 +202,8 @@ impl Engine {
         if !heap.contains(target, share.wanted) {
             return Err(Fault::Malformed);
         }
-        let pieces = Pieces::of_sender(&link.claims_out, share.epoch, share.wanted, PIECE);
+        let (claims, wanted) = (&link.claims_out, share.wanted);
+        let pieces = Pieces::new(Claims::producer, claims, share.epoch, wanted, PIECE);
         let mut pieces = pieces.ok_or(Fault::Malformed)?;
         while let Some((from, length)) = pieces.next()? {
             let copied = heap.put(target, from, own, length);

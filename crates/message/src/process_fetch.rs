@@ -123,8 +123,8 @@ impl Engine {
         let epoch = link.claims_in.begin();
         self.ask_to_join(link, &list, epoch)?;
         let (wanted, length) = (first.wanted, piece(first.wanted));
-        let mut pieces =
-            Pieces::of_receiver(&link.claims_in, epoch, wanted, length).ok_or(Fault::Malformed)?;
+        let mut pieces = Pieces::new(Claims::consumer, &link.claims_in, epoch, wanted, length)
+            .ok_or(Fault::Malformed)?;
         let mut is_read = true;
         while let (true, Some((at, _))) = (is_read, pieces.next()?) {
             let process = link.process.as_mut().ok_or(Fault::Malformed)?;
@@ -208,22 +208,19 @@ impl Engine {
             ..
         } = fetch;
         match (left, is_read) {
-            (0, true) => {
-                self.copies.once += 1;
-                return self.received(link, request, sender, wanted);
-            }
-            (0, false) => return self.ask_for_stream(link, request, sender, wanted),
-            _ => {}
+            (_, true) => self.own_pieces_copied(link, request, sender, wanted, left),
+            (0, false) => self.ask_for_stream(link, request, sender, wanted),
+            (_, false) => self.await_report(
+                link,
+                request,
+                State::Shared {
+                    left,
+                    wanted,
+                    sender,
+                    complete: false,
+                },
+            ),
         }
-        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
-        entry.state = State::Shared {
-            left,
-            wanted,
-            sender,
-            complete: is_read,
-        };
-        link.awaited_replies += 1;
-        Ok(())
     }
 
     /// Asks the sender to stream a message.

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
+use window::chunk_claim::Claims;
 
 use crate::cooperative_copy::Pieces;
 use crate::engine::Engine;
@@ -67,7 +68,7 @@ impl Engine {
             return Ok(());
         };
         let (wanted, length) = (first.wanted, piece(first.wanted));
-        let pieces = Pieces::of_sender(&link.claims_out, epoch, wanted, length);
+        let pieces = Pieces::new(Claims::producer, &link.claims_out, epoch, wanted, length);
         let mut pieces = pieces.ok_or(Fault::Malformed)?;
         let mut is_written = true;
         while let (true, Some((at, _))) = (is_written, pieces.next()?) {
