@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -36,20 +37,14 @@ impl Inputs {
         packages.push(recipe.kernel.clone());
         packages.sort();
         packages.dedup();
-        let mut show = host::command("apt-cache");
-        show.args(["show", "--no-all-versions"]).args(&packages);
-        let shown = host::run(show).unwrap_or_else(|error| {
-            tracing::debug!("package versions are not known before the build: {error}");
-            String::new()
-        });
-        let version = |line: &&str| line.starts_with("Package: ") || line.starts_with("Version: ");
+        let versions = versions(&packages);
         Ok(Self {
             format: FORMAT,
             init: tree::INIT,
             codename: codename()?,
             packages,
             modules: recipe.modules.clone(),
-            versions: shown.lines().filter(version).collect::<Vec<_>>().join("\n"),
+            versions,
         })
     }
 
@@ -127,6 +122,29 @@ impl Inputs {
         }
         Ok(files)
     }
+}
+
+/// Returns the versions of these packages that apt would install now. A process asks apt once for the same packages:
+/// where apt keeps no cache of its own, as in Debian's container images, an answer takes a second.
+fn versions(packages: &[String]) -> String {
+    static KNOWN: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(versions) = known.get(packages) {
+        return versions.clone();
+    }
+    let mut show = host::command("apt-cache");
+    show.args(["show", "--no-all-versions"]).args(packages);
+    let shown = match host::run(show) {
+        Ok(shown) => shown,
+        Err(error) => {
+            tracing::debug!("package versions are not known before the build: {error}");
+            return String::new();
+        }
+    };
+    let version = |line: &&str| line.starts_with("Package: ") || line.starts_with("Version: ");
+    let versions = shown.lines().filter(version).collect::<Vec<_>>().join("\n");
+    known.insert(packages.to_vec(), versions.clone());
+    versions
 }
 
 /// Runs `mmdebstrap`, which makes `target` of these packages from the archive that the host's apt uses.
