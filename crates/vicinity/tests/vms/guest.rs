@@ -136,7 +136,8 @@ impl<'vm> Pinging<'vm> {
     }
 }
 
-/// Builds the guests' module `vicinity_NAME` for a kernel, from `guest/NAME`.
+/// Builds the guests' module `vicinity_NAME` for a kernel, from `guest/NAME`. A source that has not changed is not
+/// copied again, so `make` compiles for the first test that needs the module, and not for each.
 pub(crate) fn module(name: &str, release: &str) -> PathBuf {
     let folder = home().join(format!("{name}-{release}"));
     fs::create_dir_all(&folder).unwrap();
@@ -145,7 +146,11 @@ pub(crate) fn module(name: &str, release: &str) -> PathBuf {
         .join(name);
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
-        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+        let copy = folder.join(path.file_name().unwrap());
+        let text = fs::read(&path).unwrap();
+        if fs::read(&copy).ok().as_ref() != Some(&text) {
+            fs::write(copy, text).unwrap();
+        }
     }
     let mut make = vm_harness::host::command("make");
     make.arg("--directory").arg(&folder);
