@@ -223,12 +223,28 @@ fn children_of(id: u32) -> Vec<u32> {
 /// Limit of every wait. A wait that reaches it is a hang.
 pub(crate) const HANG: Duration = Duration::from_secs(120);
 
-/// Waits until `good` returns true, however long each call takes.
+/// Waits until `good` returns true, however long each call takes. Many a question starts a program, whose CPU time what
+/// is waited for would lack, so the pauses grow.
 pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
     let end = Instant::now() + HANG;
+    let mut pauses = Pauses::new();
     while !good() {
         assert!(Instant::now() < end, "{what} did not come about");
-        std::thread::sleep(Duration::from_millis(10));
+        pauses.wait();
+    }
+}
+
+/// The pauses between questions whether something has come about: a tenth of the time waited so far, from 10 to 50 ms.
+pub(crate) struct Pauses(Instant);
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn wait(&mut self) {
+        let tenth = self.0.elapsed() / 10;
+        std::thread::sleep(tenth.clamp(Duration::from_millis(10), Duration::from_millis(50)));
     }
 }
 

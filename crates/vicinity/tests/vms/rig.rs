@@ -11,7 +11,7 @@ use vm_harness::image::{Image, Recipe};
 use vm_harness::scope::{self, RunFolder};
 use vm_harness::vm::{Spec, Vm};
 
-use crate::common::{Daemon, vicinity};
+use crate::common::{Daemon, Pauses, vicinity};
 
 /// Longest time in which a guest boots, even on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
@@ -168,13 +168,14 @@ impl Rig {
     /// Waits until a port is in this state, at most for as long as a guest may take to boot.
     pub(crate) fn until_state(&self, vm: &str, state: &str) {
         let end = Instant::now() + BOOT;
+        let mut pauses = Pauses::new();
         while self.daemon().port(vm)["state"] != state {
             assert!(
                 Instant::now() < end,
                 "{} is not {state}",
                 self.daemon().port(vm)
             );
-            std::thread::sleep(Duration::from_millis(20));
+            pauses.wait();
         }
     }
 

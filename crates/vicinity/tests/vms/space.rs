@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use vm_harness::host::run;
 use vm_harness::vm::{Spec, Vm};
 
+use crate::common::Pauses;
 use crate::rig::{Rig, step};
 use crate::space_nginx::Nginx;
 
@@ -81,13 +82,14 @@ fn keeper() -> &'static str {
 
 pub(crate) fn until(rig: &Rig, what: &str, good: impl Fn(&serde_json::Value) -> bool) {
     let end = std::time::Instant::now() + LIMIT;
+    let mut pauses = Pauses::new();
     loop {
         let status = status(rig);
         if good(&status) {
             return;
         }
         assert!(std::time::Instant::now() < end, "{what}: {status}");
-        std::thread::sleep(Duration::from_millis(20));
+        pauses.wait();
     }
 }
 
