@@ -12,12 +12,13 @@ use super::manifest::Manifest;
 use super::recipe::Recipe;
 use super::sources::Sources;
 use super::tree;
+use super::vmlinux;
 use crate::error::{Context, Error, Result};
 use crate::host;
 
 /// Version of the builder. Raise this number when a change of the builder makes a different image from the same
 /// inputs.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Everything an image depends on.
 #[derive(Debug, Serialize)]
@@ -63,13 +64,17 @@ impl Inputs {
         let root = scratch.join("root");
         self.unpack(scratch, &root)?;
         let release = kernel_release(&root)?;
-        let modules = self.module_files(&root, &release)?;
+        let files = self.module_files(&root, &release)?;
         let image = scratch.join("image");
         fs::create_dir(&image).context(|| format!("make {}", image.display()))?;
         let kernel = root.join("boot").join(format!("vmlinuz-{release}"));
-        fs::copy(&kernel, image.join("vmlinuz"))
-            .context(|| format!("copy the kernel {}", kernel.display()))?;
-        tree::write(&root, &modules, &image.join("initrd.cpio"))
+        let packed = fs::read(&kernel).context(|| format!("read {}", kernel.display()))?;
+        fs::write(image.join("vmlinuz"), &packed).context(|| "write the kernel".to_owned())?;
+        if let Some(unpacked) = vmlinux::unpack(&packed) {
+            fs::write(image.join("vmlinux"), unpacked)
+                .context(|| "write the unpacked kernel".to_owned())?;
+        }
+        tree::write(&root, &self.modules, &files, &image.join("initrd.cpio"))
             .context(|| "write the initramfs".to_owned())?;
         let manifest = Manifest {
             kernel_release: release,
@@ -95,16 +100,20 @@ impl Inputs {
         )
     }
 
-    /// Returns the modules' files as paths below the root, each after the modules it depends on.
+    /// Returns the files of the modules, of those that they depend on, and of their index, as paths below the root.
+    /// Removes all other modules, because the larger index of all would be unpacked and read in each boot.
     fn module_files(&self, root: &Path, release: &str) -> Result<Vec<PathBuf>> {
         let inside = |tool: &str| {
             let mut command = host::command("chroot");
             command.arg(root).arg(tool);
             command
         };
-        let mut depmod = inside("depmod");
-        depmod.args(["-a", release]);
-        host::run(depmod)?;
+        let index = || {
+            let mut depmod = inside("depmod");
+            depmod.args(["-a", release]);
+            host::run(depmod)
+        };
+        index()?;
         let mut files = Vec::new();
         for module in &self.modules {
             let mut modprobe = inside("modprobe");
@@ -120,6 +129,13 @@ impl Inputs {
                 }
             }
         }
+        let home = real_path(root, &format!("/lib/modules/{release}"))?;
+        let remove = || tree::retain(&root.join(&home).join("kernel"), root, &files);
+        remove().context(|| "remove modules".to_owned())?;
+        index()?;
+        let made = fs::read_dir(root.join(&home)).context(|| "read the index".to_owned())?;
+        let names = made.flatten().map(|entry| home.join(entry.file_name()));
+        files.extend(names.filter(|name| name.extension().is_some_and(|it| it == "bin")));
         Ok(files)
     }
 }

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Image {
     /// The unchanged kernel of Debian's package.
     pub kernel: PathBuf,
+    /// The same kernel unpacked, unless it is packed by a method that the builder does not know.
+    pub unpacked_kernel: Option<PathBuf>,
     /// The initramfs.
     pub initrd: PathBuf,
     /// Its contents.

@@ -3,7 +3,7 @@
 //! [`Recipe::build`] runs `mmdebstrap` to unpack the packages (no maintainer script runs) from
 //! the archive the host's apt uses, removes what a test guest does not need, adds `/init` and writes
 //! the tree as an uncompressed cpio, which boots fastest. The kernel is the unchanged file of its
-//! package. The image is stored in a cache folder whose name is a hash of all inputs;
+//! package; emulated guests boot what that file unpacks to. The image is stored in a cache folder whose name is a hash of all inputs;
 //! the builder renames it into place when it is complete, so an incomplete image is never used.
 //!
 //! Packages are unpacked and not configured: the image has only the base users and no alternatives, and the guest
@@ -18,6 +18,7 @@ mod recipe;
 mod root;
 mod sources;
 mod tree;
+mod vmlinux;
 
 use std::fs;
 use std::path::Path;
@@ -64,6 +65,7 @@ fn load(home: &Path) -> Result<Option<Image>> {
         serde_json::from_str(&text).map_err(|_| Error::unreadable("an image's manifest", &text))?;
     Ok(Some(Image {
         kernel: home.join("vmlinuz"),
+        unpacked_kernel: Some(home.join("vmlinux")).filter(|file| file.exists()),
         initrd: home.join("initrd.cpio"),
         manifest,
     }))

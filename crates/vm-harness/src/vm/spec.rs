@@ -128,7 +128,7 @@ impl Spec {
             ));
         }
         qemu.arg("-kernel")
-            .arg(&image.kernel)
+            .arg(self.kernel(image, accel))
             .arg("-initrd")
             .arg(&image.initrd)
             .args(["-append", &self.kernel_line(accel)])
@@ -155,6 +155,16 @@ impl Spec {
         }
         qemu.args(&self.qemu_args);
         qemu
+    }
+
+    /// Returns the file that QEMU boots: the kernel of the package. An emulated guest need not unpack it, except with
+    /// firmware of its own, because only QEMU's own firmware boots an unpacked kernel.
+    fn kernel<'a>(&self, image: &'a Image, accel: Accel) -> &'a Path {
+        let has_firmware = self.qemu_args.iter().any(|it| it.contains("pflash"));
+        match &image.unpacked_kernel {
+            Some(unpacked) if accel == Accel::Tcg && !has_firmware => unpacked,
+            _ => &image.kernel,
+        }
     }
 
     /// Whether `qemu_args` define the VM's memory. A second memory back-end would be useless, and harmful too: if a
