@@ -9,7 +9,7 @@ use crate::hosts::Context;
 use crate::limits::{MAX_MEDIUM, PARTNERS, REGIONS, REPLACE_INTERVAL};
 use crate::partner::{Body, Content, Notification, Outgoing, Partner, Received};
 use crate::pulls::Pulls;
-use crate::region::{Region, Slot};
+use crate::region::{Bytes, Region, Slot};
 
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -163,6 +163,9 @@ impl Endpoint {
             code: Code::Success,
             taken: notification.total.min(region.length),
         });
+        if let Bytes::Stream(stream) = region.bytes {
+            context.out.buffers.give(stream.ring);
+        }
         // Messages to other partners may wait for a free region.
         let all: Vec<_> = self.partners.keys().copied().collect();
         for id in all {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use crate::buffers::Buffers;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::limits::{
@@ -21,6 +22,7 @@ pub(crate) struct Output {
     queued: BTreeMap<Mac, usize>,
     /// Memory of sent frames, for the next frames.
     spare: Vec<Vec<u8>>,
+    pub(crate) buffers: Buffers,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
 }
@@ -43,6 +45,7 @@ impl Output {
             frames: VecDeque::new(),
             queued: BTreeMap::new(),
             spare: Vec::new(),
+            buffers: Buffers::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
         }

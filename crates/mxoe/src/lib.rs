@@ -99,6 +99,7 @@
 #![deny(unsafe_code)]
 
 mod block;
+mod buffers;
 mod connect;
 mod connecting;
 mod counters;

@@ -104,6 +104,9 @@ pub const STREAM_BUFFER: u32 = 2 * STREAM_HISTORY;
 pub const STREAM_HISTORY: u32 = PULL_BLOCK * 4;
 const _: () = assert!(PULL_BLOCKS == 4, "the history covers the blocks in flight");
 
+/// Buffers of large messages that a node keeps for the next ones: of [`STREAM_BUFFER`] bytes each, at most. Chosen by Vicinity.
+pub const SPARE_BUFFERS: usize = 16;
+
 /// Requests of a pull that wait for bytes that the program has not supplied yet.
 pub const PENDING_REQUESTS: usize = 2 * PULL_BLOCKS;
 

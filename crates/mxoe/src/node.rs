@@ -363,6 +363,11 @@ impl Node {
         })?
     }
 
+    /// Keeps the memory of a [piece](Self::next_piece) for further pieces.
+    pub fn recycle(&mut self, piece: Vec<u8>) {
+        self.out.buffers.give(piece);
+    }
+
     fn partner(&self, endpoint: u8, at: Address) -> Option<&Partner> {
         let id = (self.hosts.find(at.host)?, at.endpoint);
         self.endpoints.get(&endpoint)?.partners.get(&id)

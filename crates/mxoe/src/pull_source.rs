@@ -47,8 +47,9 @@ impl Endpoint {
         };
         if let Bytes::Stream(stream) = &mut region.bytes {
             if stream.ring.is_empty() {
-                stream.ring = vec![0; STREAM_BUFFER as usize];
                 stream.total = pull.total.min(region.length);
+                let length = stream.total.min(STREAM_BUFFER) as usize;
+                stream.ring = context.out.buffers.take(length);
                 let source = StreamedSend {
                     region: pull.region,
                     generation: pull.generation,

@@ -210,7 +210,7 @@ impl PullState {
             self.request(&block, magic, partner, context);
             self.requested.push_back(RequestedBlock {
                 block,
-                data: vec![0; block.length as usize],
+                data: context.out.buffers.take(block.length as usize),
                 // A block has at most eight frames.
                 missing: u8::try_from((1u32 << block.frames().min(REPLIES_PER_REQUEST)) - 1)
                     .unwrap_or(u8::MAX),

@@ -34,7 +34,7 @@ pub(crate) enum Bytes {
 /// program supplied.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Empty until the receiver starts to pull.
+    /// Empty until the receiver starts to pull. A message that is shorter than the ring has only its own length of it.
     pub(crate) ring: Vec<u8>,
     /// Number of bytes that the receiver pulls.
     pub(crate) total: u32,

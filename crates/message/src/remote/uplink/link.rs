@@ -13,7 +13,7 @@ use window::Ends;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
-use crate::remote::limits::BURST;
+use crate::remote::limits::{BURST, PULLED_AT_ONCE};
 use crate::wire::{self, Control, Handle};
 
 /// Both ends of a link.
@@ -109,6 +109,7 @@ impl Link {
     /// Returns whether [`move_records`](Self::move_records) would move a record, or report a fault.
     pub(super) fn has_work(&mut self, context: &NodeContext<'_>) -> bool {
         let EndpointPair { endpoint, peer, .. } = self.pair;
+        let may_pull = self.may_pull(context);
         let [messages_in, control_in] = &self.ends.consumers;
         let [messages_out, control_out] = &mut self.ends.producers;
         let has_room = |room: Result<Option<_>, _>| room.map_or(true, |room| room.is_some());
@@ -116,7 +117,7 @@ impl Link {
             || control_in.has_record() && self.chunk.is_none()
             || !self.waiting.is_empty() && control_out.has_room().unwrap_or(true)
             || context.node.has_message(endpoint, peer) && has_room(messages_out.room(LARGEST))
-            || !self.wanted.is_empty() && context.node.can_pull(endpoint)
+            || !self.wanted.is_empty() && may_pull
             || self.pulls.iter().any(|pulling| {
                 pulling.at < pulling.piece.len() || context.node.has_piece(endpoint, pulling.pull)
             }) && has_room(control_out.room(CHUNK))
@@ -154,10 +155,17 @@ impl Link {
         wire::pair(self.count, self.number)
     }
 
-    /// Begins as many pulls as the node supports.
+    /// Whether one more pull can begin. With many at once, each message would wait for the last bytes of all, and their blocks and
+    /// buffers would fit into no cache, nor into the other host's interface.
+    fn may_pull(&self, context: &NodeContext<'_>) -> bool {
+        let left: u64 = self.pulls.iter().map(|one| u64::from(one.left)).sum();
+        left < PULLED_AT_ONCE && context.node.can_pull(self.pair.endpoint)
+    }
+
+    /// Begins as many pulls as may run at once.
     fn begin_pulls(&mut self, context: &mut NodeContext<'_>) {
         let endpoint = self.pair.endpoint;
-        while context.node.can_pull(endpoint) {
+        while self.may_pull(context) {
             let Some((offer, receiver, wanted)) = self.wanted.pop_front() else {
                 return;
             };
@@ -294,6 +302,10 @@ impl Link {
                 };
                 lane.push_with_data(&chunk.encode(), room);
                 pulling.at += now.len();
+                if pulling.at == pulling.piece.len() {
+                    context.node.recycle(std::mem::take(&mut pulling.piece));
+                    pulling.at = 0;
+                }
                 pulling.left = pulling.left.saturating_sub(length);
                 moved = true;
             }
