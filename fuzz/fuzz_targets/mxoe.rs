@@ -77,6 +77,7 @@ fn connect_frame() -> Vec<u8> {
         number: 1,
         status: None,
         own_key: None,
+        pipeline: Some(13),
     };
     let frame = Frame {
         destination: HERE,

@@ -3,6 +3,8 @@
 //! Frames are counted from the start of the page in which the data begins. So the first frame may
 //! lack bytes at its front, and only the last frame may lack bytes at its end.
 
+use std::ops::Range;
+
 use crate::limits::{PIPELINE, PULL_BLOCK, REPLIES_PER_REQUEST};
 
 /// Bytes of a frame.
@@ -91,12 +93,17 @@ impl Block {
         Some((start, length))
     }
 
-    /// Returns the number of the frame that carries exactly these bytes. Both arguments come from
-    /// the network.
-    pub(crate) fn frame_number(&self, start: u32, length: u32) -> Option<u32> {
+    /// Returns the numbers of the frames that carry exactly these bytes together. Both arguments come from the network.
+    pub(crate) fn frame_numbers(&self, start: u32, length: u32) -> Option<Range<u32>> {
+        let number = |inside: u32| Some(inside.checked_add(self.first)? / FRAME);
         let inside = start.checked_sub(self.start)?;
-        let frame_number = inside.checked_add(self.first)? / FRAME;
-        (self.frame_range(frame_number) == Some((start, length))).then_some(frame_number)
+        let first = number(inside)?;
+        let last = number(inside.checked_add(length.checked_sub(1)?)?)?;
+        let (begin, _) = self.frame_range(first)?;
+        let (last_start, last_length) = self.frame_range(last)?;
+        let whole =
+            begin == start && last_start.checked_add(last_length)? == start.checked_add(length)?;
+        whole.then_some(first..last + 1)
     }
 }
 
@@ -122,8 +129,8 @@ mod tests {
                     let (start, length) = block.frame_range(frame_number).unwrap();
                     prop_assert_eq!(start, at);
                     prop_assert!(length > 0 && length <= 4096);
-                    prop_assert_eq!(block.frame_number(start, length), Some(frame_number));
-                    prop_assert_eq!(block.frame_number(start + 1, length), None);
+                    prop_assert_eq!(block.frame_numbers(start, length), Some(frame_number..frame_number + 1));
+                    prop_assert_eq!(block.frame_numbers(start + 1, length), None);
                     at += length;
                 }
                 frame += block.frames();
@@ -200,7 +207,10 @@ mod tests {
             for frame_number in 0..block.frames() {
                 let (start, length) = block.frame_range(frame_number).unwrap();
                 prop_assert_eq!(start, at);
-                prop_assert_eq!(block.frame_number(start, length), Some(frame_number));
+                prop_assert_eq!(
+                    block.frame_numbers(start, length),
+                    Some(frame_number..frame_number + 1)
+                );
                 at += length;
             }
             prop_assert_eq!(at, block.end());
@@ -230,10 +240,12 @@ mod tests {
                 };
                 let (start, length) =
                     (other_start.unwrap_or(start), other_length.unwrap_or(length));
-                let Some(found) = block.frame_number(start, length) else {
+                let Some(found) = block.frame_numbers(start, length) else {
                     return Ok(false);
                 };
-                prop_assert_eq!(block.frame_range(found), Some((start, length)));
+                let (first, _) = block.frame_range(found.start).unwrap();
+                let (last, rest) = block.frame_range(found.end - 1).unwrap();
+                prop_assert_eq!((first, last + rest), (start, start + length));
                 prop_assert!(
                     start >= block.start
                         && u64::from(start) + u64::from(length) <= u64::from(block.end())
@@ -243,11 +255,27 @@ mod tests {
         );
     }
 
+    /// A large reply carries two frames, and the first or last frame of a message may be short.
+    #[test]
+    fn a_reply_carries_whole_frames() {
+        let block = Block::at(0, 20_000, 100);
+        assert_eq!(block.frame_numbers(0, 3996 + 4096), Some(0..2));
+        assert_eq!(block.frame_numbers(3996, 8192), Some(1..3));
+        assert_eq!(block.frame_numbers(3996 + 3 * 4096, 3716), Some(4..5));
+        assert_eq!(block.frame_numbers(3996, 8191), None, "a part of a frame");
+        assert_eq!(block.frame_numbers(3996, 0), None);
+        assert_eq!(
+            block.frame_numbers(3996 + 3 * 4096, 8192),
+            None,
+            "over its end"
+        );
+    }
+
     /// Two frames that made an earlier version panic.
     #[test]
     fn mxoe_7_replies_and_requests_at_the_largest_offsets() {
         let block = Block::at(0, 100_000, 100);
-        assert_eq!(block.frame_number(u32::MAX, 4096), None);
+        assert_eq!(block.frame_numbers(u32::MAX, 4096), None);
         let last = Block::requested(0xf_ffff, 0, 4095, u32::MAX, 0).unwrap();
         assert_eq!(last.frame_range(0), Some((0xffff_f000, 4095)));
         assert_eq!(last.frame_range(u32::MAX), None);

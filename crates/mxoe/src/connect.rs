@@ -3,8 +3,8 @@
 use crate::connecting::Connecting;
 use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, PartnerId};
-use crate::hosts::Context;
-use crate::limits::RESEND_TIMEOUT;
+use crate::hosts::{Context, Route};
+use crate::limits::{LARGE_PIPELINE, MAX_FRAME, RESEND_TIMEOUT};
 use crate::seq::Seq;
 use crate::wire::{BAD_KEY, Connect, Ends, Packet};
 
@@ -61,6 +61,7 @@ impl Endpoint {
                 number: connecting.number,
                 status: None,
                 own_key: Some(self.key),
+                pipeline: Some(LARGE_PIPELINE),
             };
             context.out.send(route, Packet::Connect(request));
         }
@@ -76,12 +77,34 @@ impl Endpoint {
     /// Sends a connect to a silent partner. Any answer proves that the partner is there, even the
     /// answer that the key is wrong; so this side need not know the key.
     pub(crate) fn probe(&mut self, id: PartnerId, context: &mut Context<'_>) {
-        let (Some(partner), Some(route)) = (self.partners.get_mut(&id), context.hosts.route(id.0))
-        else {
+        let Some((route, number, request)) = self.connect_again(id, context) else {
             return;
         };
+        if let Some(partner) = self.partners.get_mut(&id) {
+            partner.probe_number = Some(number);
+        }
+        context.out.send(route, request);
+    }
+
+    /// Sends a connect as long as the longest frame. Any answer proves that the path to the partner carries large frames.
+    pub(crate) fn probe_path(&mut self, id: PartnerId, context: &mut Context<'_>) {
+        let Some((route, number, request)) = self.connect_again(id, context) else {
+            return;
+        };
+        if let Some(partner) = self.partners.get_mut(&id) {
+            partner.path.probed(context.now, number);
+        }
+        context.out.send_padded(route, request, MAX_FRAME);
+    }
+
+    /// Makes a connect to a connected partner, with its number.
+    fn connect_again(
+        &mut self,
+        id: PartnerId,
+        context: &Context<'_>,
+    ) -> Option<(Route, u8, Packet<'static>)> {
+        let (partner, route) = (self.partners.get(&id)?, context.hosts.route(id.0)?);
         self.connects = self.connects.wrapping_add(1);
-        partner.probe_number = Some(self.connects);
         let request = Connect {
             ends: partner.ends(),
             index: id.0,
@@ -91,8 +114,9 @@ impl Endpoint {
             number: self.connects,
             status: None,
             own_key: Some(self.key),
+            pipeline: Some(LARGE_PIPELINE),
         };
-        context.out.send(route, Packet::Connect(request));
+        Some((route, self.connects, Packet::Connect(request)))
     }
 
     /// Handles the answer to a probe. The partner is there, but it may have lost the connection: another process may have
@@ -107,6 +131,10 @@ impl Endpoint {
         let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
+        if partner.path.answered(reply.number) {
+            partner.mark_alive();
+            return;
+        }
         if partner
             .probe_number
             .take_if(|number| *number == reply.number)
@@ -133,6 +161,7 @@ impl Endpoint {
         if let Some(partner) = self.partners.get_mut(&id) {
             partner.session = Some(reply.key_or_session);
             partner.next_send = Some(start);
+            partner.path.learn(context.now, reply.pipeline);
             let (endpoint, from) = (self.number, partner.address);
             let event = Event::PeerConnected {
                 endpoint,
@@ -193,6 +222,9 @@ impl Endpoint {
                     peer_key: request.own_key,
                 });
             }
+            if let Some(partner) = self.partners.get_mut(&id) {
+                partner.path.learn(context.now, request.pipeline);
+            }
         }
         let Some(route) = context.hosts.route(id.0) else {
             return;
@@ -210,6 +242,8 @@ impl Endpoint {
             number: request.number,
             status: Some(if key_matches { 0 } else { BAD_KEY }),
             own_key: None,
+            // Hosts that do not send it get an answer of MX.
+            pipeline: request.pipeline.map(|_| LARGE_PIPELINE),
         };
         context.out.send(route, Packet::Connect(reply));
         self.flush(id, context);
@@ -243,6 +277,7 @@ impl Endpoint {
                 (keys.map(|one| one.key).next(), self.partners.get_mut(&id))
             {
                 partner.key = key;
+                partner.path.learn(context.now, reply.pipeline);
             }
         }
         self.end_connects(matches, code, context);

@@ -265,6 +265,7 @@ impl Endpoint {
         self.pulls.tick(&self.partners, context);
         let mut lost = Vec::new();
         let mut silent = Vec::new();
+        let mut unproven = Vec::new();
         for (id, partner) in &mut self.partners {
             let Some(route) = context.hosts.route(id.0) else {
                 continue;
@@ -273,12 +274,18 @@ impl Endpoint {
             if partner.must_probe(context.now) {
                 silent.push(*id);
             }
+            if partner.path.must_probe(context.now) {
+                unproven.push(*id);
+            }
             if partner.is_lost(context.now, context.peer_timeout) {
                 lost.push(*id);
             }
         }
         for id in silent {
             self.probe(id, context);
+        }
+        for id in unproven {
+            self.probe_path(id, context);
         }
         for id in lost {
             self.fail(id, Code::Unreachable, context);

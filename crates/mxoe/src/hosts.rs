@@ -8,8 +8,8 @@ use crate::buffers::Buffers;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::limits::{
-    ANNOUNCE_INTERVAL, ANNOUNCE_INTERVAL_IDLE, ANNOUNCEMENTS, HOSTS, PULL_BLOCKS, QUERY_INTERVAL,
-    RENAME_INTERVAL, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL,
+    ANNOUNCE_INTERVAL, ANNOUNCE_INTERVAL_IDLE, ANNOUNCEMENTS, HOSTS, PULL_BLOCKS_LARGE,
+    QUERY_INTERVAL, RENAME_INTERVAL, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL,
 };
 use crate::wire::{Frame, Mac, NO_INDEX, Packet};
 
@@ -28,7 +28,7 @@ pub(crate) struct Output {
 }
 
 /// Number of frames whose memory is kept: those of the blocks of one pull in flight.
-const MAX_RETAINED_FRAMES: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS;
+const MAX_RETAINED_FRAMES: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS_LARGE;
 
 /// The destination of frames to a host.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,11 @@ impl Output {
     /// dropped as a network might drop it: a request is small and its answer is large, so without a
     /// limit a host could fill the memory.
     pub(crate) fn send(&mut self, to: Route, packet: Packet<'_>) {
+        self.send_padded(to, packet, 0);
+    }
+
+    /// The same with a frame of at least this length.
+    pub(crate) fn send_padded(&mut self, to: Route, packet: Packet<'_>, length: usize) {
         let queued = self.queued.entry(to.mac).or_default();
         if *queued >= SEND_QUEUE || self.frames.len() >= SEND_QUEUE_TOTAL {
             return;
@@ -69,6 +74,9 @@ impl Output {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         frame.encode_into(&mut bytes);
+        if bytes.len() < length {
+            bytes.resize(length, 0);
+        }
         self.frames.push_back(bytes);
         self.counters.sent += 1;
     }

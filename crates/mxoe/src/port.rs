@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt,
 };
 
-use crate::limits::MAX_FRAME;
+use crate::limits::MAX_ORDINARY_FRAME;
 use crate::node::Node;
 use crate::raw::batch::{self, BATCH};
 use crate::raw::ring::Ring;
@@ -136,9 +136,9 @@ impl Port {
             }
             let sent = match batch::send(&self.socket, self.unsent.iter()) {
                 Ok(count) => count,
-                // The kernel dropped the frame on its way out, which the protocol handles like any
-                // other loss.
-                Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => 1,
+                // The kernel dropped the frame on its way out, or it is a probe of the path that is longer than the MTU. The
+                // protocol handles both like any other loss.
+                Err(error) if is_lost(&error) => 1,
                 Err(error) if is_retryable(&error) => return Ok(false),
                 Err(error) => return Err(error),
             };
@@ -148,6 +148,14 @@ impl Port {
                 .for_each(|frame| node.reuse(frame));
         }
     }
+}
+
+/// Whether the kernel refuses this frame, and not the next ones.
+fn is_lost(error: &io::Error) -> bool {
+    let lost = [Errno::NOBUFS, Errno::MSGSIZE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| lost.contains(&code))
 }
 
 /// Whether the call can succeed later: there is nothing to read, or no room to write.
@@ -185,9 +193,9 @@ pub fn address(interface: &str) -> io::Result<Mac> {
     })
 }
 
-/// Checks that the longest frame fits into the MTU.
+/// Checks that the longest frame of the dialect fits into the MTU. Larger frames are sent only where they arrive.
 fn check_mtu(interface: &str) -> io::Result<()> {
-    let needed = MAX_FRAME - ETHERNET;
+    let needed = MAX_ORDINARY_FRAME - ETHERNET;
     let text = fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))?;
     let mtu: usize = text.trim().parse().map_err(io::Error::other)?;
     if mtu >= needed {

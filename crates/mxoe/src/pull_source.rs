@@ -8,8 +8,10 @@ use crate::block::Block;
 use crate::endpoint::Endpoint;
 use crate::event::{Event, PartnerId, StreamedSend};
 use crate::hosts::Context;
-use crate::limits::{FRAGMENT, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER};
-use crate::region::{Bytes, Region};
+use crate::limits::{
+    FRAGMENT, LARGE_FRAGMENT, LARGE_REPEATS, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER,
+};
+use crate::region::{Bytes, Region, Slot};
 use crate::wire::{Packet, Pull, Reply};
 
 /// Offset of the offered data in its first page: this side always offers from the start of a page.
@@ -22,13 +24,14 @@ fn requested_block(pull: &Pull, length: u32) -> Option<Block> {
     block.filter(|_| pull.offset == OFFSET)
 }
 
-impl Endpoint {
-    fn region(&mut self, region: u8, generation: u8) -> Option<&mut Region> {
-        let place = self.regions.get_mut(usize::from(region));
-        let place = place.filter(|place| place.generation == generation);
-        place.and_then(|place| place.region.as_mut())
-    }
+/// Returns an offered message.
+fn find(regions: &mut [Slot], region: u8, generation: u8) -> Option<&mut Region> {
+    let place = regions.get_mut(usize::from(region));
+    let place = place.filter(|place| place.generation == generation);
+    place.and_then(|place| place.region.as_mut())
+}
 
+impl Endpoint {
     /// Replies to a request, now or when the program has supplied the bytes. Returns false if no
     /// offered message matches the request.
     pub(crate) fn serve_pull(
@@ -38,13 +41,20 @@ impl Endpoint {
         context: &mut Context<'_>,
     ) -> bool {
         let endpoint = self.number;
-        let region = self.region(pull.region, pull.generation);
+        let region = find(&mut self.regions, pull.region, pull.generation);
         let Some(region) = region.filter(|region| region.id == id) else {
             return false;
         };
         let Some(block) = requested_block(pull, region.length) else {
             return false;
         };
+        let mut fragment = FRAGMENT;
+        if let Some(partner) = self.partners.get_mut(&id) {
+            if region.note_request(&block) >= LARGE_REPEATS {
+                partner.path.doubt(context.now);
+            }
+            fragment = partner.path.fragment();
+        }
         if let Bytes::Stream(stream) = &mut region.bytes {
             if stream.ring.is_empty() {
                 stream.total = pull.total.min(region.length);
@@ -76,14 +86,14 @@ impl Endpoint {
                 return true;
             }
         }
-        reply(region, pull, block, context);
+        reply(region, pull, block, fragment, context);
         true
     }
 
     /// Returns the free part of the buffer of a streamed message. It is empty if the buffer is full
     /// or the send has ended.
     pub(crate) fn send_buffer(&mut self, source: StreamedSend) -> &mut [u8] {
-        match self.region(source.region, source.generation) {
+        match find(&mut self.regions, source.region, source.generation) {
             Some(Region {
                 bytes: Bytes::Stream(stream),
                 ..
@@ -95,9 +105,11 @@ impl Endpoint {
     /// Notes that the program wrote `count` bytes, and replies to the requests that waited for
     /// them.
     pub(crate) fn commit(&mut self, source: StreamedSend, count: usize, context: &mut Context<'_>) {
-        let Some(region) = self.region(source.region, source.generation) else {
+        let Some(region) = find(&mut self.regions, source.region, source.generation) else {
             return;
         };
+        let partner = self.partners.get(&region.id);
+        let fragment = partner.map_or(FRAGMENT, |partner| partner.path.fragment());
         let Bytes::Stream(stream) = &mut region.bytes else {
             return;
         };
@@ -110,7 +122,9 @@ impl Endpoint {
         let mut still_waiting = VecDeque::new();
         for pull in waiting {
             match requested_block(&pull, region.length) {
-                Some(block) if block.end() <= filled => reply(region, &pull, block, context),
+                Some(block) if block.end() <= filled => {
+                    reply(region, &pull, block, fragment, context);
+                }
                 _ => still_waiting.push_back(pull),
             }
         }
@@ -120,16 +134,15 @@ impl Endpoint {
     }
 }
 
-/// Sends the frames of a block whose bytes are available.
-fn reply(region: &Region, pull: &Pull, block: Block, context: &mut Context<'_>) {
+/// Sends a block whose bytes are available, in replies that end at multiples of `fragment` bytes of the message.
+fn reply(region: &Region, pull: &Pull, block: Block, fragment: usize, context: &mut Context<'_>) {
     let Some(route) = context.hosts.route(region.id.0) else {
         return;
     };
-    for number in 0..block.frames() {
-        let Some((start, length)) = block.frame_range(number) else {
-            return;
-        };
-        debug_assert!(length as usize <= FRAGMENT, "at most one frame");
+    let fragment = u32::try_from(fragment).unwrap_or(1 << PIPELINE);
+    let mut start = block.start;
+    while start < block.end() {
+        let length = (fragment - start % fragment).min(block.end() - start);
         let data = match &region.bytes {
             Bytes::Complete(data) => {
                 let from = start as usize;
@@ -138,18 +151,19 @@ fn reply(region: &Region, pull: &Pull, block: Block, context: &mut Context<'_>) 
             Bytes::Stream(stream) => stream.get(start, length),
         };
         let reply = Reply {
-            // The low eight bits of the frame's number.
-            frame: (block.frame.wrapping_add(number) & 0xff) as u8,
+            // The low eight bits of the number of the first frame, which is that of the page: see `OFFSET`.
+            frame: (start >> PIPELINE & 0xff) as u8,
             offset: start,
             handle: pull.handle,
             magic: pull.magic,
             data,
         };
         context.out.send(route, Packet::Reply(reply));
+        start += length;
     }
 }
 
 const _: () = assert!(
-    STREAM_BUFFER % (1 << PIPELINE) == 0,
-    "frames do not wrap around the ring"
+    STREAM_BUFFER as usize % LARGE_FRAGMENT == 0,
+    "replies do not wrap around the ring"
 );

@@ -1,12 +1,15 @@
 //! The pulls of an endpoint: which blocks each has requested, and when it repeats the requests.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::block::Block;
 use crate::event::{Code, Event, Offer, PartnerId};
 use crate::hosts::Context;
-use crate::limits::{PULL_BLOCKS, PULL_TIMEOUT, PULL_TIMEOUT_MIN, PULLS, REPLIES_PER_REQUEST};
+use crate::limits::{
+    PULL_BLOCKS, PULL_BLOCKS_LARGE, PULL_TIMEOUT, PULL_TIMEOUT_MIN, PULLS, REPLIES_PER_REQUEST,
+};
 use crate::partner::Partner;
 use crate::wire::{self, Packet, Reply};
 
@@ -204,16 +207,18 @@ impl PullState {
         partner: &Partner,
         context: &mut Context<'_>,
     ) {
-        while self.requested.len() < PULL_BLOCKS && self.next < self.length {
+        let most = match partner.path.is_unknown() {
+            true => PULL_BLOCKS,
+            false => PULL_BLOCKS_LARGE,
+        };
+        while self.requested.len() < most && self.next < self.length {
             let block = Block::at(self.next, self.length, self.offer.offset);
             self.next = block.end();
             self.request(&block, magic, partner, context);
             self.requested.push_back(RequestedBlock {
                 block,
                 data: context.out.buffers.take(block.length as usize),
-                // A block has at most eight frames.
-                missing: u8::try_from((1u32 << block.frames().min(REPLIES_PER_REQUEST)) - 1)
-                    .unwrap_or(u8::MAX),
+                missing: bits(0..block.frames()),
                 repeated: false,
                 requested_at: context.now,
             });
@@ -229,12 +234,14 @@ impl PullState {
             .iter_mut()
             .enumerate()
             .find_map(|(at, requested)| {
-                let number = requested.block.frame_number(reply.offset, length)?;
-                Some((at, number, requested))
+                let numbers = requested.block.frame_numbers(reply.offset, length)?;
+                Some((at, numbers, requested))
             });
-        let (at, number, requested) = found?;
-        let frame = requested.block.frame.wrapping_add(number);
-        if frame & 0xff != u32::from(reply.frame) || requested.missing & 1 << number == 0 {
+        let (at, numbers, requested) = found?;
+        let frame = requested.block.frame.wrapping_add(numbers.start);
+        // Of a large reply, one frame may have arrived before in a short one.
+        let carried = bits(numbers);
+        if frame & 0xff != u32::from(reply.frame) || requested.missing & carried == 0 {
             return None;
         }
         let from = reply.offset.checked_sub(requested.block.start)? as usize;
@@ -243,7 +250,14 @@ impl PullState {
             .get_mut(from..)?
             .get_mut(..reply.data.len())?;
         slot.copy_from_slice(reply.data);
-        requested.missing &= !(1 << number);
+        requested.missing &= !carried;
         Some((requested.missing == 0).then_some(at))
     }
+}
+
+/// Returns one bit for each of these frames of a block, which has at most eight.
+fn bits(frames: Range<u32>) -> u8 {
+    frames
+        .filter(|number| *number < REPLIES_PER_REQUEST)
+        .fold(0, |all, number| all | 1 << number)
 }

@@ -180,6 +180,7 @@ impl Node {
                     key_or_session: 0,
                     status: Some(wire::BAD_KEY),
                     own_key: None,
+                    pipeline: None,
                     ..connect
                 };
                 self.refuse_with(now, host, Packet::Connect(reply));

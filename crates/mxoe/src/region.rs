@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::block::Block;
 use crate::event::PartnerId;
 use crate::limits::{STREAM_BUFFER, STREAM_HISTORY};
 use crate::partner::{Body, Content, Outgoing};
@@ -14,6 +15,9 @@ pub(crate) struct Region {
     pub(crate) token: u64,
     pub(crate) length: u32,
     pub(crate) bytes: Bytes,
+    /// End of the furthest block that the receiver requested, and how many requests since then were not for a new block.
+    requested: u32,
+    repeats: u32,
 }
 
 /// A slot for a region, and how often the slot was used.
@@ -43,6 +47,18 @@ pub(crate) struct Stream {
     pub(crate) last_requested: u32,
     /// Requests for bytes that the program has not supplied.
     pub(crate) pending: VecDeque<Pull>,
+}
+
+impl Region {
+    /// Notes a request, and returns how many there were since the last one for a new block.
+    pub(crate) fn note_request(&mut self, block: &Block) -> u32 {
+        self.repeats = match block.end() > self.requested {
+            true => 0,
+            false => self.repeats.saturating_add(1),
+        };
+        self.requested = self.requested.max(block.end());
+        self.repeats
+    }
 }
 
 impl Stream {
@@ -88,6 +104,8 @@ impl Slot {
                 Content::Buffered(data) => Bytes::Complete(data),
                 Content::Streamed(_) => Bytes::Stream(Stream::default()),
             },
+            requested: 0,
+            repeats: 0,
         });
         Body::Offer {
             value,

@@ -134,6 +134,7 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
         number: 1,
         status: None,
         own_key: None,
+        pipeline: None,
     };
     receive(node, now, source, HERE, Packet::Connect(connect));
     let mut answered = false;

@@ -1,5 +1,6 @@
 //! A partner: a remote endpoint, and the numbered messages in both directions.
 
+mod path;
 mod payload;
 mod receive_queue;
 
@@ -9,13 +10,14 @@ use std::time::Duration;
 use crate::event::Address;
 use crate::hosts::{Output, Route};
 use crate::limits::{
-    FRAGMENT, IDLE_PROBE_INTERVAL, MAX_SMALL, PIPELINE, PROBE_INTERVAL, RESEND_TIMEOUT,
-    RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
+    FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_PIPELINE, LARGE_RETRIES, MAX_SMALL, PIPELINE,
+    PROBE_INTERVAL, RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
 };
 use crate::retransmit::ResponseTime;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
 
+pub(crate) use path::Path;
 pub(crate) use payload::{Notification, Payload, Received};
 
 /// A message to be sent.
@@ -125,6 +127,7 @@ pub(crate) struct Partner {
     ack_at: Option<Duration>,
     acks_sent: u32,
     last_ack: Option<u32>,
+    pub(crate) path: Path,
 }
 
 impl Partner {
@@ -152,6 +155,7 @@ impl Partner {
             ack_at: None,
             acks_sent: 0,
             last_ack: None,
+            path: Path::default(),
         }
     }
 
@@ -237,11 +241,16 @@ impl Partner {
             Body::Message { value, data, .. } => {
                 // The length is at most 32 KiB.
                 let total = u16::try_from(data.len()).unwrap_or_default();
-                for (number, piece) in (0u16..).zip(data.chunks(FRAGMENT)) {
+                let pipeline = match self.path.is_large() && data.len() > FRAGMENT {
+                    true => LARGE_PIPELINE,
+                    false => PIPELINE,
+                };
+                for (number, piece) in (0u16..).zip(data.chunks(1 << pipeline)) {
                     let medium = Medium {
                         head: head(*value, piece),
                         total,
-                        offset: number << PIPELINE,
+                        offset: number << pipeline,
+                        pipeline,
                     };
                     out.send(route, Packet::Medium(medium));
                 }
@@ -325,6 +334,9 @@ impl Partner {
         for sent in sent.iter_mut().filter(|sent| sent.retransmit_at <= now) {
             sent.retries = sent.retries.saturating_add(1);
             sent.retransmit_at = now + self.ack_time.timeout(sent.retries, RESEND_BOUNDS);
+            if sent.retries >= LARGE_RETRIES && sent.body.bytes() > FRAGMENT {
+                self.path.doubt(now);
+            }
             self.transmit(route, session, sent.seq, &sent.body, out);
             out.counters.resent += 1;
             self.silent_since.get_or_insert(now);
@@ -375,7 +387,8 @@ impl Partner {
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let retransmit_at = self.sent.iter().map(|sent| sent.retransmit_at).min();
-        [retransmit_at, self.ack_at, self.probe_at]
+        let probe_path_at = self.path.deadline();
+        [retransmit_at, self.ack_at, self.probe_at, probe_path_at]
             .into_iter()
             .flatten()
             .min()

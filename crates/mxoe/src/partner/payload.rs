@@ -7,7 +7,7 @@ pub(crate) enum Received {
         value: u64,
         data: Vec<u8>,
     },
-    /// A message with missing fragments, of which `missing` has one bit each.
+    /// A message with missing fragments, of which `missing` has one bit for each 4 KiB.
     Partial {
         value: u64,
         data: Vec<u8>,

@@ -82,9 +82,10 @@ impl Partner {
         bytes: &[u8],
     ) -> bool {
         let (total, offset) = place;
-        let bit = 1 << (offset / FRAGMENT);
-        let count = total.div_ceil(FRAGMENT);
-        let all = u8::try_from((1u32 << count) - 1).unwrap_or(u8::MAX);
+        // One bit for each 4 KiB, however long the fragments are: a message may be sent again in shorter ones.
+        let bits = |bytes: usize| u8::try_from((1u32 << bytes.div_ceil(FRAGMENT)) - 1);
+        let all = bits(total).unwrap_or(u8::MAX);
+        let carried = bits(bytes.len()).unwrap_or(u8::MAX) << (offset / FRAGMENT);
         let known = self
             .receive_queue
             .entry(seq)
@@ -102,9 +103,9 @@ impl Partner {
         {
             let same = *its_value == value && data.len() == total;
             let target = data.get_mut(offset..offset + bytes.len());
-            if let (true, true, Some(target)) = (same, *missing & bit != 0, target) {
+            if let (true, true, Some(target)) = (same, *missing & carried != 0, target) {
                 target.copy_from_slice(bytes);
-                *missing &= !bit;
+                *missing &= !carried;
                 return true;
             }
         }

@@ -16,11 +16,11 @@ use super::set_option;
 use crate::limits::MAX_FRAME;
 
 /// Bytes of a slot, which holds the kernel's header and the longest frame.
-const SLOT: usize = 4224;
+const SLOT: usize = 8320;
 
 /// Bytes that are contiguous in the kernel. No slot crosses the boundary of a block.
 const BLOCK: usize = 64 << 10;
-const BLOCKS: usize = 128;
+const BLOCKS: usize = 256;
 
 /// Slots of a block.
 const SLOTS_PER_BLOCK: usize = BLOCK / SLOT;

@@ -2,7 +2,9 @@
 
 use super::bytes::{Reader, Writer};
 use super::packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
-use crate::limits::{FRAGMENT, MAX_MEDIUM, MAX_SMALL, MAX_TINY, NAME_BYTES, PIPELINE};
+use crate::limits::{
+    LARGE_FRAGMENT, LARGE_PIPELINE, MAX_MEDIUM, MAX_SMALL, MAX_TINY, NAME_BYTES, PIPELINE,
+};
 
 const RAW: u8 = 1;
 const HOST_QUERY: u8 = 3;
@@ -23,6 +25,8 @@ const NACK_MCP: u8 = 45;
 /// on. The unused bytes of the 16 cannot have the key, because Open-MX sends them without setting them.
 const CONNECT_OF_MX: u8 = 16;
 const CONNECT_WITH_KEY: u8 = 20;
+/// The same with the length of fragments that the sender takes.
+const CONNECT_WITH_PIPELINE: u8 = 24;
 
 /// The kind of an acknowledgement, which is the only TRUC packet that MX sends.
 const ACK_KIND: u8 = 0x55;
@@ -112,8 +116,8 @@ impl<'a> Packet<'a> {
             Self::Medium(medium) => {
                 put_head(to, MEDIUM_TYPE, &medium.head, medium.total);
                 to.u16(24, medium.head.data.len() as u16);
-                to.u8(26, (medium.offset >> PIPELINE) as u8);
-                to.u8(27, PIPELINE);
+                to.u8(26, (medium.offset >> medium.pipeline) as u8);
+                to.u8(27, medium.pipeline);
                 to.bytes(32, medium.head.data);
             }
             Self::Offer(offer) => {
@@ -214,9 +218,13 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
     };
     // A connect has 32 bytes, although the last ones are unused.
     body.bytes(0, 32)?;
-    let has_key = status.is_none() && body.u8(4)? >= CONNECT_WITH_KEY;
-    let own_key = match has_key {
+    let length = body.u8(4)?;
+    let own_key = match status.is_none() && length >= CONNECT_WITH_KEY {
         true => Some(body.u32(32)?),
+        false => None,
+    };
+    let pipeline = match length >= CONNECT_WITH_PIPELINE {
+        true => Some(body.u8(36)?),
         false => None,
     };
     Some(Connect {
@@ -228,6 +236,7 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         number: body.u8(27)?,
         status,
         own_key,
+        pipeline,
     })
 }
 
@@ -244,6 +253,11 @@ fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
     if let Some(key) = connect.own_key {
         to.u8(4, CONNECT_WITH_KEY);
         to.u32(32, key);
+    }
+    if let Some(pipeline) = connect.pipeline {
+        to.u8(4, CONNECT_WITH_PIPELINE);
+        to.u8(36, pipeline);
+        to.bytes(37, &[0; 3]);
     }
 }
 
@@ -284,16 +298,20 @@ fn medium(body: Reader<'_>) -> Option<Medium<'_>> {
     let length = usize::from(body.u16(24)?);
     let (number, pipeline) = (body.u8(26)?, body.u8(27)?);
     let data = body.bytes(32, length)?;
-    let offset = usize::from(number) << PIPELINE;
+    // Before the shifts: a larger number would be too much for them.
+    if !(PIPELINE..=LARGE_PIPELINE).contains(&pipeline) {
+        return None;
+    }
+    let offset = usize::from(number) << pipeline;
     let left = usize::from(total).checked_sub(offset)?;
-    let sane = pipeline == PIPELINE
-        && usize::from(total) <= MAX_MEDIUM
-        && length == left.min(FRAGMENT)
+    let sane = usize::from(total) <= MAX_MEDIUM
+        && length == left.min(1 << pipeline)
         && (length > 0 || total == 0);
     sane.then_some(Medium {
         head: head(body, data)?,
         total,
         offset: u16::try_from(offset).ok()?,
+        pipeline,
     })
 }
 
@@ -339,7 +357,9 @@ fn put_pull(to: &mut Writer<'_>, pull: &Pull) {
 
 fn reply(body: Reader<'_>) -> Option<Reply<'_>> {
     let length = usize::from(body.u16(2)?);
-    let data = body.bytes(16, length).filter(|_| length <= FRAGMENT)?;
+    let data = body
+        .bytes(16, length)
+        .filter(|_| length <= LARGE_FRAGMENT)?;
     Some(Reply {
         frame: body.u8(1)?,
         offset: body.u32(4)?,

@@ -63,6 +63,7 @@ fn mxoe_2_offsets_of_messages() {
         head: head(&data),
         total: 5000,
         offset: 4096,
+        pipeline: 12,
     };
     assert_coding(Packet::Medium(packet), &medium);
     let offer = [&common_header(40, 8)[..], &[0, 1, 0, 2, 6, 7, 0, 9]].concat();
@@ -133,6 +134,7 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
         number: 9,
         status: None,
         own_key: None,
+        pipeline: None,
     };
     let mut body = vec![36, 3, 4, 0, 16, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0];
     body.extend([0, 0, 0, 5, 0, 0, 0, 6, 0x40, 1, 0, 9, 0, 0, 0, 0]);
@@ -154,6 +156,22 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
     body[4] = 20;
     body.extend([1, 2, 3, 4]);
     assert_coding(Packet::Connect(with_key), &body);
+    let with_pipeline = Connect {
+        pipeline: Some(13),
+        ..with_key
+    };
+    body[4] = 24;
+    body.extend([13, 0, 0, 0]);
+    assert_coding(Packet::Connect(with_pipeline), &body);
+    // The place of the key is empty in a reply.
+    let answer = Connect {
+        status: Some(0),
+        own_key: None,
+        ..with_pipeline
+    };
+    body[26] = 1;
+    body[32..36].fill(0);
+    assert_coding(Packet::Connect(answer), &body);
 }
 
 #[test]

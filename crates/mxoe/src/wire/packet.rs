@@ -29,6 +29,9 @@ pub struct Connect {
     /// In a request, the key of the endpoint that sends it, behind the 16 bytes of MX. Open-MX ignores these bytes and sends
     /// none.
     pub own_key: Option<u32>,
+    /// Binary logarithm of the longest fragment that the sender takes, if the packet has it behind the key. In a reply, the
+    /// place of the key is empty.
+    pub pipeline: Option<u8>,
 }
 
 /// A message in one packet, or the common header of packets that belong to a message.
@@ -44,7 +47,7 @@ pub struct Small<'a> {
     pub value: u64,
     /// The session of the destination endpoint.
     pub session: u32,
-    /// The message: up to 128 bytes, or up to 4096 bytes in a medium packet.
+    /// The message: up to 128 bytes, or a fragment in a medium packet.
     pub data: &'a [u8],
 }
 
@@ -57,6 +60,8 @@ pub struct Medium<'a> {
     pub total: u16,
     /// Offset of the fragment in the message, in bytes.
     pub offset: u16,
+    /// Binary logarithm of the bytes of each fragment but the last.
+    pub pipeline: u8,
 }
 
 /// The offer of a large message (a rendezvous packet).
@@ -101,10 +106,10 @@ pub struct Pull {
     pub frame: u32,
 }
 
-/// A reply to a pull: one frame of a block.
+/// A reply to a pull: one frame of a block, or two that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// Number of the frame, modulo 256.
+    /// Number of the first frame, modulo 256.
     pub frame: u8,
     /// Offset of the data in the message.
     pub offset: u32,
@@ -171,7 +176,7 @@ pub enum Packet<'a> {
     Offer(Offer<'a>),
     /// A request for a block of a large message.
     Pull(Pull),
-    /// One frame of a block.
+    /// The bytes of one frame of a block, or of two.
     Reply(Reply<'a>),
     /// The notification that a large message was pulled.
     Notify(Notify),

@@ -40,13 +40,22 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
             any::<[u32; 2]>(),
             any::<u8>(),
             prop_oneof![
-                any::<u8>().prop_map(|status| (Some(status), None)),
-                any::<Option<u32>>().prop_map(|own_key| (None, own_key)),
+                any::<(u8, Option<u8>)>().prop_map(|(status, pipeline)| (
+                    Some(status),
+                    None,
+                    pipeline
+                )),
+                any::<Option<u32>>().prop_map(|own_key| (None, own_key, None)),
+                any::<(u32, u8)>().prop_map(|(own_key, pipeline)| (
+                    None,
+                    Some(own_key),
+                    Some(pipeline)
+                )),
             ]
         )
             .prop_map(
                 move |(ends, [index, expected_seq], [session, key_or_session], number, kind)| {
-                    let (status, own_key) = kind;
+                    let (status, own_key, pipeline) = kind;
                     none(Packet::Connect(Connect {
                         ends,
                         index,
@@ -56,22 +65,27 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
                         number,
                         status,
                         own_key,
+                        pipeline,
                     }))
                 }
             ),
         (head(), vec(any::<u8>(), 0..=128)).prop_map(|(head, data)| (Packet::Small(head), data)),
-        (head(), 0..=32_768u16, 0..8u16, any::<u8>()).prop_map(|(head, total, number, seed)| {
-            let offset = (number << 12).min(total.saturating_sub(1) >> 12 << 12);
-            let length = usize::from(total - offset).min(4096);
-            (
-                Packet::Medium(Medium {
-                    head,
-                    total,
-                    offset,
-                }),
-                vec![seed; length],
-            )
-        }),
+        (head(), 0..=32_768u16, 0..8u16, any::<u8>(), 12..=13u8).prop_map(
+            |(head, total, number, seed, pipeline)| {
+                let last = total.saturating_sub(1) >> pipeline;
+                let offset = number.min(last) << pipeline;
+                let length = usize::from(total - offset).min(1 << pipeline);
+                (
+                    Packet::Medium(Medium {
+                        head,
+                        total,
+                        offset,
+                        pipeline,
+                    }),
+                    vec![seed; length],
+                )
+            }
+        ),
         (head(), any::<u32>(), any::<[u8; 2]>(), any::<u16>()).prop_map(
             move |(head, length, [region, generation], offset)| none(Packet::Offer(Offer {
                 head,
@@ -208,7 +222,7 @@ proptest! {
             packet: with(packet, &data),
         };
         let bytes = frame.encode();
-        prop_assert!((60..=4144).contains(&bytes.len()));
+        prop_assert!((60..=8240).contains(&bytes.len()));
         prop_assert_eq!(Frame::decode(&bytes), Some(frame));
         // Trailing bytes are ignored; a frame that is cut within its data is refused.
         let mut padded = bytes.clone();
@@ -271,7 +285,7 @@ fn mxoe_7_wrong_lengths_are_refused() {
         "tiny above 32"
     );
     let medium = |total: u16, length: u16, number: u8, pipeline: u8| {
-        let mut body = vec![0; 32 + 4096];
+        let mut body = vec![0; 32 + 8192];
         body[0] = 39;
         body[4..6].copy_from_slice(&total.to_be_bytes());
         body[24..26].copy_from_slice(&length.to_be_bytes());
@@ -286,12 +300,16 @@ fn mxoe_7_wrong_lengths_are_refused() {
         !medium(5000, 903, 1, 12) && !medium(5000, 4095, 0, 12),
         "gaps"
     );
+    assert!(medium(9000, 8192, 0, 13) && medium(9000, 808, 1, 13));
+    assert!(!medium(9000, 4096, 0, 13), "a short one in front");
     assert!(!medium(5000, 904, 1, 13), "another pipeline");
+    assert!(!medium(5000, 2048, 0, 11) && !medium(20_000, 16_384, 0, 14));
+    assert!(!medium(5000, 5000, 0, 255), "a shift by more than the word");
     assert!(!medium(32_769, 4096, 0, 12), "too long");
     assert!(!medium(4096, 0, 1, 12), "empty");
-    let mut reply = vec![42, 0, 0x10, 1];
-    reply.resize(5000, 0);
-    assert_eq!(Frame::decode(&by_hand([0, 0], &reply)), None, "above 4096");
+    let mut reply = vec![42, 0, 0x20, 1];
+    reply.resize(9000, 0);
+    assert_eq!(Frame::decode(&by_hand([0, 0], &reply)), None, "above 8192");
     let mut name = vec![4, 81];
     name.resize(200, b'x');
     assert_eq!(Frame::decode(&by_hand([0, 0], &name)), None, "a long name");

@@ -22,6 +22,7 @@ fn plan() -> impl Strategy<Value = Vec<Planned>> {
 
 fn impairment() -> impl Strategy<Value = Impairment> {
     (0..30u8, 0..30u8, 0..2000u16).prop_map(|(loss, duplication, jitter_us)| Impairment {
+        longest: None,
         loss,
         duplication,
         jitter_us,

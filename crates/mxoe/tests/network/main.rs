@@ -11,6 +11,7 @@
 
 mod hostile;
 mod impairment;
+mod large_frames;
 mod net;
 
 use std::collections::VecDeque;
@@ -312,6 +313,7 @@ fn mxoe_5_4_refusals_are_limited() {
             number,
             status: None,
             own_key: None,
+            pipeline: None,
         };
         let packet = Packet::Connect(packet);
         Frame {

@@ -12,6 +12,8 @@ pub(crate) struct Impairment {
     pub(crate) loss: u8,
     pub(crate) duplication: u8,
     pub(crate) jitter_us: u16,
+    /// Bytes of the longest frame that arrives, if there is a limit.
+    pub(crate) longest: Option<usize>,
 }
 
 pub(crate) struct Network {
@@ -86,7 +88,11 @@ impl Network {
             while let Some(frame) = self.nodes[number].transmit() {
                 assert_eq!(frame[6..12], mac(number).0, "the source is the node");
                 self.sent.push(frame.clone());
-                if self.rng.u8(0..100) < self.impairment.loss {
+                let too_long = self
+                    .impairment
+                    .longest
+                    .is_some_and(|most| frame.len() > most);
+                if too_long || self.rng.u8(0..100) < self.impairment.loss {
                     continue;
                 }
                 if self.rng.u8(0..100) < self.impairment.duplication {
