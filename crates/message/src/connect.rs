@@ -15,9 +15,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use window::attach::{Channel, Message, WindowLocation};
 use window::doorbell;
+use window::lane::Producer;
 use window::layout::Layout;
 use window::region::{self, UnitAllocator};
-use window::{Side, Window, WindowError};
+use window::{Ends, Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
@@ -71,6 +72,13 @@ impl Endpoint {
         };
         self.handshakes.outgoing.insert(id, outgoing);
         Ok(())
+    }
+
+    /// The plane of this program reads what it writes to another host's endpoint, see [`crate::plane`].
+    fn keep_in_cache(&self, ends: &mut Ends, peer: Address) {
+        if peer.nic != self.address.nic && self.board.plane.is_some() {
+            ends.producers.iter_mut().for_each(Producer::keep_in_cache);
+        }
     }
 
     /// Sends an offer to an endpoint. [`Error::Connection`] if it is refused at once.
@@ -256,7 +264,8 @@ impl Endpoint {
                 };
                 let made = window.and_then(|window| Ok((window.ends(Side::Creator)?, window)));
                 match made {
-                    Ok((ends, window)) => {
+                    Ok((mut ends, window)) => {
+                        self.keep_in_cache(&mut ends, address);
                         let mut link = Link::new(ends, channel, heap, reply.fences);
                         let near = address.nic == self.address.nic;
                         let members = near.then_some(AS_CREATOR).or(reply.members);
@@ -288,7 +297,9 @@ impl Endpoint {
         hello: &Hello,
     ) -> Result<Link, WindowError> {
         let window = attach(window)?;
-        let mut link = Link::new(window.ends(Side::Attacher)?, channel, heap, hello.fences);
+        let mut ends = window.ends(Side::Attacher)?;
+        self.keep_in_cache(&mut ends, hello.from);
+        let mut link = Link::new(ends, channel, heap, hello.fences);
         link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
         let near = hello.from.nic == self.address.nic;
         link.process = self.process_of(&link.channel, near && hello.process_memory);

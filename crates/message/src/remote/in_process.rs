@@ -170,7 +170,7 @@ impl Parts {
             both
         })
         .map(|(gateway, mut uplink)| {
-            uplink.notifies_closes = true;
+            uplink.in_process = true;
             Self {
                 gateway,
                 uplink: Some(uplink),

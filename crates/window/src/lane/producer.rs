@@ -45,6 +45,8 @@ pub struct Producer {
     pub(super) choice: StoreChoice,
     /// Long data of the next record was written, all or a part, by stores that want the consumer to own the lines.
     own_lines: bool,
+    /// Long data is written by ordinary stores, without trials.
+    in_cache: bool,
 }
 
 impl Producer {
@@ -62,6 +64,7 @@ impl Producer {
             ends: vec![0; count as usize].into_boxed_slice(),
             choice: StoreChoice::default(),
             own_lines: false,
+            in_cache: false,
         })
     }
 
@@ -143,11 +146,17 @@ impl Producer {
         }
     }
 
+    /// Writes all data by ordinary stores from now on: the consumer is in the same thread, and finds the data in the cache. With
+    /// non-temporal stores, it would read memory.
+    pub fn keep_in_cache(&mut self) {
+        self.in_cache = true;
+    }
+
     /// Copies data into the data area, at byte `at`; `None` if it does not fit there.
     #[inline]
     #[must_use]
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
-        match bytes.len() < STREAMING_MIN {
+        match bytes.len() < STREAMING_MIN || self.in_cache {
             true => self.data.write_cached(at, bytes),
             false => self.write_long(at, bytes),
         }

@@ -179,7 +179,10 @@ impl Uplink {
                 let (session, _) = halves(random().unwrap_or_default());
                 node.open(now, pair.endpoint, key, session);
             }
-            let link = Box::new(Link::new(id, session, pair, ends));
+            let mut link = Box::new(Link::new(id, session, pair, ends));
+            if self.in_process {
+                link.stay_in_process();
+            }
             self.links.insert(id, State::Up(link));
             return Ok(());
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mxoe::{Address, Message, Node, Offer, Pull, StreamedSend};
 use window::Ends;
+use window::lane::Producer;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
@@ -95,6 +96,14 @@ impl Link {
             chunk: None,
             published: false,
         }
+    }
+
+    /// The endpoint's program calls this uplink itself.
+    pub(super) fn stay_in_process(&mut self) {
+        self.ends
+            .producers
+            .iter_mut()
+            .for_each(Producer::keep_in_cache);
     }
 
     /// Moves records in both directions; returns whether any was moved.

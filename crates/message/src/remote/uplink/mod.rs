@@ -102,9 +102,9 @@ pub struct Uplink {
     /// Connects that wait for the end of an earlier connection of the same pair, or for the discovery of the other host.
     waiting: Vec<WaitingDial>,
     next: u32,
-    /// Partners are told of a closed endpoint at once, because this uplink may end next. Otherwise they notice by the
+    /// The program calls it, which has the endpoints: see [`Link::stay_in_process`]. Partners are told of a closed endpoint at once, because this uplink may end next. Otherwise they notice by the
     /// answer to their next frame.
-    pub(super) notifies_closes: bool,
+    pub(super) in_process: bool,
     /// When anything was last moved.
     moved: Option<Instant>,
 }
@@ -171,7 +171,7 @@ impl Uplink {
             closing: Vec::new(),
             waiting: Vec::new(),
             next: 0,
-            notifies_closes: false,
+            in_process: false,
             moved: None,
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.

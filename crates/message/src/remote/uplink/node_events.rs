@@ -124,7 +124,10 @@ impl Uplink {
             .and_then(|window| window.ends(Side::Attacher).ok());
         let verdict = match (code, session, ends) {
             (Code::Success, Some(session), Some(ends)) => {
-                let link = Box::new(Link::new(id, own_session, pair, ends));
+                let mut link = Box::new(Link::new(id, own_session, pair, ends));
+                if self.in_process {
+                    link.stay_in_process();
+                }
                 self.links.insert(id, State::Up(link));
                 return self.control.send(answer(id, ACCEPTED, session.into()));
             }
