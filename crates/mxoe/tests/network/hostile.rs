@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use mxoe::wire::{Frame, Mac, Packet};
-use mxoe::{Code, Message};
+use mxoe::{Code, Event, Message};
 
 use crate::net::{Network, at, pattern};
 
@@ -155,4 +155,42 @@ fn corrupted_frames_of_a_host_do_not_disturb_other_connections() {
     // The test exercised what it is for.
     assert!(talk.received.iter().all(|count| *count > 100) && corrupted > 1000);
     assert!(grown < GROWTH, "{grown} bytes more");
+}
+
+#[test]
+fn a_request_beyond_its_own_total_begins_no_send() {
+    let mut network = Network::new(2, 20);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    let now = network.now;
+    let offered = network.nodes[0].offer(now, 3, at(1, 3), (1, 200_000), 7);
+    offered.unwrap();
+    let offer = network.offered(1);
+    let now = network.now;
+    network.nodes[1].pull(now, 3, offer, 200_000, 9).unwrap();
+    network.sent.clear();
+    network.collect_frames();
+    let sent = std::mem::take(&mut network.sent);
+    let request = sent.iter().find_map(|sent| {
+        let frame = Frame::decode(sent).unwrap();
+        match frame.packet {
+            Packet::Pull(pull) => Some((frame, pull)),
+            _ => None,
+        }
+    });
+    let (mut frame, mut pull) = request.unwrap();
+    let total = pull.total;
+    let mut begun = |network: &mut Network, total| {
+        pull.total = total;
+        frame.packet = Packet::Pull(pull);
+        for _ in 0..10 {
+            network.nodes[0].receive(network.now, &frame.encode());
+        }
+        let events = std::iter::from_fn(|| network.next_event(0));
+        events
+            .filter(|event| matches!(event, Event::PullRequest { .. }))
+            .count()
+    };
+    assert_eq!(begun(&mut network, 0), 0);
+    assert_eq!(begun(&mut network, 100), 0, "less than the block");
+    assert_eq!(begun(&mut network, total), 1, "once");
 }
