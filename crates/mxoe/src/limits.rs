@@ -79,8 +79,9 @@ pub const RECEIVE_WINDOW_BYTES: usize = 1 << 20;
 /// holds back.
 pub const SEND_WINDOW: usize = 128;
 
-/// Bytes of messages that a sender has in flight without an acknowledgement.
-pub const SEND_WINDOW_BYTES: usize = 1 << 20;
+/// Bytes of messages that a sender has in flight without an acknowledgement before it sends no further message. With the last
+/// one, they are not more than a receiver keeps while its program takes none.
+pub const SEND_WINDOW_BYTES: usize = RECEIVE_WINDOW_BYTES - MAX_MEDIUM;
 
 /// Large messages that an endpoint offers at the same time: half of the region ids, so that the
 /// other half is free for pulls.

@@ -13,6 +13,7 @@ mod hostile;
 mod impairment;
 mod large_frames;
 mod net;
+mod send_window;
 
 use std::collections::VecDeque;
 use std::time::Duration;
