@@ -102,8 +102,8 @@ pub struct Uplink {
     /// Connects that wait for the end of an earlier connection of the same pair, or for the discovery of the other host.
     waiting: Vec<WaitingDial>,
     next: u32,
-    /// The program calls it, which has the endpoints: see [`Link::stay_in_process`]. Partners are told of a closed endpoint at once, because this uplink may end next. Otherwise they notice by the
-    /// answer to their next frame.
+    /// The program that has the endpoints calls this uplink itself (see [`Link::stay_in_process`]). Such an uplink tells partners of a
+    /// closed endpoint at once, because it may end next. Otherwise they notice by the answer to their next frame.
     pub(super) in_process: bool,
     /// When anything was last moved.
     moved: Option<Instant>,
