@@ -133,6 +133,13 @@ fn without_a_group_only_the_daemons_user_has_the_read_only_socket() {
     daemon.stop();
 }
 
+/// Whether one of these entries is of this VM. The daemon also shows VMs of the host that are none of its ports.
+fn names(entries: &serde_json::Value, vm: &str) -> bool {
+    entries
+        .as_array()
+        .is_some_and(|entries| entries.iter().any(|entry| entry["vm"] == vm))
+}
+
 #[test]
 fn sixteen_clients_listen_and_the_next_is_told_to_wait() {
     let daemon = Daemon::start(LAN);
@@ -150,10 +157,8 @@ fn sixteen_clients_listen_and_the_next_is_told_to_wait() {
             assert!(reader.read_line(&mut line).unwrap() > 0);
         }
         let live: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(
-            (&live["ports"][0]["vm"], &live["version"]),
-            (&"a".into(), &1.into())
-        );
+        assert_eq!(live["version"], 1);
+        assert!(names(&live["ports"], "a"), "{live}");
         assert!(live["host"]["cpus"].as_u64() > Some(0));
     }
     drop(listeners);
@@ -167,7 +172,7 @@ fn sixteen_clients_listen_and_the_next_is_told_to_wait() {
     }
     // The history has what was sampled.
     let history: serde_json::Value = client::get(&daemon.run(), "/v1/history").unwrap();
-    assert_eq!(history[0]["vm"], "a");
+    assert!(names(&history, "a"), "{history}");
     daemon.stop();
 }
 
