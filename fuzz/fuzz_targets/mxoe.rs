@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
+use mxoe::limits::{MAX_FRAME, MIN_FRAME};
 use mxoe::wire::{Connect, Ends, Frame, Mac, Packet};
 use mxoe::{Address, Config, Event, Message, Node};
 
@@ -177,7 +178,7 @@ impl Program {
 fn drain(node: &mut Node) {
     let mut count = 0;
     while let Some(frame) = node.transmit() {
-        assert!((60..=4144).contains(&frame.len()));
+        assert!((MIN_FRAME..=MAX_FRAME).contains(&frame.len()));
         assert_eq!(frame[6..12], HERE.0);
         count += 1;
     }
