@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use window::attach::{Channel, Message, WindowLocation};
 use window::doorbell;
-use window::lane::Producer;
 use window::layout::Layout;
 use window::region::{self, UnitAllocator};
 use window::{Ends, Side, Window, WindowError};
@@ -77,7 +76,7 @@ impl Endpoint {
     /// The plane of this program reads what it writes to another host's endpoint, see [`crate::plane`].
     fn keep_in_cache(&self, ends: &mut Ends, peer: Address) {
         if peer.nic != self.address.nic && self.board.plane.is_some() {
-            ends.producers.iter_mut().for_each(Producer::keep_in_cache);
+            ends.keep_in_cache();
         }
     }
 

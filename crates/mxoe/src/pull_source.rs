@@ -8,9 +8,7 @@ use crate::block::Block;
 use crate::endpoint::Endpoint;
 use crate::event::{Event, PartnerId, StreamedSend};
 use crate::hosts::Context;
-use crate::limits::{
-    FRAGMENT, LARGE_FRAGMENT, LARGE_REPEATS, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER,
-};
+use crate::limits::{LARGE_FRAGMENT, LARGE_REPEATS, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER};
 use crate::region::{Bytes, Region, Slot};
 use crate::wire::{Packet, Pull, Reply};
 
@@ -48,12 +46,12 @@ impl Endpoint {
         let Some(block) = requested_block(pull, region.length) else {
             return false;
         };
-        let mut fragment = FRAGMENT;
+        let mut pipeline = PIPELINE;
         if let Some(partner) = self.partners.get_mut(&id) {
             if region.note_request(&block) >= LARGE_REPEATS {
                 partner.path.doubt(context.now);
             }
-            fragment = partner.path.fragment();
+            pipeline = partner.path.pipeline();
         }
         if let Bytes::Stream(stream) = &mut region.bytes {
             if stream.ring.is_empty() {
@@ -86,7 +84,7 @@ impl Endpoint {
                 return true;
             }
         }
-        reply(region, pull, block, fragment, context);
+        reply(region, pull, block, pipeline, context);
         true
     }
 
@@ -109,7 +107,7 @@ impl Endpoint {
             return;
         };
         let partner = self.partners.get(&region.id);
-        let fragment = partner.map_or(FRAGMENT, |partner| partner.path.fragment());
+        let pipeline = partner.map_or(PIPELINE, |partner| partner.path.pipeline());
         let Bytes::Stream(stream) = &mut region.bytes else {
             return;
         };
@@ -123,7 +121,7 @@ impl Endpoint {
         for pull in waiting {
             match requested_block(&pull, region.length) {
                 Some(block) if block.end() <= filled => {
-                    reply(region, &pull, block, fragment, context);
+                    reply(region, &pull, block, pipeline, context);
                 }
                 _ => still_waiting.push_back(pull),
             }
@@ -134,12 +132,12 @@ impl Endpoint {
     }
 }
 
-/// Sends a block whose bytes are available, in replies that end at multiples of `fragment` bytes of the message.
-fn reply(region: &Region, pull: &Pull, block: Block, fragment: usize, context: &mut Context<'_>) {
+/// Sends a block whose bytes are available, in replies that end at multiples of 2 to the power of `pipeline` bytes of the message.
+fn reply(region: &Region, pull: &Pull, block: Block, pipeline: u8, context: &mut Context<'_>) {
     let Some(route) = context.hosts.route(region.id.0) else {
         return;
     };
-    let fragment = u32::try_from(fragment).unwrap_or(1 << PIPELINE);
+    let fragment = 1u32 << pipeline;
     let mut start = block.start;
     while start < block.end() {
         let length = (fragment - start % fragment).min(block.end() - start);

@@ -69,6 +69,14 @@ pub struct Ends {
     pub ringer: Ringer,
 }
 
+impl Ends {
+    /// Has this side write all data by ordinary stores from now on: the other side is in the same thread, and finds the data in the
+    /// cache. With non-temporal stores, it would read memory.
+    pub fn keep_in_cache(&mut self) {
+        self.producers.iter_mut().for_each(Producer::keep_in_cache);
+    }
+}
+
 impl Window {
     /// Creates a window in a sealed memfd.
     ///

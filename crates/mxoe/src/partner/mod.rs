@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::event::Address;
 use crate::hosts::{Output, Route};
 use crate::limits::{
-    FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_PIPELINE, LARGE_RETRIES, MAX_SMALL, PIPELINE,
-    PROBE_INTERVAL, RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
+    FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_RETRIES, MAX_SMALL, PIPELINE, PROBE_INTERVAL,
+    RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
 };
 use crate::retransmit::ResponseTime;
 use crate::seq::Seq;
@@ -241,8 +241,8 @@ impl Partner {
             Body::Message { value, data, .. } => {
                 // The length is at most 32 KiB.
                 let total = u16::try_from(data.len()).unwrap_or_default();
-                let pipeline = match self.path.is_large() && data.len() > FRAGMENT {
-                    true => LARGE_PIPELINE,
+                let pipeline = match data.len() > FRAGMENT {
+                    true => self.path.pipeline(),
                     false => PIPELINE,
                 };
                 for (number, piece) in (0u16..).zip(data.chunks(1 << pipeline)) {

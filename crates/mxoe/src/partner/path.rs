@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::limits::{FRAGMENT, LARGE_FRAGMENT, LARGE_PIPELINE, PATH_PROBES, RESEND_TIMEOUT};
+use crate::limits::{LARGE_PIPELINE, PATH_PROBES, PIPELINE, RESEND_TIMEOUT};
 
 #[derive(Debug, Default)]
 pub(crate) enum Path {
@@ -93,15 +93,11 @@ impl Path {
         matches!(self, Self::Unknown)
     }
 
-    pub(crate) fn is_large(&self) -> bool {
-        matches!(self, Self::Large)
-    }
-
-    /// Bytes of a fragment or of a reply to this partner, at most.
-    pub(crate) fn fragment(&self) -> usize {
+    /// Binary logarithm of the bytes of a fragment or of a reply to this partner, at most.
+    pub(crate) fn pipeline(&self) -> u8 {
         match self {
-            Self::Large => LARGE_FRAGMENT,
-            _ => FRAGMENT,
+            Self::Large => LARGE_PIPELINE,
+            _ => PIPELINE,
         }
     }
 }

@@ -146,9 +146,8 @@ impl Producer {
         }
     }
 
-    /// Writes all data by ordinary stores from now on: the consumer is in the same thread, and finds the data in the cache. With
-    /// non-temporal stores, it would read memory.
-    pub fn keep_in_cache(&mut self) {
+    /// Writes all data by ordinary stores from now on, see [`Ends::keep_in_cache`](crate::Ends::keep_in_cache).
+    pub(crate) fn keep_in_cache(&mut self) {
         self.in_cache = true;
     }
 

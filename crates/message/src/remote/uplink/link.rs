@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use mxoe::{Address, Message, Node, Offer, Pull, StreamedSend};
 use window::Ends;
-use window::lane::Producer;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
@@ -100,10 +99,7 @@ impl Link {
 
     /// The endpoint's program calls this uplink itself.
     pub(super) fn stay_in_process(&mut self) {
-        self.ends
-            .producers
-            .iter_mut()
-            .for_each(Producer::keep_in_cache);
+        self.ends.keep_in_cache();
     }
 
     /// Moves records in both directions; returns whether any was moved.
@@ -118,7 +114,7 @@ impl Link {
     /// Returns whether [`move_records`](Self::move_records) would move a record, or report a fault.
     pub(super) fn has_work(&mut self, context: &NodeContext<'_>) -> bool {
         let EndpointPair { endpoint, peer, .. } = self.pair;
-        let may_pull = self.may_pull(context);
+        let may_pull = !self.wanted.is_empty() && self.may_pull(context);
         let [messages_in, control_in] = &self.ends.consumers;
         let [messages_out, control_out] = &mut self.ends.producers;
         let has_room = |room: Result<Option<_>, _>| room.map_or(true, |room| room.is_some());
@@ -126,7 +122,7 @@ impl Link {
             || control_in.has_record() && self.chunk.is_none()
             || !self.waiting.is_empty() && control_out.has_room().unwrap_or(true)
             || context.node.has_message(endpoint, peer) && has_room(messages_out.room(LARGEST))
-            || !self.wanted.is_empty() && may_pull
+            || may_pull
             || self.pulls.iter().any(|pulling| {
                 pulling.at < pulling.piece.len() || context.node.has_piece(endpoint, pulling.pull)
             }) && has_room(control_out.room(CHUNK))
