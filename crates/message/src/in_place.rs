@@ -9,7 +9,7 @@
 //!
 //! The peer can change the data meanwhile. So the endpoint gives out the address, and no reference.
 
-use window::lane::Place;
+use window::lane::{Place, SHORT_BYTES};
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine, Offered};
@@ -58,12 +58,16 @@ impl Engine {
     /// Begins to read the peer's next messages, up to one that matches a receive.
     #[inline(always)]
     fn read_next(&self, link: &mut Link, most: usize, reading: &mut Reading) -> Result<(), Fault> {
+        let no_receives = link.reading || self.posted.is_idle();
+        if no_receives && !read_short(link, most, reading) {
+            return Ok(());
+        }
         while reading.count < most {
             let Some(tag) = link.messages_in.tag() else {
                 break;
             };
             // It may have arrived after the endpoint served the peer. The next call serves it.
-            if self.has_receive(link) {
+            if !no_receives && self.has_posted_receive(link) {
                 break;
             }
             let Some(length) = wire::eager_length(tag) else {
@@ -77,6 +81,28 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Begins to read the next messages that share a cache line with another one. Returns whether there may be further ones.
+#[inline(always)]
+fn read_short(link: &mut Link, most: usize, reading: &mut Reading) -> bool {
+    let published = link
+        .messages_in
+        .read_short(most, |tag, value, place, address| {
+            let Some(length) = wire::eager_length(tag).filter(|length| *length <= SHORT_BYTES)
+            else {
+                return false;
+            };
+            reading.push(InPlace {
+                value,
+                // At most 24 bytes.
+                length: u32::try_from(length).unwrap_or_default(),
+                address: address.as_ptr().expose_provenance(),
+                place,
+            });
+            true
+        });
+    published && reading.count < most
 }
 
 /// Begins to read the next message, which is not in a slot. Returns whether it is in place.
@@ -146,7 +172,6 @@ fn read(
         length: u32::try_from(length).unwrap_or_default(),
         address: address.as_ptr().expose_provenance(),
         place,
-        kept: false,
     });
     // Its place is released when the program has read it.
     link.messages_in.step();
@@ -228,6 +253,7 @@ impl Endpoint {
     pub fn consume_read(&mut self) {
         if self.reading.count > 0 {
             self.reading.count = 0;
+            self.reading.kept = 0;
             match self.peers.link(self.reading.peer) {
                 Some(link) => {
                     link.reading = false;

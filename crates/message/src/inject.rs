@@ -16,16 +16,10 @@ impl Endpoint {
     ///
     /// # Errors
     /// `peer` is no peer of this endpoint.
-    #[inline]
-    pub fn inject<'a>(
-        &mut self,
-        peer: Peer,
-        value: u64,
-        pieces: impl Iterator<Item = &'a [u8]> + Clone,
-    ) -> Result<bool, Error> {
+    #[inline(always)]
+    pub fn inject(&mut self, peer: Peer, value: u64, pieces: &[&[u8]]) -> Result<bool, Error> {
         let Some(link) = self.peers.link(peer) else {
-            let known = peer == SELF || self.peers.get(peer).is_some();
-            return known.then_some(false).ok_or(Error::BadPeer);
+            return self.inject_without_link(peer);
         };
         match Engine::inject(link, value, pieces) {
             Ok(sent) => {
@@ -38,41 +32,58 @@ impl Endpoint {
             }
         }
     }
+
+    #[cold]
+    fn inject_without_link(&self, peer: Peer) -> Result<bool, Error> {
+        let known = peer == SELF || self.peers.get(peer).is_some();
+        known.then_some(false).ok_or(Error::BadPeer)
+    }
 }
 
 impl Engine {
-    #[inline]
-    fn inject<'a>(
-        link: &mut Link,
-        value: u64,
-        pieces: impl Iterator<Item = &'a [u8]> + Clone,
-    ) -> Result<bool, Fault> {
-        let length: usize = pieces.clone().map(<[u8]>::len).sum();
+    #[inline(always)]
+    fn inject(link: &mut Link, value: u64, pieces: &[&[u8]]) -> Result<bool, Fault> {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         // A message must not overtake those that wait for room.
-        if !link.sends.is_empty() || length as u64 > MEDIUM {
+        if !link.sends.is_empty() {
             return Ok(false);
         }
-        if length <= EAGER {
-            if !link.messages_out.has_room()? {
-                return Ok(false);
-            }
-            let tag = wire::eager_tag(u8::try_from(length).unwrap_or_default());
-            link.messages_out.push_pieces(tag, value, pieces, length);
-        } else {
-            // At most 32 KiB.
-            let length = u32::try_from(length).unwrap_or_default();
-            let Some(room) = link.messages_out.room(length)? else {
-                return Ok(false);
-            };
-            let mut at = u64::from(room.offset);
-            for piece in pieces {
-                let written = link.messages_out.write(at, piece);
-                written.ok_or(Fault::Malformed)?;
-                at += piece.len() as u64;
-            }
-            let record = wire::medium(value, room.offset, length, None);
-            link.messages_out.push_with_data(&record, room);
+        if length > EAGER {
+            return Self::inject_medium(link, value, pieces, length);
         }
+        if !link.messages_out.has_room()? {
+            return Ok(false);
+        }
+        let tag = wire::eager_tag(u8::try_from(length).unwrap_or_default());
+        let pieces = pieces.iter().copied();
+        link.messages_out.push_pieces(tag, value, pieces, length);
+        link.wake();
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn inject_medium(
+        link: &mut Link,
+        value: u64,
+        pieces: &[&[u8]],
+        length: usize,
+    ) -> Result<bool, Fault> {
+        if length as u64 > MEDIUM {
+            return Ok(false);
+        }
+        // At most 32 KiB.
+        let length = u32::try_from(length).unwrap_or_default();
+        let Some(room) = link.messages_out.room(length)? else {
+            return Ok(false);
+        };
+        let mut at = u64::from(room.offset);
+        for piece in pieces {
+            let written = link.messages_out.write(at, piece);
+            written.ok_or(Fault::Malformed)?;
+            at += piece.len() as u64;
+        }
+        let record = wire::medium(value, room.offset, length, None);
+        link.messages_out.push_with_data(&record, room);
         link.wake();
         Ok(true)
     }

@@ -6,6 +6,8 @@ use crate::engine::{Arrival, Body};
 use crate::ids::Peer;
 use crate::limits;
 
+const _: () = assert!(limits::READ_AT_ONCE <= u16::BITS as usize);
+
 /// A message that matches no receive, where it arrived. The order of the fields keeps those apart that
 /// are neighbours in `mx_unexpected_t`: the compiler would copy them by one load, which waits for both
 /// stores.
@@ -20,7 +22,6 @@ pub struct InPlace {
     /// The length in bytes.
     pub length: u32,
     pub(crate) place: Place,
-    pub(crate) kept: bool,
 }
 
 /// The messages that the program reads: several of one peer, in place, or another one.
@@ -29,6 +30,8 @@ pub struct Reading {
     pub(crate) peer: Peer,
     pub(crate) count: usize,
     list: [InPlace; limits::READ_AT_ONCE],
+    /// Which of the messages in place the program keeps.
+    pub(crate) kept: u16,
     /// A message that is longer than 32 KiB or synchronous, one of this endpoint itself, or of a peer that
     /// has ended.
     pub(crate) other: Option<Box<Unexpected>>,
@@ -41,12 +44,12 @@ impl Reading {
             address: 0,
             length: 0,
             place: Place::Slot(0),
-            kept: false,
         };
         Self {
             peer: own,
             count: 0,
             list: [unused; limits::READ_AT_ONCE],
+            kept: 0,
             other: None,
         }
     }
@@ -77,16 +80,17 @@ impl Reading {
     pub(crate) fn push(&mut self, message: InPlace) {
         if let Some(next) = self.list.get_mut(self.count) {
             *next = message;
-            self.count += 1;
+            self.count = self.count.wrapping_add(1);
         }
     }
 
     /// Returns the message of this number for the program to keep, unless it is kept already.
     pub(crate) fn keep(&mut self, number: usize) -> Option<InPlace> {
-        let read = self.list.get_mut(..self.count)?;
-        let message = read.get_mut(number).filter(|message| !message.kept)?;
-        message.kept = true;
-        Some(*message)
+        let message = self.in_place().get(number).copied()?;
+        let bit = 1 << number;
+        let is_kept = self.kept & bit != 0;
+        self.kept |= bit;
+        (!is_kept).then_some(message)
     }
 }
 

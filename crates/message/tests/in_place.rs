@@ -20,8 +20,7 @@ fn in_place() -> Pair {
 
 fn inject(pair: &mut Pair, value: u64, bytes: &[u8]) -> bool {
     let (first, second) = bytes.split_at(bytes.len() / 3);
-    let pieces = [first, second].into_iter();
-    pair.a.inject(pair.to_b, value, pieces).unwrap()
+    pair.a.inject(pair.to_b, value, &[first, second]).unwrap()
 }
 
 /// Has B read its next message alone; B needs no other call.
@@ -307,14 +306,14 @@ fn read_messages_of_a_peer_that_ended(length: usize) {
 fn injecting_to_oneself_or_to_a_peer_that_ended_sends_nothing() {
     let mut pair = in_place();
     let own = pair.b.own();
-    let pieces = [&b"own"[..]].into_iter();
-    assert!(!pair.b.inject(own, 1, pieces.clone()).unwrap());
+    let pieces = [&b"own"[..]];
+    assert!(!pair.b.inject(own, 1, &pieces).unwrap());
     let sent = pair.b.isend(own, 1, b"own".to_vec()).unwrap();
     assert_eq!(next_other(&mut pair), (1, 3, Some(b"own".to_vec())));
     pair.b.consume_read();
     assert_eq!(pair.finish_b(sent).status.taken, 0);
     pair.b.disconnect(pair.to_a).unwrap();
-    assert!(!pair.b.inject(pair.to_a, 1, pieces).unwrap());
+    assert!(!pair.b.inject(pair.to_a, 1, &pieces).unwrap());
 }
 
 /// A message that arrives while the endpoint looks for one still goes to the receive that waits for it.
@@ -331,18 +330,12 @@ fn a_message_that_arrives_between_two_looks_completes_its_receive() {
             for value in (0..ANSWERS).take_while(|_| !is_lost()) {
                 let question = a.irecv(Pattern::exactly(value), vec![0; 8]).unwrap();
                 while a.test(question).unwrap().is_none() && !is_lost() {}
-                assert!(
-                    a.inject(to_b, value, [[1; 8].as_slice()].into_iter())
-                        .unwrap()
-                );
+                assert!(a.inject(to_b, value, &[&[1; 8]]).unwrap());
             }
         });
         for value in (0..ANSWERS).take_while(|_| !is_lost()) {
             let answer = b.irecv(Pattern::exactly(value), vec![0; 8]).unwrap();
-            assert!(
-                b.inject(to_a, value, [[2; 8].as_slice()].into_iter())
-                    .unwrap()
-            );
+            assert!(b.inject(to_a, value, &[&[2; 8]]).unwrap());
             while b.test(answer).unwrap().is_none() && !is_lost() {
                 lost.store(b.read_next(1), Ordering::Relaxed);
             }

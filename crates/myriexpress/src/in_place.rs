@@ -84,10 +84,10 @@ pub(crate) fn keep(shared: &Shared, number: u32) -> Result {
 }
 
 /// `mx_inject`: returns whether the message was sent.
-#[inline]
-pub(crate) fn inject<'a>(
+#[inline(always)]
+pub(crate) fn inject(
     shared: &Shared,
-    pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    pieces: &[&[u8]],
     to: Address,
     match_info: u64,
 ) -> Result<bool> {
@@ -99,9 +99,9 @@ pub(crate) fn inject<'a>(
 
 /// The same for an endpoint that several threads use.
 #[inline(never)]
-fn inject_of_threads<'a>(
+fn inject_of_threads(
     shared: &Shared,
-    pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    pieces: &[&[u8]],
     to: Address,
     match_info: u64,
 ) -> Result<bool> {
@@ -109,12 +109,7 @@ fn inject_of_threads<'a>(
 }
 
 #[inline(always)]
-fn send<'a>(
-    core: &mut Core,
-    pieces: impl Iterator<Item = &'a [u8]> + Clone,
-    to: Address,
-    match_info: u64,
-) -> Result<bool> {
+fn send(core: &mut Core, pieces: &[&[u8]], to: Address, match_info: u64) -> Result<bool> {
     let peer = core.own_peer(to)?;
     let sent = core.endpoint.inject(peer, match_info, pieces)?;
     core.counters.sends = core.counters.sends.wrapping_add(u32::from(sent));

@@ -98,6 +98,8 @@ enum Step {
     /// The consumer looks at the next record, and releases those before it.
     Look,
     Pop,
+    /// The consumer reads at most so many short records, and refuses each whose tag has this rest.
+    ReadShort(usize, u32),
 }
 
 /// Many of the words become sequence numbers of the next lap, see [`Sender::lookalike`].
@@ -115,6 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(first, words, piece)| Step::PushPieces(first, words, piece)),
         2 => Just(Step::Look),
         4 => Just(Step::Pop),
+        2 => (0..8usize, 0..3u32).prop_map(|(most, refused)| Step::ReadShort(most, refused)),
     ]
 }
 
@@ -153,7 +156,7 @@ impl Sender {
                 self.producer.push_pieces(tag, *first, pieces, bytes.len());
                 ((tag, *first, words), bytes.len() <= 24 && *first < 65536)
             }
-            Step::Look | Step::Pop => return None,
+            Step::Look | Step::Pop | Step::ReadShort(..) => return None,
         };
         if self.position % 2 == 1 {
             let count = if short { &SHARED } else { &UNUSED };
@@ -193,6 +196,56 @@ fn check_next(consumer: &mut Consumer, (tag, first, words): &Expected, has_data:
     assert_eq!(consumer.take(*tag), record);
 }
 
+fn is_short((_, first, words): &Expected) -> bool {
+    words.len() <= 3 && *first < 65536
+}
+
+/// Reads short records, and compares them with those that should be next.
+fn read_short(
+    consumer: &mut Consumer,
+    model: &mut VecDeque<(Expected, bool)>,
+    most: usize,
+    refused: u32,
+) {
+    let mut places = Vec::new();
+    let mut was_refused = false;
+    let further = consumer.read_short(most, |tag, first, place, address| {
+        was_refused = tag % 3 == refused;
+        if !was_refused {
+            places.push((tag, first, place, address));
+        }
+        !was_refused
+    });
+    for (tag, first, place, address) in &places {
+        let (expected, has_data) = model.pop_front().unwrap();
+        assert!(is_short(&expected) && !has_data);
+        assert_eq!((*tag, *first), (expected.0, expected.1));
+        let bytes: Vec<u8> = expected
+            .2
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        let mut got = vec![0; bytes.len()];
+        consumer.copy_out(*place, &mut got).unwrap();
+        assert_eq!(got, bytes);
+        assert_eq!(consumer.address(*place, got.len()), Some(*address));
+    }
+    let next = model.front();
+    if places.len() < most {
+        let is_readable = |next: &(Expected, bool)| is_short(&next.0) && !next.1;
+        assert_eq!(was_refused, next.is_some_and(is_readable));
+        assert!(further || next.is_none());
+    }
+    READ_SHORT.fetch_add(places.len(), Ordering::Relaxed);
+    REFUSED.fetch_add(was_refused.into(), Ordering::Relaxed);
+    consumer.skip();
+    consumer.release();
+}
+
+/// Records that were read together, and that stayed the next one.
+static READ_SHORT: AtomicUsize = AtomicUsize::new(0);
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+
 /// Records that shared a slot, and slots whose second half was left unused.
 static SHARED: AtomicUsize = AtomicUsize::new(0);
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
@@ -200,8 +253,9 @@ static UNUSED: AtomicUsize = AtomicUsize::new(0);
 #[test]
 fn records_of_every_size_share_slots_or_leave_halves_unused() {
     records_of_every_size_arrive_as_they_were_pushed();
-    let reached = [&SHARED, &UNUSED].map(|count| count.load(Ordering::Relaxed));
-    assert!(reached.iter().all(|count| *count > 500), "{reached:?}");
+    let reached =
+        [&SHARED, &UNUSED, &READ_SHORT, &REFUSED].map(|count| count.load(Ordering::Relaxed));
+    assert!(reached.iter().all(|count| *count > 400), "{reached:?}");
 }
 
 proptest! {
@@ -221,6 +275,8 @@ proptest! {
                 prop_assert_eq!(consumer.tag(), model.front().map(|((tag, ..), _)| *tag));
                 consumer.skip();
                 consumer.release();
+            } else if let Step::ReadShort(most, refused) = step {
+                read_short(&mut consumer, &mut model, *most, *refused);
             } else if let Step::Pop = step {
                 if let Some((expected, has_data)) = model.pop_front() {
                     check_next(&mut consumer, &expected, has_data);

@@ -1,10 +1,11 @@
 //! Calls for programs that match messages themselves.
 
 use super::endpoint_call;
-use super::pointer::{List, Out};
+use super::pointer::{List, Out, many_pieces, pieces};
 use crate::abi::{Address, Endpoint, Segment, Unexpected};
-use crate::codes::Return;
+use crate::codes::{Result, Return};
 use crate::in_place;
+use crate::shared::Shared;
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_next_unexpected(
@@ -35,8 +36,20 @@ extern "C" fn mx_inject(
     result: Out<u32>,
 ) -> Return {
     endpoint_call(endpoint, |shared| {
-        let sent = in_place::inject(shared, segments.pieces(count)?, to, match_info)?;
+        let list = segments.segments(count)?;
+        let sent = if let Ok(one) = <&[_; 1]>::try_from(list) {
+            in_place::inject(shared, &pieces(one)?, to, match_info)
+        } else if let Ok(two) = <&[_; 2]>::try_from(list) {
+            in_place::inject(shared, &pieces(two)?, to, match_info)
+        } else {
+            inject_many(shared, list, to, match_info)
+        }?;
         result.put(u32::from(sent));
         Ok(())
     })
+}
+
+#[inline(never)]
+fn inject_many(shared: &Shared, list: &[Segment], to: Address, match_info: u64) -> Result<bool> {
+    in_place::inject(shared, &many_pieces(list)?, to, match_info)
 }

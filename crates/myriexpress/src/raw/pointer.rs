@@ -143,26 +143,19 @@ impl List<Parameter> {
 }
 
 impl List<Segment> {
-    /// Returns the list, if its segments may describe a message.
-    fn checked(&self, count: u32) -> Result<&[Segment]> {
+    /// Returns the list, which is not checked.
+    #[inline(always)]
+    pub(super) fn segments(&self, count: u32) -> Result<&[Segment]> {
         if count as usize > message::limits::SEGMENTS {
             return Err(Return::BAD_SEG_CNT);
         }
-        let list = self.get(count).ok_or(Return::BAD_SEG_LIST)?;
-        let total: u64 = list.iter().map(|segment| u64::from(segment.length)).sum();
-        if total > u64::from(u32::MAX) {
-            return Err(Return::BAD_SEG_LIST);
-        }
-        let missing = |segment: &Segment| segment.start.is_null() && segment.length > 0;
-        if list.iter().any(missing) {
-            return Err(Return::BAD_SEG_MEM);
-        }
-        Ok(list)
+        self.get(count).ok_or(Return::BAD_SEG_LIST)
     }
 
     /// Returns the memory of a message.
     pub(super) fn memory(&self, count: u32) -> Result<Memory> {
-        let list = self.checked(count)?;
+        let list = self.segments(count)?;
+        check(list)?;
         if list.is_empty() {
             return Ok(Memory::Empty);
         }
@@ -173,15 +166,43 @@ impl List<Segment> {
         // which it does not access until the request has completed.
         Ok(Memory::Segments(unsafe { Segments::new(pieces) }?))
     }
+}
 
-    /// Returns the bytes of a message that is sent before the call returns.
-    pub(super) fn pieces(&self, count: u32) -> Result<impl Iterator<Item = &[u8]> + Clone> {
-        let list = self.checked(count)?.iter();
-        let filled = list.filter(|segment| segment.length > 0);
-        Ok(filled.map(|segment| {
-            // SAFETY: `mx_inject` requires that a segment is memory of the program, which nothing
-            // writes during the call, and `checked` found that it is not null.
-            unsafe { slice::from_raw_parts(segment.start.cast(), segment.length as usize) }
-        }))
+/// Checks that segments may describe a message.
+#[inline(always)]
+fn check(list: &[Segment]) -> Result {
+    let total: u64 = list.iter().map(|segment| u64::from(segment.length)).sum();
+    if total > u64::from(u32::MAX) {
+        return Err(Return::BAD_SEG_LIST);
     }
+    let missing = |segment: &Segment| segment.start.is_null() && segment.length > 0;
+    match list.iter().any(missing) {
+        true => Err(Return::BAD_SEG_MEM),
+        false => Ok(()),
+    }
+}
+
+/// Returns the bytes of a message that is sent before the call returns. Where the compiler knows the number of segments, a
+/// short message needs no loop over them.
+#[inline(always)]
+pub(super) fn pieces<const COUNT: usize>(list: &[Segment; COUNT]) -> Result<[&[u8]; COUNT]> {
+    check(list)?;
+    Ok(list.each_ref().map(bytes))
+}
+
+/// The same for any number of segments.
+pub(super) fn many_pieces(list: &[Segment]) -> Result<Vec<&[u8]>> {
+    check(list)?;
+    Ok(list.iter().map(bytes).collect())
+}
+
+/// Returns the bytes of a segment that [`check`] accepted.
+#[inline(always)]
+fn bytes(segment: &Segment) -> &[u8] {
+    if segment.length == 0 {
+        return &[];
+    }
+    // SAFETY: `mx_inject` requires that a segment is memory of the program, which nothing writes during
+    // the call, and `check` found that it is not null.
+    unsafe { slice::from_raw_parts(segment.start.cast(), segment.length as usize) }
 }

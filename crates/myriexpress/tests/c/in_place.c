@@ -7,21 +7,35 @@ static const uint32_t lengths[] = {0, 8, 48, 49, 4096, 32768, 32769, 100000};
 #define LENGTHS (sizeof lengths / sizeof *lengths)
 #define ROUNDS 20
 
-/* Sends a message in two segments; returns whether it left at once. */
+/* Sends a message in up to SEGMENTS segments, the first ones of different lengths; returns whether it left at once. */
+#define SEGMENTS 4
 static uint32_t inject(side_t s, uint32_t length, uint64_t match) {
-  mx_segment_t segments[] = {{out, length / 2}, {out + length / 2, length - length / 2}};
-  uint32_t sent = 7;
-  OK(mx_inject(s.endpoint, segments, 2, s.peer, match, &sent));
+  mx_segment_t segments[SEGMENTS];
+  uint32_t count = match / LENGTHS % (SEGMENTS + 1), sent = 7, at = 0;
+  if (count == 0 && length > 0)
+    count = 1;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t rest = length - at, part = i + 1 < count ? rest / 3 : rest;
+    segments[i] = (mx_segment_t){part > 0 ? out + at : NULL, part};
+    at += part;
+  }
+  OK(mx_inject(s.endpoint, segments, count, s.peer, match, &sent));
   CHECK(sent <= 1);
   return sent;
 }
 
 static void sender(void) {
   side_t s = open_side(1, 2);
-  mx_segment_t missing = {NULL, 1};
   uint32_t sent;
   fill(out, sizeof out, 5);
-  RETURNS(MX_BAD_SEG_MEM, mx_inject(s.endpoint, &missing, 1, s.peer, 1, &sent));
+  for (uint32_t count = 1; count <= SEGMENTS; count++) {
+    mx_segment_t segments[SEGMENTS] = {{out, 1}, {out, 1}, {out, 1}, {out, 1}};
+    segments[count - 1].segment_ptr = NULL;
+    RETURNS(MX_BAD_SEG_MEM, mx_inject(s.endpoint, segments, count, s.peer, 1, &sent));
+    segments[count - 1].segment_length = UINT32_MAX;
+    RETURNS(count > 1 ? MX_BAD_SEG_LIST : MX_BAD_SEG_MEM, mx_inject(s.endpoint, segments, count, s.peer, 1, &sent));
+    RETURNS(MX_BAD_SEG_LIST, mx_inject(s.endpoint, NULL, count, s.peer, 1, &sent));
+  }
   for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
     uint32_t length = lengths[i % LENGTHS];
     if (inject(s, length, i)) {

@@ -192,6 +192,44 @@ impl Consumer {
         }
     }
 
+    /// Moves on to the record behind the next short ones, of which it calls `read` with each: its tag, the first word of its
+    /// body, the place and the address of the others, which have [`SHORT_BYTES`] bytes and stay there until
+    /// [`release`](Self::release). The producer can change these bytes at any time. A record for which `read` returns false
+    /// stays the next one. Returns whether there may be a record to read by the other methods.
+    #[inline(always)]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "picking the lower half of a word"
+    )]
+    pub fn read_short(
+        &mut self,
+        most: usize,
+        mut read: impl FnMut(u32, u64, Place, NonNull<u8>) -> bool,
+    ) -> bool {
+        let slots = &self.slots;
+        // A field would be loaded again after each header, whose load orders later ones.
+        let mut next = self.next;
+        let mut published = true;
+        for _ in 0..most {
+            let header = slots.header(next);
+            published = header as u32 == next.wrapping_add(1);
+            if !published || header & SHORT == 0 {
+                break;
+            }
+            let tag = (header >> TAG_SHIFT & TAG_MASK) as u32;
+            let (place, address) = (Place::Half(next), slots.short_address(next));
+            if !read(tag, header >> FIRST_SHIFT, place, address) {
+                break;
+            }
+            next = next.wrapping_add(1);
+            if next % HALVES == 0 {
+                slots.prefetch_read(next.wrapping_add(PREFETCH_DISTANCE * HALVES));
+            }
+        }
+        self.next = next;
+        published
+    }
+
     /// Copies data of the last record out; `None` if it is not all inside the data area.
     #[inline]
     #[must_use]
@@ -239,7 +277,7 @@ impl Consumer {
     /// used. Returns true if it wrote the released count: then the producer may have to be woken.
     #[inline(always)]
     pub fn release(&mut self) -> bool {
-        let quarter = self.slots.count() * HALVES / 4;
+        let quarter = self.slots.positions() / 4;
         if !self.data_taken && self.next.wrapping_sub(self.last_released) < quarter {
             return false;
         }

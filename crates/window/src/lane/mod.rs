@@ -46,6 +46,9 @@ use std::sync::Arc;
 /// Bytes that fit into a slot behind the first word of the record's body.
 pub const INLINE_BYTES: usize = raw::INLINE_BYTES;
 
+/// Bytes of a short record behind its first word.
+pub const SHORT_BYTES: usize = raw::SHORT_BYTES;
+
 /// Positions of a slot.
 const HALVES: u32 = 2;
 

@@ -1,5 +1,6 @@
 //! The producer's end.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ pub struct Producer {
     /// The same for the data area.
     data_head: u64,
     data_tail: u64,
-    /// Where the used data ended after each slot.
-    ends: Box<[u64]>,
+    /// Unread records with data, in order: the position behind the record, and where the used data ends with it.
+    ends: VecDeque<(u32, u64)>,
     pub(super) choice: StoreChoice,
     /// Long data of the next record was written, all or a part, by stores that want the consumer to own the lines.
     own_lines: bool,
@@ -61,7 +62,7 @@ impl Producer {
             tail: 0,
             data_head: 0,
             data_tail: 0,
-            ends: vec![0; count as usize].into_boxed_slice(),
+            ends: VecDeque::with_capacity(count as usize),
             choice: StoreChoice::default(),
             own_lines: false,
             in_cache: false,
@@ -85,7 +86,7 @@ impl Producer {
     #[inline(always)]
     fn has_free_slot(&self) -> bool {
         let used = self.head.wrapping_sub(self.tail);
-        used + self.head % HALVES <= (self.slots.count() - 1) * HALVES
+        used + self.head % HALVES <= self.slots.positions() - HALVES
     }
 
     /// Reads up to which position the consumer has released.
@@ -102,9 +103,12 @@ impl Producer {
                 outstanding,
             });
         }
-        if released > 0 {
-            let last = self.slot(now.wrapping_sub(1));
-            self.data_tail = self.ends.get(last).copied().unwrap_or_default();
+        let tail = self.tail;
+        while let Some((behind, end)) = self.ends.front().copied()
+            && behind.wrapping_sub(tail) <= released
+        {
+            self.data_tail = end;
+            self.ends.pop_front();
         }
         self.tail = now;
         Ok(())
@@ -205,12 +209,6 @@ impl Producer {
         Some(())
     }
 
-    /// Returns the number of a position's slot.
-    #[inline(always)]
-    fn slot(&self, position: u32) -> usize {
-        ((position / HALVES) & (self.slots.count() - 1)) as usize
-    }
-
     /// Publishes a record. The caller must have checked [`has_room`](Self::has_room).
     #[inline(always)]
     pub fn push(&mut self, record: &Record) {
@@ -268,10 +266,6 @@ impl Producer {
     /// Moves the head behind what was just published.
     #[inline(always)]
     fn advance(&mut self, halves: u32) {
-        let slot = self.slot(self.head);
-        if let Some(end) = self.ends.get_mut(slot) {
-            *end = self.data_head;
-        }
         self.head = self.head.wrapping_add(halves);
         if self.head % HALVES == 0 {
             let ahead = self.head.wrapping_add(PREFETCH_DISTANCE * HALVES);
@@ -290,6 +284,7 @@ impl Producer {
             false => 0,
         };
         self.publish(record, own_lines);
+        self.ends.push_back((self.head, room.end));
     }
 
     /// Copies data from another lane's last record, without interpreting it. `at` is as for

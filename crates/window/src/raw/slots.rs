@@ -18,7 +18,8 @@ pub(crate) type Body = [u64; 7];
 #[derive(Debug)]
 pub(crate) struct Slots {
     base: NonNull<u64>,
-    mask: u32,
+    /// The bits of a position that choose the half of a slot.
+    position_mask: u32,
     _mapping: Arc<Mapping>,
 }
 
@@ -43,25 +44,25 @@ impl Slots {
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64, count: u32) -> Option<Self> {
         let length = u64::from(count) * u64::from(SLOT);
         let base = mapping.piece(offset, length, SLOT as usize, Access::ReadWrite)?;
-        count.is_power_of_two().then(|| Self {
+        let halves = count.checked_mul(2).filter(|_| count.is_power_of_two())?;
+        Some(Self {
             base: base.cast(),
-            mask: count - 1,
+            position_mask: halves - 1,
             _mapping: Arc::clone(mapping),
         })
     }
 
-    /// Returns the number of slots.
+    /// Returns the number of positions, at least two.
     #[inline(always)]
-    pub(crate) fn count(&self) -> u32 {
-        self.mask + 1
+    pub(crate) fn positions(&self) -> u32 {
+        self.position_mask.wrapping_add(1)
     }
 
     /// Returns the address of the slot, or half of a slot, at a position.
     #[inline(always)]
     fn half_address(&self, position: u32) -> NonNull<u64> {
-        // Two positions for each slot. The mask of a slot's number keeps the low bit.
-        let index = (position & (self.mask * 2 + 1)) as usize;
-        // SAFETY: the masked position is below twice the count, for which `new` checked the length.
+        let index = (position & self.position_mask) as usize;
+        // SAFETY: the masked position is below twice the count of slots, for which `new` checked the length.
         unsafe { self.base.add(index * HALF) }
     }
 
@@ -70,38 +71,39 @@ impl Slots {
         self.half_address(position & !1)
     }
 
-    /// Returns the atomic at a word of a slot; `word < WORDS`.
+    /// Returns the words of a slot.
     #[inline(always)]
-    fn word(&self, position: u32, word: usize) -> &AtomicU64 {
-        // SAFETY: callers stay below `WORDS`; lines are aligned. An atomic may be shared with
-        // another process.
-        unsafe { AtomicU64::from_ptr(self.slot_address(position).add(word).as_ptr()) }
+    fn slot(&self, position: u32) -> &[AtomicU64; WORDS] {
+        // SAFETY: the words are inside; lines are aligned. Atomics may be shared with another process.
+        unsafe { self.slot_address(position).cast().as_ref() }
     }
 
-    /// Returns the atomic at a word of half a slot; `word < HALF`.
+    /// Returns the words of half a slot.
     #[inline(always)]
-    fn short_word(&self, position: u32, word: usize) -> &AtomicU64 {
-        // SAFETY: callers stay below `HALF`. Otherwise as in `word`.
-        unsafe { AtomicU64::from_ptr(self.half_address(position).add(word).as_ptr()) }
+    fn half(&self, position: u32) -> &[AtomicU64; HALF] {
+        // SAFETY: as in `slot`.
+        unsafe { self.half_address(position).cast().as_ref() }
     }
 
     /// Loads the header at a position. The consumer then sees what the producer stored before the header.
     #[inline(always)]
     pub(crate) fn header(&self, position: u32) -> u64 {
-        self.short_word(position, 0).load(Ordering::Acquire)
+        let [header, ..] = self.half(position);
+        header.load(Ordering::Acquire)
     }
 
     /// Stores only the header at a position.
     #[inline(always)]
     pub(crate) fn write_header(&self, position: u32, header: u64) {
-        self.short_word(position, 0)
-            .store(header, Ordering::Release);
+        let [word, ..] = self.half(position);
+        word.store(header, Ordering::Release);
     }
 
     /// Loads the words of a short record, each once.
     #[inline(always)]
     pub(crate) fn short_body(&self, position: u32) -> [u64; SHORT_WORDS] {
-        std::array::from_fn(|word| self.short_word(position, word + 1).load(Ordering::Relaxed))
+        let [_, body @ ..] = self.half(position);
+        body.each_ref().map(load)
     }
 
     /// Stores a short record: at most [`SHORT_BYTES`] of the pieces, and the header last. In the first
@@ -114,23 +116,21 @@ impl Slots {
         header: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) {
-        let store = |word, value| {
-            self.short_word(position, word)
-                .store(value, Ordering::Relaxed);
-        };
-        pieces::words::<SHORT_WORDS>(pieces, |number, word| store(number + 1, word));
+        let [own, body @ ..] = self.half(position);
+        pieces::write(pieces, body);
         if position % 2 == 0 {
-            self.word(position, HALF).store(header, Ordering::Relaxed);
+            let [second, ..] = self.half(position | 1);
+            second.store(header, Ordering::Relaxed);
         }
-        self.write_header(position, header);
+        own.store(header, Ordering::Release);
     }
 
     /// Copies what [`write_short`](Self::write_short) stored, loading each word once; fills at most
     /// [`SHORT_BYTES`] bytes.
     #[inline(always)]
     pub(crate) fn read_short_bytes(&self, position: u32, to: &mut [u8]) {
-        let load = |word: usize| self.short_word(position, word + 1).load(Ordering::Relaxed);
-        copy_words::<SHORT_WORDS>(load, to);
+        let [_, body @ ..] = self.half(position);
+        copy_words(body, to);
     }
 
     /// Returns the address of the [`SHORT_BYTES`] behind the header of a half. They may change at any time.
@@ -143,17 +143,18 @@ impl Slots {
     /// Loads the body of a slot, each word once.
     #[inline(always)]
     pub(crate) fn body(&self, position: u32) -> Body {
-        std::array::from_fn(|word| self.word(position, word + 1).load(Ordering::Relaxed))
+        let [_, body @ ..] = self.slot(position);
+        body.each_ref().map(load)
     }
 
     /// Stores a slot, its header last.
     #[inline(always)]
     pub(crate) fn write(&self, position: u32, header: u64, body: &Body) {
-        for (word, value) in body.iter().enumerate() {
-            self.word(position, word + 1)
-                .store(*value, Ordering::Relaxed);
+        let [own, words @ ..] = self.slot(position);
+        for (word, value) in words.iter().zip(body) {
+            word.store(*value, Ordering::Relaxed);
         }
-        self.write_header(position, header);
+        own.store(header, Ordering::Release);
     }
 
     /// Stores a slot: `first`, at most [`INLINE_BYTES`] of the pieces one after the other, and the header
@@ -166,24 +167,25 @@ impl Slots {
         first: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) {
-        let store = |word, value| self.word(position, word).store(value, Ordering::Relaxed);
-        store(1, first);
-        pieces::words::<INLINE_WORDS>(pieces, |number, word| store(number + 2, word));
-        self.write_header(position, header);
+        let [own, first_word, body @ ..] = self.slot(position);
+        first_word.store(first, Ordering::Relaxed);
+        pieces::write(pieces, body);
+        own.store(header, Ordering::Release);
     }
 
     /// Loads the first word of a slot's body.
     #[inline(always)]
     pub(crate) fn first(&self, position: u32) -> u64 {
-        self.word(position, 1).load(Ordering::Relaxed)
+        let [_, first, ..] = self.slot(position);
+        load(first)
     }
 
     /// Copies what [`write_pieces`](Self::write_pieces) stored behind the first word, loading each
     /// word once; fills at most [`INLINE_BYTES`] bytes.
     #[inline(always)]
     pub(crate) fn read_bytes(&self, position: u32, to: &mut [u8]) {
-        let load = |word: usize| self.word(position, word + 2).load(Ordering::Relaxed);
-        copy_words::<INLINE_WORDS>(load, to);
+        let [_, _, body @ ..] = self.slot(position);
+        copy_words(body, to);
     }
 
     /// Returns the address of the [`INLINE_BYTES`] behind the first word of a slot's body. They may change
@@ -207,10 +209,15 @@ impl Slots {
     }
 }
 
-/// Copies bytes of words, each loaded once; fills at most as many as `WORDS` words have.
 #[inline(always)]
-fn copy_words<const WORDS: usize>(load: impl Fn(usize) -> u64, to: &mut [u8]) {
-    for (word, chunk) in (0..WORDS).zip(to.chunks_mut(8)) {
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Copies bytes of words, each loaded once; fills at most as many as the words have.
+#[inline(always)]
+fn copy_words(words: &[AtomicU64], to: &mut [u8]) {
+    for (word, chunk) in words.iter().zip(to.chunks_mut(8)) {
         for (target, byte) in chunk.iter_mut().zip(load(word).to_ne_bytes()) {
             *target = byte;
         }
