@@ -357,7 +357,7 @@ fn push_eager(lane: &mut Producer, value: u64, memory: &Memory) {
     };
     // It fits: callers checked the length.
     let tag = wire::eager_tag(u8::try_from(bytes.len()).unwrap_or_default());
-    lane.push_pieces(tag, value, std::iter::once(bytes), bytes.len());
+    lane.push_pieces(tag, value, &[bytes], bytes.len());
 }
 
 /// Copies the segments of a short message into one buffer.

@@ -55,7 +55,6 @@ impl Engine {
             return Ok(false);
         }
         let tag = wire::eager_tag(u8::try_from(length).unwrap_or_default());
-        let pieces = pieces.iter().copied();
         link.messages_out.push_pieces(tag, value, pieces, length);
         link.wake();
         Ok(true)

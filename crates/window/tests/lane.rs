@@ -152,8 +152,8 @@ impl Sender {
                 if !self.producer.has_room().unwrap() {
                     return None;
                 }
-                let pieces = bytes.chunks(*piece);
-                self.producer.push_pieces(tag, *first, pieces, bytes.len());
+                let pieces: Vec<_> = bytes.chunks(*piece).collect();
+                self.producer.push_pieces(tag, *first, &pieces, bytes.len());
                 ((tag, *first, words), bytes.len() <= 24 && *first < 65536)
             }
             Step::Look | Step::Pop | Step::ReadShort(..) => return None,
@@ -300,7 +300,7 @@ fn twice_as_many_short_records_have_room() {
     let (mut producer, mut consumer) = lane(&window);
     let mut pushed = 0;
     while producer.has_room().unwrap() {
-        producer.push_pieces(1, 0xffff, [[7; 24].as_slice()].into_iter(), 24);
+        producer.push_pieces(1, 0xffff, &[&[7; 24]], 24);
         pushed += 1;
     }
     // A record that is not short would need a whole slot.
@@ -317,13 +317,8 @@ fn twice_as_many_short_records_have_room() {
 fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);
-    producer.push_pieces(
-        1,
-        2,
-        std::iter::once(&[3; INLINE_BYTES + 15][..]),
-        INLINE_BYTES + 15,
-    );
-    producer.push_pieces(4, 5, std::iter::once(&[6; 1][..]), 1);
+    producer.push_pieces(1, 2, &[&[3; INLINE_BYTES + 15]], INLINE_BYTES + 15);
+    producer.push_pieces(4, 5, &[&[6; 1]], 1);
     let mut got = [0; INLINE_BYTES + 15];
     consumer.bytes(&mut got);
     assert_eq!(got[..INLINE_BYTES], [3; INLINE_BYTES]);
@@ -434,8 +429,8 @@ fn between_two_threads_short_records_arrive_in_order_and_whole() {
                     std::thread::yield_now();
                 }
                 let bytes = number.to_ne_bytes().repeat(words(number));
-                let pieces = bytes.chunks(5);
-                producer.push_pieces(number as u32 & 0x7fff, number % 65536, pieces, bytes.len());
+                let pieces = bytes.chunks(5).collect::<Vec<_>>();
+                producer.push_pieces(number as u32 & 0x7fff, number % 65536, &pieces, bytes.len());
             }
         });
         for number in 0..COUNT {
@@ -491,7 +486,7 @@ fn a_peer_that_overwrites_every_byte_harms_only_itself() {
                     producer.push_with_data(&record(1), room);
                 }
                 if let Ok(true) = producer.has_room() {
-                    producer.push_pieces(1, 1, [[1; 24].as_slice()].into_iter(), 24);
+                    producer.push_pieces(1, 1, &[&[1; 24]], 24);
                 }
                 let consumer = &mut ends.consumers[lane];
                 while let Some(tag) = consumer.tag() {

@@ -6,6 +6,7 @@
  *     latency                       half of a round trip, microseconds
  *     bandwidth                     64 messages of rank 0, and an answer, MB/s
  *     rate                          the same with messages of 8 B, messages a second
+ *   figures SECONDS slices        the rate of 8 B again, in slices, each beside the speed of both processors
  *   figures SECONDS one-sided     rank 0, in memory of MPI_Alloc_mem of the last one, with flushes:
  *     put, get                      one operation, microseconds
  *     put-bandwidth, get-bandwidth  64 operations, MB/s
@@ -14,7 +15,9 @@
  *     alltoall, allreduce           one operation, microseconds, the mean of the ranks
  *
  * Each figure takes about the given time. Rank 0 prints a line `NAME BYTES VALUE` for each, then where
- * each rank ran.
+ * each rank ran. A line of slices is `slice RATE SPEED SPEED`: messages a second, and additions a nanosecond of the first and
+ * the last rank's processor. If a virtual processor shares its core with another hyperthread of the host, it has about half
+ * of its speed.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -24,6 +27,7 @@
 
 #define WORLD MPI_COMM_WORLD
 #define WINDOW 64
+#define SLICES 50
 
 static int rank, size, last;
 static double seconds; /* of each figure */
@@ -142,6 +146,43 @@ static void pair(void) {
   print("rate", 8, WINDOW / measure(window, 8));
 }
 
+/* Additions a nanosecond: whether this processor has its core alone. */
+static double processor_speed(void) {
+  enum { TURNS = 100000, ADDITIONS = 8 };
+  unsigned long a = 0, b = 0, c = 0, d = 0;
+  double start = MPI_Wtime();
+  for (int i = 0; i < TURNS; i++) {
+    /* More additions than a cycle has room for, none of which the compiler can leave out. */
+    a++, b++, c++, d++;
+    __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
+    a++, b++, c++, d++;
+    __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
+  }
+  return TURNS * (double)ADDITIONS / (MPI_Wtime() - start) / 1e9;
+}
+
+/* A slice counts with the lower one of the speeds before and after it. */
+static void slices(void) {
+  long windows = (long)(seconds / measure(window, 8)) + 1;
+  MPI_Bcast(&windows, 1, MPI_LONG, 0, WORLD);
+  double before = processor_speed();
+  for (int i = 0; i < SLICES; i++) {
+    MPI_Barrier(WORLD);
+    double start = MPI_Wtime();
+    for (long n = 0; n < windows; n++)
+      window(8);
+    double spent = MPI_Wtime() - start, after = processor_speed();
+    double speed = before < after ? before : after, other = 0;
+    if (rank == last)
+      MPI_Send(&speed, 1, MPI_DOUBLE, 0, 4, WORLD);
+    else if (rank == 0)
+      MPI_Recv(&other, 1, MPI_DOUBLE, last, 4, WORLD, MPI_STATUS_IGNORE);
+    if (rank == 0)
+      printf("slice %.0f %.3f %.3f\n", (double)windows * WINDOW / spent, speed, other);
+    before = after;
+  }
+}
+
 /* The window is of memory of MPI_Alloc_mem. With the key, Open MPI takes no lock for an accumulate. */
 static void one_sided(void) {
   MPI_Info info;
@@ -177,7 +218,8 @@ static void collective(void) {
 static const struct {
   const char *name;
   void (*run)(void);
-} parts[] = {{"pair", pair}, {"one-sided", one_sided}, {"collective", collective}};
+} parts[] = {{"pair", pair}, {"slices", slices}, {"one-sided", one_sided}, {"collective", collective}};
+#define PARTS (sizeof parts / sizeof *parts)
 
 int main(int count, char **words) {
   MPI_Init(&count, &words);
@@ -186,11 +228,11 @@ int main(int count, char **words) {
   last = size - 1;
   seconds = count > 1 ? atof(words[1]) : 0;
   void (*part)(void) = NULL;
-  for (int i = 0; count > 2 && i < 3; i++)
+  for (size_t i = 0; count > 2 && i < PARTS; i++)
     if (!strcmp(words[2], parts[i].name))
       part = parts[i].run;
   if (seconds <= 0 || part == NULL) {
-    fprintf(stderr, "usage: figures SECONDS pair|one-sided|collective\n");
+    fprintf(stderr, "usage: figures SECONDS pair|slices|one-sided|collective\n");
     MPI_Abort(WORLD, 2);
   }
   size_t most = 1 << 20, all = (size_t)4096 * (size_t)size, length = most > all ? most : all;

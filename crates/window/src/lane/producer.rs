@@ -229,13 +229,7 @@ impl Producer {
     /// checked [`has_room`](Self::has_room). Body words that the bytes do not reach are not written:
     /// they keep what an earlier record had there.
     #[inline(always)]
-    pub fn push_pieces<'a>(
-        &mut self,
-        tag: u32,
-        first: u64,
-        pieces: impl Iterator<Item = &'a [u8]>,
-        length: usize,
-    ) {
+    pub fn push_pieces(&mut self, tag: u32, first: u64, pieces: &[&[u8]], length: usize) {
         if length <= SHORT_BYTES && u16::try_from(first).is_ok() {
             let header = self.header(tag) | SHORT | first << FIRST_SHIFT;
             self.slots.write_short(self.head, header, pieces);

@@ -1,93 +1,126 @@
 //! Reads the pieces of a short message, as the words of a slot.
 //!
-//! A program mostly wrote a short message just before, in fields of one to eight bytes. A load that
-//! covers several stores, or more than one store has, cannot get its bytes from the processor's
-//! store buffer. It waits until these stores are in the cache, and so are all earlier ones: also those
-//! of the last message, into cache lines that the peer's processor has. So each byte has a load of its own.
+//! A program mostly wrote a short message just before. A load that covers several stores, or more than one store has, cannot
+//! get its bytes from the processor's store buffer. It waits until these stores are in the cache, and so are all earlier ones:
+//! also those of the last message, into cache lines that the peer's processor has. So no load may have more bytes than the
+//! program's stores had. Pieces before the last one are headers of a library, in fields of one to eight bytes: each byte has a
+//! load of its own. The last piece is a program's data, mostly numbers of four or eight bytes: it is loaded by four bytes, which
+//! takes a quarter of the instructions.
 
+use std::slice::Iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes and bits of a word.
-const WORD: usize = 8;
-const WORD_BITS: usize = 8 * WORD;
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
 
 /// Stores the pieces in words, the last one filled up with zeros. What does not fit is cut, and words that the pieces do not
 /// reach are not stored.
 #[inline(always)]
-pub(super) fn write<'a>(pieces: impl Iterator<Item = &'a [u8]>, to: &[AtomicU64]) {
-    let mut words = to.iter();
-    let mut store = |value| {
-        if let Some(word) = words.next() {
+pub(super) fn write(pieces: &[&[u8]], to: &[AtomicU64]) {
+    let Some((data, headers)) = pieces.split_last() else {
+        return;
+    };
+    let mut words = Words {
+        to: to.iter(),
+        next: 0,
+        bits: 0,
+    };
+    for header in headers {
+        words.add(header, four_bytes);
+    }
+    words.add(data, four_at_once);
+    if words.bits > 0 {
+        words.store(words.next);
+    }
+}
+
+/// The words that the pieces are stored in.
+struct Words<'a> {
+    to: Iter<'a, AtomicU64>,
+    /// The next word, and how many of its bits are known: less than all.
+    next: u64,
+    bits: usize,
+}
+
+impl Words<'_> {
+    #[inline(always)]
+    fn store(&mut self, value: u64) {
+        if let Some(word) = self.to.next() {
             word.store(value, Ordering::Relaxed);
         }
-    };
-    // The next word, and how many of its bits are known: less than all.
-    let (mut word, mut bits) = (0, 0);
-    for piece in pieces {
+    }
+
+    /// Adds a piece, of which `four` loads four bytes.
+    #[inline(always)]
+    fn add(&mut self, piece: &[u8], four: impl Fn(&[u8; 4]) -> u64) {
         let mut rest = piece;
-        while let Some((chunk, after)) = rest.split_first_chunk() {
-            let next = load_whole(chunk);
-            store(word | next << bits);
-            word = upper(next, bits);
+        while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
+            let halves = chunk.first_chunk().zip(chunk.last_chunk());
+            self.add_bits(
+                halves.map_or(0, |(low, high)| four(low) | four(high) << 32),
+                WORD,
+            );
             rest = after;
         }
-        if !rest.is_empty() {
-            let (next, next_bits) = load_rest(rest);
-            word |= next << bits;
-            let known = bits + next_bits;
-            if known >= WORD_BITS {
-                store(word);
-                word = upper(next, bits);
-            }
-            bits = known % WORD_BITS;
+        if let Some((chunk, after)) = rest.split_first_chunk() {
+            self.add_bits(four(chunk), 32);
+            rest = after;
+        }
+        if let Some(([low, high], after)) = rest.split_first_chunk() {
+            self.add_bits(byte(low) | byte(high) << 8, 16);
+            rest = after;
+        }
+        if let Some(last) = rest.first() {
+            self.add_bits(byte(last), 8);
         }
     }
-    if bits > 0 {
-        store(word);
+
+    /// Adds a value of so many bits.
+    #[inline(always)]
+    fn add_bits(&mut self, value: u64, count: usize) {
+        let word = self.next | value << self.bits;
+        let known = self.bits + count;
+        if known < WORD {
+            self.next = word;
+        } else {
+            self.store(word);
+            self.next = match self.bits {
+                0 => 0,
+                bits => value >> (WORD - bits),
+            };
+        }
+        self.bits = known % WORD;
     }
 }
 
-/// Returns what of a value did not fit into a word that had so many bits.
+/// Loads four bytes, each alone, the first one lowest.
 #[inline(always)]
-fn upper(value: u64, bits: usize) -> u64 {
-    match bits {
-        0 => 0,
-        _ => value >> (WORD_BITS - bits),
-    }
+fn four_bytes([a, b, c, d]: &[u8; 4]) -> u64 {
+    byte(a) | byte(b) << 8 | byte(c) << 16 | byte(d) << 24
 }
 
-/// Returns eight bytes as a word, the first one lowest.
+/// Loads four bytes at once.
 #[inline(always)]
-fn load_whole(chunk: &[u8; WORD]) -> u64 {
-    u64::from_le_bytes(chunk.each_ref().map(byte))
-}
-
-/// Returns less than eight bytes as a word, the first one lowest, and their number of bits.
-#[inline(always)]
-fn load_rest(rest: &[u8]) -> (u64, usize) {
-    let (word, bits, rest) = add_chunk::<4>(0, 0, rest);
-    let (word, bits, rest) = add_chunk::<2>(word, bits, rest);
-    let (word, bits, _none) = add_chunk::<1>(word, bits, rest);
-    (word, bits)
-}
-
-/// Adds so many bytes above `bits` of a word if there are as many; returns the word, its bits and the other bytes.
-#[inline(always)]
-fn add_chunk<const BYTES: usize>(word: u64, bits: usize, from: &[u8]) -> (u64, usize, &[u8]) {
-    let Some((chunk, rest)) = from.split_first_chunk::<BYTES>() else {
-        return (word, bits, from);
+fn four_at_once(bytes: &[u8; 4]) -> u64 {
+    #[repr(C, packed)]
+    #[derive(Clone, Copy)]
+    struct Unaligned(u32);
+    // SAFETY: a reference is valid for reads, and neither type needs alignment. Volatile, because the compiler must not load
+    // more bytes at once.
+    let Unaligned(word) = unsafe {
+        std::ptr::from_ref(bytes)
+            .cast::<Unaligned>()
+            .read_volatile()
     };
-    let bytes = chunk.iter().rev().map(|value| u64::from(byte(value)));
-    let next = bytes.fold(0, |next, byte| next << 8 | byte);
-    // Less than eight bytes in all.
-    (word | next << bits, bits + 8 * BYTES, rest)
+    u64::from(u32::from_le(word))
 }
 
-/// Reads one byte. The compiler must not read it together with others.
+/// Loads one byte. The compiler must not load it together with others.
 #[inline(always)]
-fn byte(value: &u8) -> u8 {
+fn byte(value: &u8) -> u64 {
     // SAFETY: a reference is valid for reads.
-    unsafe { std::ptr::from_ref(value).read_volatile() }
+    let byte = unsafe { std::ptr::from_ref(value).read_volatile() };
+    byte.into()
 }
 
 #[cfg(all(not(loom), test))]
@@ -104,7 +137,8 @@ mod tests {
         ) {
             const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
             let words = [(); 6].map(|()| AtomicU64::new(UNTOUCHED));
-            write(pieces.iter().map(Vec::as_slice), &words);
+            let all: Vec<_> = pieces.iter().map(Vec::as_slice).collect();
+            write(&all, &words);
             let bytes = pieces.concat();
             for (number, word) in words.iter().enumerate() {
                 let from = bytes.len().min(8 * number);

@@ -110,12 +110,7 @@ impl Slots {
     /// half of a slot, it also invalidates the header of the second one, by the sequence number of
     /// this record.
     #[inline(always)]
-    pub(crate) fn write_short<'a>(
-        &self,
-        position: u32,
-        header: u64,
-        pieces: impl Iterator<Item = &'a [u8]>,
-    ) {
+    pub(crate) fn write_short(&self, position: u32, header: u64, pieces: &[&[u8]]) {
         let [own, body @ ..] = self.half(position);
         pieces::write(pieces, body);
         if position % 2 == 0 {
@@ -160,13 +155,7 @@ impl Slots {
     /// Stores a slot: `first`, at most [`INLINE_BYTES`] of the pieces one after the other, and the header
     /// last. Words that the bytes do not reach keep their values, which the other side has read before.
     #[inline(always)]
-    pub(crate) fn write_pieces<'a>(
-        &self,
-        position: u32,
-        header: u64,
-        first: u64,
-        pieces: impl Iterator<Item = &'a [u8]>,
-    ) {
+    pub(crate) fn write_pieces(&self, position: u32, header: u64, first: u64, pieces: &[&[u8]]) {
         let [own, first_word, body @ ..] = self.slot(position);
         first_word.store(first, Ordering::Relaxed);
         pieces::write(pieces, body);
