@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::limits::EVENTS;
+use crate::raw::ready;
 
 /// The epoll user data of a descriptor.
 pub type Token = u64;
@@ -92,24 +93,54 @@ impl Waiter {
     /// The kernel refuses. A signal is no error: the result is empty.
     pub fn wait(&self, limit: Option<Duration>) -> Result<WaitResult, Errno> {
         let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or(MAX_TIMEOUT));
-        let mut events = [epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }; EVENTS];
-        // syscalls: epoll_pwait2
-        let count = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
+        let mut events = [0; EVENTS];
+        let waited = match self.epoll_pwait2(&mut events, limit.as_ref()) {
+            Err(Errno::NOSYS | Errno::PERM) => self.ppoll(&mut events, limit.as_ref()),
+            waited => waited,
+        };
+        let count = match waited {
             Ok(count) => count,
             Err(Errno::INTR) => 0,
             Err(error) => return Err(error),
         };
         let mut woken = WaitResult::default();
-        for event in events.iter().take(count) {
-            match event.data.u64() {
+        for token in events.into_iter().take(count) {
+            match token {
                 WAKER_TOKEN => woken.by_waker = self.take_wake(),
                 token => woken.tokens.push(token),
             }
         }
         Ok(woken)
+    }
+
+    fn epoll_pwait2(
+        &self,
+        tokens: &mut [Token; EVENTS],
+        limit: Option<&Timespec>,
+    ) -> Result<usize, Errno> {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; EVENTS];
+        // syscalls: epoll_pwait2
+        let count = epoll::wait(&self.epoll, &mut events, limit)?;
+        for (token, event) in tokens.iter_mut().zip(events) {
+            *token = event.data.u64();
+        }
+        Ok(count)
+    }
+
+    /// The same where `epoll_pwait2(2)` does not exist: on Linux before 5.11, in the valgrind of Debian 12, and in containers
+    /// whose filter does not know the call. No process in our sandbox comes here.
+    #[cold]
+    fn ppoll(
+        &self,
+        tokens: &mut [Token; EVENTS],
+        limit: Option<&Timespec>,
+    ) -> Result<usize, Errno> {
+        let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
+        poll(&mut epoll, limit)?;
+        ready(self.epoll.as_fd(), tokens)
     }
 
     /// Consumes a wake-up; returns whether there was one.
