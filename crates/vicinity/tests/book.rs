@@ -11,6 +11,8 @@ mod chart;
 mod common;
 #[path = "book/mpi.rs"]
 mod mpi;
+#[path = "book/mpi_rate.rs"]
+mod mpi_rate;
 #[path = "book/results.rs"]
 mod results;
 
@@ -186,6 +188,7 @@ fn every_figure_of_a_committed_result_is_as_measured() {
         ("docs/performance.md", results::of_two_vms()),
         ("docs/performance-messages.md", results::of_the_messages()),
         ("docs/mpi.md", mpi::rows()),
+        ("docs/mpi.md", mpi_rate::rows()),
         ("README.md", results::of_the_readme()),
     ];
     for (page, texts) in checks {
