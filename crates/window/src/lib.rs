@@ -77,6 +77,7 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
+pub mod byte_locks;
 pub mod cached;
 pub mod calibration;
 pub mod chunk_claim;

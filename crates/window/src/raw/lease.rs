@@ -18,12 +18,10 @@ impl Lease {
     pub(crate) fn take(file: OwnedFd, count: u32, limit: u32) -> Result<Option<Self>, Errno> {
         let mut start = 0u32;
         while start.checked_add(count).is_some_and(|end| end <= limit) {
-            match lock(&file, libc::F_OFD_SETLK, start, count) {
-                Ok(_) => return Ok(Some(Self { start, _file: file })),
-                Err(Errno::AGAIN | Errno::ACCESS) => {}
-                Err(error) => return Err(error),
+            if set(&file, start, count, true)? {
+                return Ok(Some(Self { start, _file: file }));
             }
-            let other = lock(&file, libc::F_OFD_GETLK, start, count)?;
+            let other = lock(&file, libc::F_OFD_GETLK, libc::F_WRLCK, start, count)?;
             // The other holder may have ended since; the next range will do.
             let end = other.l_start.saturating_add(other.l_len);
             start = u32::try_from(end).unwrap_or(limit).max(start + 1);
@@ -37,15 +35,37 @@ impl Lease {
     }
 }
 
+/// Locks bytes of a file, or unlocks them. Returns whether that succeeded: false if another open file has locked one.
+pub(crate) fn set(file: &OwnedFd, start: u32, count: u32, locked: bool) -> Result<bool, Errno> {
+    let kind = if locked { libc::F_WRLCK } else { libc::F_UNLCK };
+    match lock(file, libc::F_OFD_SETLK, kind, start, count) {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether another open file has locked a byte.
+pub(crate) fn is_locked(file: &OwnedFd, at: u32) -> Result<bool, Errno> {
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, at, 1)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
 /// Open file description locks (fcntl_locking(2)): they exclude threads of one process from each
 /// other as well as processes.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "small numbers, which have another type there"
 )]
-fn lock(file: &OwnedFd, command: i32, start: u32, count: u32) -> Result<libc::flock, Errno> {
+fn lock(
+    file: &OwnedFd,
+    command: i32,
+    kind: i32,
+    start: u32,
+    count: u32,
+) -> Result<libc::flock, Errno> {
     let mut lock = libc::flock {
-        l_type: libc::F_WRLCK as i16,
+        l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,
         l_start: start.into(),
         l_len: count.into(),

@@ -12,7 +12,7 @@
 
 mod bytes;
 mod hypervisor;
-mod lease;
+pub(crate) mod lease;
 mod mapping;
 mod own;
 mod pieces;
