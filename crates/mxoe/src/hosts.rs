@@ -141,6 +141,10 @@ pub(crate) struct Hosts {
     serial: u32,
     announcements: u32,
     announce: Option<Duration>,
+    /// Other nodes have the same address. Each has a table of its own, so a host may put any node's index into its frames.
+    shared: bool,
+    /// This node announces the host and answers queries: of the nodes with one address, one does that.
+    answers: bool,
 }
 
 /// What an endpoint needs from its node: the time, the table of hosts, and the output queues.
@@ -154,7 +158,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl Hosts {
-    pub(crate) fn new(serial: u32) -> Self {
+    pub(crate) fn new(serial: u32, shared: bool) -> Self {
         Self {
             list: Vec::new(),
             // Starts behind the indices, so that each query has a magic of its own.
@@ -163,11 +167,14 @@ impl Hosts {
             serial,
             announcements: 0,
             announce: None,
+            shared,
+            answers: !shared,
         }
     }
 
-    /// Starts to announce this node.
+    /// Starts to announce this node, and to answer for the host.
     pub(crate) fn announce(&mut self, now: Duration) {
+        self.answers = true;
         self.announcements = ANNOUNCEMENTS;
         self.announce = Some(now);
     }
@@ -201,12 +208,17 @@ impl Hosts {
         self.list.get_mut(usize::from(slot))
     }
 
-    /// Whether the index and the source of a frame belong to the same host.
-    pub(crate) fn matches(&mut self, now: Duration, index: u16, source: Mac) -> bool {
-        let host = self.list.get_mut(usize::from(index));
-        host.filter(|host| host.mac == source)
-            .map(|host| host.last_received = now)
-            .is_some()
+    /// Returns the index of the host that sent a frame, if it is the host whose index the frame carries. If other nodes have the
+    /// same address, the index in the frame may be that in their tables.
+    pub(crate) fn sender(&mut self, now: Duration, index: u16, source: Mac) -> Option<u16> {
+        let is_at = |host: &Host| host.mac == source;
+        let slot = match self.list.get(usize::from(index)).is_some_and(is_at) {
+            true => Some(index),
+            false if self.shared => self.find(source),
+            false => None,
+        }?;
+        self.get(slot)?.last_received = now;
+        Some(slot)
     }
 
     /// Whether this host is new and the table is full.
@@ -268,7 +280,9 @@ impl Hosts {
             host.index = NO_INDEX;
         }
         host.query_at = Some(now);
-        self.announce(now);
+        if self.answers {
+            self.announce(now);
+        }
     }
 
     /// Handles a query for this node's name, which also contains this node's index in the sender's
@@ -282,6 +296,9 @@ impl Hosts {
         out: &mut Output,
     ) {
         self.set_index(slot, index);
+        if !self.answers {
+            return;
+        }
         let reply = Packet::HostReply {
             index: slot,
             magic,

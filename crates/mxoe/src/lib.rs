@@ -34,6 +34,10 @@
 //! travels in one packet or several fragments. A larger or synchronous message is offered
 //! (rendezvous): the receiver pulls it block by block, and notifies the sender at the end.
 //!
+//! Several processes can each have a node and a port with one address ([`Config::shared`]), and each has endpoints of its own: a
+//! filter in each port ([`Port::pass`]) lets frames of discovery and those for its endpoints pass. One of these nodes answers for
+//! the host.
+//!
 //! This crate does not match messages to receives. The program takes them one by one
 //! ([`Node::next_message`]), either whole or as an [`Offer`], which it pulls ([`Node::pull`]) and takes
 //! piece by piece.
@@ -104,7 +108,9 @@ mod connect;
 mod connecting;
 mod counters;
 mod endpoint;
+mod endpoints;
 mod event;
+mod filter;
 mod hosts;
 pub mod limits;
 mod node;
@@ -121,6 +127,7 @@ mod seq;
 pub mod wire;
 
 pub use counters::Counters;
+pub use endpoints::Endpoints;
 pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, StreamedSend};
 pub use node::{Config, Node};
 pub use port::{Port, address};

@@ -22,6 +22,10 @@ pub struct Config {
     pub serial: u32,
     /// How long a peer may be silent before the node gives it up.
     pub peer_timeout: Duration,
+    /// Other nodes, in other processes, have the same address and serial number. Each receives all frames of discovery and those
+    /// for its own endpoints. Only the node that is [announced](Node::announce) answers for the host, and receives the frames for
+    /// endpoints that no node has.
+    pub shared: bool,
 }
 
 impl Config {
@@ -33,6 +37,7 @@ impl Config {
             name: name.to_owned(),
             serial,
             peer_timeout: PEER_TIMEOUT,
+            shared: false,
         }
     }
 }
@@ -60,7 +65,7 @@ impl Node {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            hosts: Hosts::new(config.serial),
+            hosts: Hosts::new(config.serial, config.shared),
             endpoints: BTreeMap::new(),
             pending_connects: BTreeMap::new(),
             out: Output::new(config.mac),
@@ -71,7 +76,7 @@ impl Node {
         }
     }
 
-    /// Starts to announce this node: every second at first, later every 180 s.
+    /// Starts to announce this node, and to answer for the host: every second at first, later every 180 s.
     pub fn announce(&mut self, now: Duration) {
         self.hosts.announce(now);
         self.tick(now);
@@ -408,6 +413,12 @@ impl Node {
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.disconnect((host, peer.endpoint));
         }
+    }
+
+    /// Adds a host that the program knows otherwise than by its announcements, and asks for its name.
+    pub fn add_host(&mut self, now: Duration, host: Mac) {
+        self.hosts.add(now, host);
+        self.tick(now);
     }
 
     /// Whether the table has this host.

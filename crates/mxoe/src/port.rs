@@ -11,6 +11,8 @@ use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt,
 };
 
+use crate::endpoints::Endpoints;
+use crate::filter;
 use crate::limits::MAX_ORDINARY_FRAME;
 use crate::node::Node;
 use crate::raw::batch::{self, BATCH};
@@ -46,6 +48,23 @@ impl Port {
     /// The interface does not exist or its MTU is too small, the process has no permission for raw
     /// sockets, or there is no memory for the receive ring.
     pub fn open(interface: &str, others: impl IntoIterator<Item = Mac>) -> io::Result<Self> {
+        Self::open_with(interface, others, None)
+    }
+
+    /// Opens a port on an interface that other processes serve, too: only frames of discovery [pass](Self::pass) at first. Needs
+    /// `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_shared(interface: &str) -> io::Result<Self> {
+        Self::open_with(interface, [], Some(Endpoints::default()))
+    }
+
+    fn open_with(
+        interface: &str,
+        others: impl IntoIterator<Item = Mac>,
+        endpoints: Option<Endpoints>,
+    ) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // `bind` sets the protocol. With a protocol set here, the socket would receive frames of
         // every interface until then.
@@ -61,6 +80,9 @@ impl Port {
         check_mtu(interface)?;
         // Before `bind`, so that the kernel puts every frame into the ring.
         Ring::create(&socket)?;
+        if let Some(endpoints) = endpoints {
+            raw::attach_filter(&socket, &filter::program(&endpoints))?;
+        }
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
         // A smaller buffer costs throughput and nothing else, so errors are ignored.
         let _ignored = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
@@ -70,6 +92,14 @@ impl Port {
             let _ignored = raw::add_address(&socket, index, mac.0);
         }
         Self::adopt(socket)
+    }
+
+    /// Receives frames of discovery and those for these endpoints only, from now on. Frames that have arrived stay.
+    ///
+    /// # Errors
+    /// The kernel has no memory for the filter.
+    pub fn pass(&self, endpoints: &Endpoints) -> io::Result<()> {
+        raw::attach_filter(&self.socket, &filter::program(endpoints))
     }
 
     /// Returns the time for the calls of a [`Node`] on this port.

@@ -14,7 +14,7 @@ use crate::partner::Partner;
 use crate::wire::{self, Packet, Reply};
 
 /// The dialect combines the endpoint's number with this value; each reply returns the result.
-const MAGIC: u32 = 0x2107_1980;
+pub(crate) const MAGIC: u32 = 0x2107_1980;
 
 /// The low bits of a handle are its slot; the other bits count the uses of the slot.
 const SLOT_BITS: u32 = 10;

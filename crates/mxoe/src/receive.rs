@@ -70,11 +70,11 @@ impl Node {
                     self.receive_nack(now, (host, ends.from), ends.to, code, Seq(seq));
                 }
             }
-            packet if self.hosts.matches(now, frame.index, source) => {
-                self.receive_from_known_host(now, frame.index, packet);
-            }
             // All other packets are valid from known hosts only.
-            _ => self.out.counters.ignored += 1,
+            packet => match self.hosts.sender(now, frame.index, source) {
+                Some(host) => self.receive_from_known_host(now, host, packet),
+                None => self.out.counters.ignored += 1,
+            },
         }
     }
 

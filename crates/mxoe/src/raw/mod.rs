@@ -1,5 +1,5 @@
 //! The crate's only `unsafe` code: the parts of packet sockets for which rustix has no types. These
-//! are their address, further unicast addresses, batches of frames, and the receive ring.
+//! are their address, further unicast addresses, filters, batches of frames, and the receive ring.
 #![allow(unsafe_code)]
 
 pub(crate) mod batch;
@@ -64,6 +64,32 @@ pub(crate) fn add_address(socket: &OwnedFd, interface: i32, address: [u8; 6]) ->
         mr_address: [a, b, c, d, e, f, 0, 0],
     };
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Attaches a filter to a socket in place of the last one (packet(7), socket(7)). The kernel checks the program, and replaces it
+/// between two frames.
+pub(crate) fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: libc::c_ushort::try_from(program.len()).map_err(io::Error::other)?,
+        // The kernel only reads through this pointer.
+        filter: program.as_ptr().cast_mut(),
+    };
+    let length = libc::socklen_t::try_from(size_of::<libc::sock_fprog>());
+    // SAFETY: the pointer points to a whole `sock_fprog`, and that points to a program of its length. The kernel copies both
+    // during the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            ptr::from_ref(&program).cast(),
+            length.map_err(io::Error::other)?,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Returns how many frames the socket dropped since the last call because its ring was full.

@@ -6,20 +6,20 @@ use crate::limits::{
     LARGE_FRAGMENT, LARGE_PIPELINE, MAX_MEDIUM, MAX_SMALL, MAX_TINY, NAME_BYTES, PIPELINE,
 };
 
-const RAW: u8 = 1;
-const HOST_QUERY: u8 = 3;
-const HOST_REPLY: u8 = 4;
-const TRUC: u8 = 35;
-const CONNECT: u8 = 36;
-const TINY_TYPE: u8 = 37;
-const SMALL_TYPE: u8 = 38;
-const MEDIUM_TYPE: u8 = 39;
-const RNDV: u8 = 40;
-const PULL: u8 = 41;
-const PULL_REPLY: u8 = 42;
-const NOTIFY: u8 = 43;
-const NACK_LIB: u8 = 44;
-const NACK_MCP: u8 = 45;
+pub(super) const RAW: u8 = 1;
+pub(super) const HOST_QUERY: u8 = 3;
+pub(super) const HOST_REPLY: u8 = 4;
+pub(super) const TRUC: u8 = 35;
+pub(super) const CONNECT: u8 = 36;
+pub(super) const TINY_TYPE: u8 = 37;
+pub(super) const SMALL_TYPE: u8 = 38;
+pub(super) const MEDIUM_TYPE: u8 = 39;
+pub(super) const RNDV: u8 = 40;
+pub(super) const PULL: u8 = 41;
+pub(super) const PULL_REPLY: u8 = 42;
+pub(super) const NOTIFY: u8 = 43;
+pub(super) const NACK_LIB: u8 = 44;
+pub(super) const NACK_MCP: u8 = 45;
 
 /// Bytes of a connect's data, without and with the key of the endpoint that sends it. Open-MX takes all lengths from 16 bytes
 /// on. The unused bytes of the 16 cannot have the key, because Open-MX sends them without setting them.

@@ -6,16 +6,19 @@
 
 mod bytes;
 mod coding;
+mod destination;
 #[cfg(test)]
 mod offsets;
 mod packet;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 
 use crate::limits::MIN_FRAME;
 use bytes::{Reader, Writer};
+pub use destination::{Destination, destination};
+pub(crate) use destination::{Place, place};
 pub use packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
 
 /// The EtherType of MXoE.

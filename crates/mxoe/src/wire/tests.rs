@@ -7,7 +7,7 @@ use super::offsets::by_hand;
 use super::*;
 
 /// A packet, and separately its data, which a packet only borrows.
-fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
+pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
     let ends = || (any::<u8>(), any::<u8>()).prop_map(|(to, from)| Ends { to, from });
     let head = move || {
         (ends(), any::<[u16; 2]>(), any::<u64>(), any::<u32>()).prop_map(
@@ -186,7 +186,7 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
 }
 
 /// Returns the packet with its data.
-fn with<'a>(packet: Packet<'static>, bytes: &'a [u8]) -> Packet<'a> {
+pub(crate) fn with<'a>(packet: Packet<'static>, bytes: &'a [u8]) -> Packet<'a> {
     match packet {
         Packet::HostReply { index, magic, .. } => Packet::HostReply {
             index,
