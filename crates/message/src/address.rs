@@ -31,6 +31,8 @@ pub struct Address {
 #[derive(Clone, Debug)]
 pub struct Board {
     folder: PathBuf,
+    /// The folder of the gateway: the same, unless each process with endpoints on the board has a gateway of its own.
+    gateway_folder: PathBuf,
     nic: u64,
     /// The plane of this process, if the board is not that of a daemon or a gateway.
     pub(crate) plane: Option<Arc<dyn Plane>>,
@@ -54,6 +56,7 @@ impl Board {
         };
         Ok(Self {
             folder: folder.to_owned(),
+            gateway_folder: folder.to_owned(),
             nic,
             plane: None,
         })
@@ -84,9 +87,18 @@ impl Board {
         }
         Ok(Self {
             folder: folder.to_owned(),
+            gateway_folder: folder.to_owned(),
             nic,
             plane: None,
         })
+    }
+
+    /// Returns the same board, with the gateway that this process has in a folder of its own.
+    pub(crate) fn with_gateway_in(self, gateway_folder: &Path) -> Self {
+        Self {
+            gateway_folder: gateway_folder.to_owned(),
+            ..self
+        }
     }
 
     /// Returns the same board, with the plane that its endpoints carry out.
@@ -128,7 +140,7 @@ impl Board {
 
     /// Returns the NIC ids and names of the members and other hosts that the uplink reported.
     pub fn hosts(&self) -> impl Iterator<Item = (u64, String)> + use<> {
-        let named_nics = directory::read(&self.folder).into_iter();
+        let named_nics = directory::read(&self.gateway_folder).into_iter();
         named_nics.map(|named_nic| (named_nic.nic, named_nic.name))
     }
 
@@ -151,18 +163,19 @@ impl Board {
         Ok(open)
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// Returns the folder of the gateway's socket and directory.
+    pub(crate) fn gateway_folder(&self) -> &Path {
+        &self.gateway_folder
     }
 
     /// Returns the path of the gateway's socket.
     pub(crate) fn gateway(&self) -> PathBuf {
-        self.folder.join("gateway.sock")
+        self.gateway_folder.join("gateway.sock")
     }
 
-    /// Returns the allocator of the member's heap, which all programs of the member share.
+    /// Returns the allocator of the member's heap, which all programs that use its gateway share.
     pub(crate) fn heap_allocator(&self) -> UnitAllocator {
-        UnitAllocator::file_locks(self.folder.join("heap"))
+        UnitAllocator::file_locks(self.gateway_folder.join("heap"))
     }
 
     /// Returns the path of an endpoint's socket.

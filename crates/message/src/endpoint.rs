@@ -19,6 +19,7 @@ use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::{Link, Peers};
 use crate::pending_connects::Handshakes;
+use crate::plane::Claim;
 use crate::poll_sleeps::PollSleeps;
 use crate::reading::Reading;
 use crate::request::State;
@@ -84,6 +85,8 @@ pub struct Endpoint {
     pub(crate) lost_link: Option<Box<Link>>,
     /// The position of the peer whose messages are read in place next.
     pub(crate) next_peer: usize,
+    /// Dropped after the links and the listener: another process may open the endpoint then.
+    _claim: Claim,
     /// Dropped last: the end of its plane sends what the links still hold.
     pub(crate) board: Board,
 }
@@ -94,7 +97,7 @@ impl Endpoint {
     /// # Errors
     /// The id is in use, or this host has no memory or descriptors left.
     pub fn open(board: &Board, options: &Options) -> Result<Self, Error> {
-        let (endpoint, listener) = bind(board, options.endpoint)?;
+        let (endpoint, claim, listener) = bind(board, options.endpoint)?;
         let waiter = Waiter::new()?;
         waiter.add(&listener, Token::Listener.encode())?;
         if let Some(plane) = &board.plane {
@@ -129,6 +132,7 @@ impl Endpoint {
             poll_sleeps: PollSleeps::new(),
             lost_link: None,
             next_peer: 0,
+            _claim: claim,
             board: board.clone(),
         })
     }
@@ -379,14 +383,17 @@ impl Drop for Endpoint {
     }
 }
 
-fn bind(board: &Board, endpoint: Option<u32>) -> Result<(u32, Listener), Error> {
+fn bind(board: &Board, endpoint: Option<u32>) -> Result<(u32, Claim, Listener), Error> {
     let ids = match endpoint {
         Some(id) => id..=id,
         None => 0..=ENDPOINTS - 1,
     };
     for id in ids {
+        let Some(claim) = Claim::take(board.plane.as_ref(), id)? else {
+            continue;
+        };
         match Listener::bind(&board.socket(id)) {
-            Ok(listener) => return Ok((id, listener)),
+            Ok(listener) => return Ok((id, claim, listener)),
             Err(rustix::io::Errno::ADDRINUSE) => {}
             Err(error) => return Err(error.into()),
         }

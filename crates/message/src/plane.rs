@@ -1,10 +1,13 @@
 //! The part of a message plane that a program carries out in its own calls.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
+
+use crate::error::Error;
 
 /// A plane whose gateway, broker and uplink are in the program's process, see
 /// [`InProcess`](crate::remote::InProcess). The calls of the board's endpoints make its progress. A trait, because the plane's parts
@@ -21,11 +24,45 @@ pub(crate) trait Plane: Debug + Send + Sync {
 
     /// Adds the plane's descriptors to an endpoint's waiter.
     fn watch(&self, waiter: &Waiter, token: Token) -> Result<(), Errno>;
+
+    /// Takes an endpoint number, before the endpoint opens. Returns false if it is in use.
+    fn claim(&self, endpoint: u32) -> Result<bool, Error>;
+
+    /// Gives an endpoint number back after the endpoint has closed.
+    fn release(&self, endpoint: u32);
+}
+
+/// An endpoint number that the plane of this process has taken, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    plane: Option<Arc<dyn Plane>>,
+    endpoint: u32,
+}
+
+impl Claim {
+    /// Takes an endpoint number; `None` if it is in use. Without a plane in the process, the socket of the endpoint is enough.
+    pub(crate) fn take(
+        plane: Option<&Arc<dyn Plane>>,
+        endpoint: u32,
+    ) -> Result<Option<Self>, Error> {
+        let free = plane.map_or(Ok(true), |plane| plane.claim(endpoint))?;
+        Ok(free.then(|| Self {
+            plane: plane.cloned(),
+            endpoint,
+        }))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(plane) = &self.plane {
+            plane.release(self.endpoint);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -50,6 +87,12 @@ mod tests {
         fn watch(&self, _waiter: &Waiter, _token: Token) -> Result<(), Errno> {
             Ok(())
         }
+
+        fn claim(&self, _endpoint: u32) -> Result<bool, Error> {
+            Ok(true)
+        }
+
+        fn release(&self, _endpoint: u32) {}
     }
 
     /// Frames wait for the program's calls, so each call that looks for messages makes the plane's progress.

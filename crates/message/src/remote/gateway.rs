@@ -1,6 +1,7 @@
 //! The gateway: connects the endpoints of a board with those of other members, through the host.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -72,6 +73,14 @@ impl Gateway {
     /// # Errors
     /// There is no device or socket, the host does not answer, or the board has a gateway already.
     pub fn join(folder: &Path, transport: &Transport) -> Result<Self, Error> {
+        Self::join_for(transport, |nic| Board::claim(folder, nic))
+    }
+
+    /// The same for the board that `claim` returns for this NIC id.
+    pub(super) fn join_for(
+        transport: &Transport,
+        claim: impl FnOnce(u64) -> io::Result<Board>,
+    ) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
         let (doorbell, region, id) = open_transport(transport)?;
         if let HostDoorbell::Client(client) = &doorbell {
@@ -89,7 +98,8 @@ impl Gateway {
         // This comes before the request to join. So a process that sees that this board has joined
         // finds the gateway's socket, and a second gateway of the board fails before it disturbs
         // the first.
-        let board = Board::claim(folder, page.nic())?;
+        let board = claim(page.nic())?;
+        let folder = board.gateway_folder();
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
                 let text = format!(
@@ -203,7 +213,7 @@ impl Gateway {
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // A failed write affects names only, not messages.
-            let _result = directory::write(self.board.folder(), self.names.named_nics());
+            let _result = directory::write(self.board.gateway_folder(), self.names.named_nics());
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {

@@ -11,13 +11,15 @@
 //! A thread of the plane looks every [`INTERVAL`] whether the program made any call meanwhile. If not, the program
 //! computes, and the thread acknowledges, retransmits and answers in its place.
 //!
+//! Several processes can serve one interface so: they have a folder in common, and each has a socket, a gateway and a broker of its own
+//! ([`SharedInterface`]). Endpoints of one folder reach each other by its board's sockets, without the plane.
+//!
 //! MXoE has no frame that says that an endpoint is closed. A host answers the frames for it, but nothing answers for a process that has
 //! ended. So each close is told to the partner ([`mxoe::Node::notify_closed`]).
 //!
 //! A buffered send ends when the message is copied, and the partner may acknowledge it later. So the end of the plane waits until
 //! all partners have acknowledged, for [`LINGER`] at most.
 
-use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +27,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mxoe::Port;
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
 use super::broker::Broker;
 use super::directory::NamedNic;
 use super::gateway::Gateway;
+use super::interface_folder::InterfaceFolder;
 use super::resources::Member;
+use super::shared_interface::SharedInterface;
 use super::transport::Transport;
 use super::uplink::{Options, Uplink};
 use crate::address::Board;
@@ -74,16 +77,17 @@ struct Shared {
 pub struct InProcess {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Its lock is this process's right to the folder.
-    _lock: File,
+    /// Dropped last: its locks are this process's numbers.
+    _folder: InterfaceFolder,
 }
 
 impl InProcess {
     /// Opens a plane on a network interface, as the host of this name, and returns its board. The board's files are in
-    /// `folder`, which one process can use at a time. The interface must not be the uplink of a daemon.
+    /// `folder`, which other processes of the host may use for the same interface at the same time, with the same name. The
+    /// interface must not be the uplink of a daemon.
     ///
     /// # Errors
-    /// Another process uses the folder, the interface cannot be used ([`Port::open`]), or the kernel has no memory or
+    /// The folder is that of another interface, the interface cannot be used ([`Port::open`]), or the kernel has no memory or
     /// descriptors left.
     pub fn open(folder: &Path, interface: &str, name: &str) -> Result<Board, Error> {
         let unusable = |error: std::io::Error| {
@@ -93,20 +97,26 @@ impl InProcess {
             );
             Error::Join(text)
         };
-        let lock = lock(folder)?;
         let nic = mxoe::address(interface).map_err(unusable)?.nic();
-        let port = Port::open(interface, []).map_err(unusable)?;
+        // Until the end of this function: the process that answers for the host has announced it before the next one opens.
+        let (shared_folder, _opening) = InterfaceFolder::open(folder, nic)?;
+        let port = Port::open_shared(interface).map_err(unusable)?;
+        // After the port is open, so that no host is missed.
+        let known = shared_folder.known_hosts()?;
+        let locks = Arc::clone(&shared_folder.locks);
+        let sharing = SharedInterface::new(locks, shared_folder.serial, known)?;
         let named_nic = NamedNic {
             nic,
             name: name.to_owned(),
         };
-        let mut parts = Parts::join(folder, port, named_nic)?;
+        let own = &shared_folder.own;
+        let board = Board::claim(folder, nic)?.with_gateway_in(own);
+        let mut parts = Parts::join(own, &board, port, named_nic, sharing)?;
         parts.announce();
         let shared = Arc::new(Shared {
             parts: Mutex::new(parts),
             ends: AtomicBool::new(false),
         });
-        let board = Board::claim(folder, nic)?;
         let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("message-plane".to_owned())
@@ -114,37 +124,28 @@ impl InProcess {
         Ok(board.with_plane(Arc::new(Self {
             shared,
             thread: Some(thread),
-            _lock: lock,
+            _folder: shared_folder,
         })))
     }
 }
 
-/// Locks a folder, before a second process replaces the sockets of the first one.
-fn lock(folder: &Path) -> Result<File, Error> {
-    fs::create_dir_all(folder)?;
-    let lock = File::create(folder.join("lock"))?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(Errno::WOULDBLOCK) => Err(Error::Join(format!(
-            "another process serves the interface with the files in {}: each interface serves one process",
-            folder.display()
-        ))),
-        Err(error) => Err(error.into()),
-    }
-}
-
 impl Parts {
-    /// Joins gateway and uplink with the broker, which needs a thread meanwhile.
-    fn join(folder: &Path, port: Port, named_nic: NamedNic) -> Result<Self, Error> {
-        let [host, uplink] =
-            MEMBERS.map(|member| folder.join("plane").join(format!("{member}.sock")));
+    /// Joins gateway and uplink with the broker, which needs a thread meanwhile. Their sockets are in `folder`.
+    fn join(
+        folder: &Path,
+        board: &Board,
+        port: Port,
+        named_nic: NamedNic,
+        sharing: SharedInterface,
+    ) -> Result<Self, Error> {
+        let [host, uplink] = MEMBERS.map(|member| folder.join(format!("{member}.sock")));
         let members = MEMBERS.map(|member| Member {
             name: member.to_owned(),
             group: Some(GROUP.to_owned()),
             nic: (member == "host").then_some(named_nic.nic),
             uplink: member == "uplink",
         });
-        let mut broker = Broker::new(&folder.join("plane"), &members)?;
+        let mut broker = Broker::new(folder, &members)?;
         let joined = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let serve = scope.spawn(|| {
@@ -154,7 +155,8 @@ impl Parts {
                 }
                 Ok::<_, Error>(())
             });
-            let both = Gateway::join(folder, &Transport::Socket(host)).and_then(|gateway| {
+            let claim = |_| Ok(board.clone());
+            let both = Gateway::join_for(&Transport::Socket(host), claim).and_then(|gateway| {
                 let options = Options {
                     socket: uplink,
                     port,
@@ -170,7 +172,7 @@ impl Parts {
             both
         })
         .map(|(gateway, mut uplink)| {
-            uplink.in_process = true;
+            uplink.sharing = Some(sharing);
             Self {
                 gateway,
                 uplink: Some(uplink),
@@ -225,6 +227,7 @@ impl Shared {
         while !self.ends.load(Ordering::Relaxed) {
             std::thread::park_timeout(INTERVAL);
             let mut parts = self.parts();
+            parts.call_uplink(Uplink::look_after_others);
             if !std::mem::take(&mut parts.called) {
                 parts.serve();
             }
@@ -245,6 +248,22 @@ impl Plane for InProcess {
         let mut parts = self.shared.parts();
         parts.called = true;
         parts.serve();
+    }
+
+    fn claim(&self, endpoint: u32) -> Result<bool, Error> {
+        let mut parts = self.shared.parts();
+        // Other hosts cannot name a greater number, and the endpoint's socket excludes others on this board.
+        match (&mut parts.uplink, u8::try_from(endpoint)) {
+            (Some(uplink), Ok(endpoint)) => uplink.claim(endpoint),
+            _ => Ok(true),
+        }
+    }
+
+    fn release(&self, endpoint: u32) {
+        let mut parts = self.shared.parts();
+        if let Ok(endpoint) = u8::try_from(endpoint) {
+            parts.call_uplink(|uplink| uplink.release(endpoint));
+        }
     }
 
     fn sleep_limit(&self) -> Duration {

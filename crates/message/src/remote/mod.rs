@@ -56,6 +56,7 @@ pub(crate) mod directory;
 mod gateway;
 mod heartbeat;
 mod in_process;
+mod interface_folder;
 mod layout;
 mod limits;
 mod link;
@@ -74,6 +75,7 @@ mod poll_backoff;
 mod relay;
 mod report;
 mod resources;
+mod shared_interface;
 mod transport;
 pub mod uplink;
 

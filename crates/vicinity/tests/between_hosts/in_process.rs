@@ -123,25 +123,6 @@ fn a_program_without_a_daemon_exchanges_every_length_with_a_host_that_has_one() 
     }
 }
 
-/// As a second rank of MPI on a host would do.
-#[test]
-fn a_second_program_is_refused_and_the_first_one_goes_on() {
-    let (hosts, _, mut endpoint, peer) = connected();
-    let second = command(&hosts).output().unwrap();
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(!second.status.success(), "{said}");
-    assert!(
-        said.contains("another process serves the interface"),
-        "{said}"
-    );
-    send(&mut endpoint, peer, ECHO, b"hello");
-    assert_eq!(receive(&mut endpoint, ECHO, 5), b"hello");
-    let mut other = hosts.open(0, " beta");
-    let peer = connect(&hosts, &mut other);
-    send(&mut other, peer, ECHO, b"again");
-    assert_eq!(receive(&mut other, ECHO, 5), b"again");
-}
-
 /// A host that does not answer for 5 s is given up. The plane's own thread answers for the program.
 #[test]
 fn a_program_that_computes_is_not_given_up() {
@@ -218,7 +199,6 @@ fn programs_of_two_hosts_without_daemons_are_pinged_also_after_a_kill() {
         command
     };
     let mut answer = run(1, &["answer", "--endpoint", "7"]);
-    let mut second = run(1, &["answer"]);
     let ping = |words: &[&str]| {
         let mut ping = run(0, &["ping", "beta:7", "--count", "10"]);
         ping.args(words);
@@ -237,12 +217,6 @@ fn programs_of_two_hosts_without_daemons_are_pinged_also_after_a_kill() {
         let text = succeed(ping);
         assert!(text.contains("10 round trips of"), "{text}");
     }
-    // The interface belongs to the first program.
-    let refused = second.output().unwrap();
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success(), "{refused:?}");
-    let reason = "another process serves the interface";
-    assert!(text.contains(reason), "{text}");
 }
 
 #[test]

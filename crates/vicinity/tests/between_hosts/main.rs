@@ -18,6 +18,7 @@ mod keys;
 mod processor;
 mod programs;
 mod reopened;
+mod shared_interface;
 mod uplink;
 
 use std::time::Duration;

@@ -15,6 +15,7 @@ use crate::remote::control_message::{ControlMessage, LinkId};
 use crate::remote::directory::NamedNic;
 use crate::remote::limits::BURST;
 use crate::remote::names;
+use crate::remote::shared_interface::SharedInterface;
 use crate::wire::halves;
 
 impl Uplink {
@@ -65,8 +66,14 @@ impl Uplink {
         let Some(named_nic) = self.members.iter().find(|named_nic| named_nic.nic == nic) else {
             return;
         };
-        let (serial, _) = halves(random().unwrap_or_default());
-        if let Some(wire_member) = WireMember::new(now, named_nic, serial, self.peer_timeout) {
+        let sharing = self.sharing.as_ref();
+        let serial = sharing.map_or_else(
+            || halves(random().unwrap_or_default()).0,
+            SharedInterface::serial,
+        );
+        let timeout = self.peer_timeout;
+        let wire_member = WireMember::new(now, named_nic, serial, timeout, sharing);
+        if let Some(wire_member) = wire_member {
             if let Some(last) = self.wire_members.insert(nic, wire_member) {
                 let wire = &mut self.counters.wire;
                 *wire = wire.plus(last.node.counters());
@@ -105,6 +112,10 @@ impl Uplink {
                 endpoint: peer,
             },
         };
+        if self.is_foreign(pair.endpoint) {
+            // The endpoint has closed since.
+            return Err(FULL);
+        }
         let linked = self.linked_session(pair);
         let reopened = linked.is_some_and(|session| session != hello.session);
         // The close of the link of a program that had the endpoint before may come later than this connect.
@@ -180,7 +191,7 @@ impl Uplink {
                 node.open(now, pair.endpoint, key, session);
             }
             let mut link = Box::new(Link::new(id, session, pair, ends));
-            if self.in_process {
+            if self.sharing.is_some() {
                 link.stay_in_process();
             }
             self.links.insert(id, State::Up(link));

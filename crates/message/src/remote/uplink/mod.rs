@@ -26,6 +26,7 @@ mod control;
 mod link;
 mod node_events;
 mod outgoing;
+mod sharing;
 mod state;
 mod wire_member;
 
@@ -46,6 +47,7 @@ use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
+use super::shared_interface::SharedInterface;
 use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
 use crate::error::Error;
 use crate::peer::Fault;
@@ -102,9 +104,10 @@ pub struct Uplink {
     /// Connects that wait for the end of an earlier connection of the same pair, or for the discovery of the other host.
     waiting: Vec<WaitingDial>,
     next: u32,
-    /// The program that has the endpoints calls this uplink itself (see [`Link::stay_in_process`]). Such an uplink tells partners of a
-    /// closed endpoint at once, because it may end next. Otherwise they notice by the answer to their next frame.
-    pub(super) in_process: bool,
+    /// Set if the program that has the endpoints calls this uplink itself (see [`Link::stay_in_process`]): other such programs may serve
+    /// the same interface. Such an uplink tells partners of a closed endpoint at once, because it may end next. Otherwise they
+    /// notice by the answer to their next frame.
+    pub(super) sharing: Option<SharedInterface>,
     /// When anything was last moved.
     moved: Option<Instant>,
 }
@@ -171,7 +174,7 @@ impl Uplink {
             closing: Vec::new(),
             waiting: Vec::new(),
             next: 0,
-            in_process: false,
+            sharing: None,
             moved: None,
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.
@@ -235,11 +238,16 @@ impl Uplink {
         self.turn()
     }
 
-    /// Returns whether the network has the first announcements of all members.
+    /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
+    /// announced the host before.
     pub(super) fn has_announced(&self) -> bool {
+        let is_silent = self
+            .sharing
+            .as_ref()
+            .is_some_and(|shared| !shared.answers());
         let has = |named_nic: &NamedNic| {
             let wire_member = self.wire_members.get(&named_nic.nic);
-            wire_member.is_some_and(|wire_member| wire_member.node.counters().sent > 0)
+            wire_member.is_some_and(|member| is_silent || member.node.counters().sent > 0)
         };
         self.sent && self.members.iter().all(has)
     }
@@ -277,6 +285,7 @@ impl Uplink {
         moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links().map_err(broken)?;
         self.close_finished().map_err(broken)?;
+        self.release_closed()?;
         self.sent = true;
         for wire_member in self.wire_members.values_mut() {
             self.sent &= self.port.send(&mut wire_member.node)?;
@@ -291,8 +300,14 @@ impl Uplink {
     /// Passes each received frame to the nodes that it is for.
     fn receive_frames(&mut self) -> bool {
         let now = self.port.now();
-        let wire_members = &mut self.wire_members;
+        let (wire_members, sharing) = (&mut self.wire_members, &mut self.sharing);
         let count = self.port.receive(|frame| {
+            if sharing
+                .as_mut()
+                .is_some_and(|shared| !shared.accepts(frame))
+            {
+                return;
+            }
             for wire_member in wire_members.values_mut() {
                 if wire_member.accepts_frame(frame) {
                     wire_member.node.receive(now, frame);

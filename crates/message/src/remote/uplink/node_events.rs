@@ -45,7 +45,14 @@ impl Uplink {
                 session,
                 key,
                 peer_key,
-            } => self.offer(nic, endpoint, from, peer_key, Some((key, session))),
+            } => match self.is_foreign(endpoint) {
+                // No process has the endpoint, and this one answers for the host.
+                true => {
+                    self.refuse_closed(nic, endpoint, from);
+                    Ok(())
+                }
+                false => self.offer(nic, endpoint, from, peer_key, Some((key, session))),
+            },
             Event::PeerConnected {
                 endpoint,
                 from,
@@ -125,7 +132,7 @@ impl Uplink {
         let verdict = match (code, session, ends) {
             (Code::Success, Some(session), Some(ends)) => {
                 let mut link = Box::new(Link::new(id, own_session, pair, ends));
-                if self.in_process {
+                if self.sharing.is_some() {
                     link.stay_in_process();
                 }
                 self.links.insert(id, State::Up(link));

@@ -6,6 +6,7 @@ use mxoe::wire::Mac;
 use mxoe::{Config, Node};
 
 use crate::remote::directory::NamedNic;
+use crate::remote::shared_interface::SharedInterface;
 
 /// How long a member that has left still refuses what arrives for it. After that it may run on
 /// another host.
@@ -30,13 +31,20 @@ impl WireMember {
         named_nic: &NamedNic,
         serial: u32,
         peer_timeout: Duration,
+        sharing: Option<&SharedInterface>,
     ) -> Option<Self> {
         let mac = Mac::from_nic(named_nic.nic).filter(|mac| mac.is_host())?;
         // As in native MX: the name, and the number of the board.
         let mut config = Config::new(mac, &format!("{}:0", named_nic.name), serial);
         config.peer_timeout = peer_timeout;
+        config.shared = sharing.is_some();
         let mut node = Node::new(config);
-        node.announce(now);
+        if sharing.is_none_or(SharedInterface::answers) {
+            node.announce(now);
+        }
+        for host in sharing.into_iter().flat_map(SharedInterface::known) {
+            node.add_host(now, host);
+        }
         Some(Self {
             mac,
             node,

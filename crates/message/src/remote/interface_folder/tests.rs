@@ -1,0 +1,84 @@
+use super::*;
+use crate::remote::directory::NamedNic;
+
+const NIC: u64 = 0x0200_0000_0001;
+
+fn open(folder: &Path) -> InterfaceFolder {
+    InterfaceFolder::open(folder, NIC).unwrap().0
+}
+
+fn sentence(folder: &Path, nic: u64) -> String {
+    InterfaceFolder::open(folder, nic).unwrap_err().to_string()
+}
+
+#[test]
+fn processes_of_one_interface_have_one_serial_number_until_all_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (open(folder.path()), open(folder.path()));
+    assert_eq!(a.serial, b.serial);
+    assert_ne!(a.own, b.own);
+    let serial = a.serial;
+    drop(a);
+    let c = open(folder.path());
+    assert_eq!(c.serial, serial, "a process is left");
+    drop((b, c));
+    assert_ne!(open(folder.path()).serial, serial, "a restart");
+}
+
+#[test]
+fn what_killed_processes_have_left_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = [
+        folder.path().join("process-3").join("gateway.sock"),
+        folder.path().join("7.sock"),
+    ];
+    fs::create_dir(folder.path().join("process-3")).unwrap();
+    let create = || left.iter().for_each(|file| fs::write(file, "").unwrap());
+    create();
+    let first = open(folder.path());
+    assert!(left.iter().all(|file| !file.exists()));
+    // The sockets of others stay while any process is left.
+    fs::create_dir(folder.path().join("process-3")).unwrap();
+    create();
+    drop(open(folder.path()));
+    assert!(left.iter().all(|file| file.exists()));
+    // The next process with the number of one that was killed starts with an empty folder.
+    let (own, _other) = (first.own.clone(), open(folder.path()));
+    drop(first);
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("hosts"), "020000000009 gone\n").unwrap();
+    let next = open(folder.path());
+    assert!(next.own == own && next.known_hosts().unwrap().is_empty());
+}
+
+#[test]
+fn hosts_that_another_process_has_found_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (open(folder.path()), open(folder.path()));
+    let named_nic = |nic, name: &str| NamedNic {
+        nic,
+        name: name.to_owned(),
+    };
+    // The second is a group's address, and the third none of Ethernet.
+    let found = [0x0200_0000_0007, 0x0300_0000_0007, 1 << 50];
+    let found = found.map(|nic| named_nic(nic, "beta"));
+    directory::write(&a.own, found.into_iter()).unwrap();
+    fs::write(b.own.join("hosts"), b"\xff\xfe no host\n7 seven\n").unwrap();
+    let hosts = b.known_hosts().unwrap();
+    assert_eq!(hosts, [Mac([2, 0, 0, 0, 0, 7])]);
+}
+
+#[test]
+fn a_folder_of_another_interface_and_a_malformed_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(folder.path());
+    let said = sentence(folder.path(), NIC + 1);
+    assert!(said.contains("with the address 020000000001"), "{said}");
+    for text in ["", "1", "x y", "00000001 x", "1 2 3"] {
+        fs::write(folder.path().join("session"), text).unwrap();
+        let said = sentence(folder.path(), NIC);
+        assert!(said.contains("session is malformed"), "{said}");
+    }
+    drop(first);
+    open(folder.path());
+}

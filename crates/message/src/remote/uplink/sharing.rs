@@ -1,0 +1,94 @@
+//! An uplink whose interface other processes serve, too ([`SharedInterface`]).
+
+use mxoe::{Address, Code};
+
+use super::Uplink;
+use crate::error::Error;
+use crate::remote::shared_interface::SharedInterface;
+
+impl Uplink {
+    /// Takes an endpoint's number. Returns false if it is in use. Frames for the endpoint arrive from now on.
+    pub(in crate::remote) fn claim(&mut self, endpoint: u8) -> Result<bool, Error> {
+        let claimed = match &mut self.sharing {
+            Some(shared) => shared.claim(endpoint)?,
+            None => true,
+        };
+        self.update_filter()?;
+        Ok(claimed)
+    }
+
+    /// Gives the number of an endpoint back that the program has closed, as soon as its connections have ended.
+    pub(in crate::remote) fn release(&mut self, endpoint: u8) -> Result<(), Error> {
+        if let Some(shared) = &mut self.sharing {
+            shared.close(endpoint);
+        }
+        self.release_closed()
+    }
+
+    /// Gives the numbers of closed endpoints back whose connections have ended, and replaces the socket's filter if it is old.
+    pub(super) fn release_closed(&mut self) -> Result<(), Error> {
+        let closed = self.sharing.as_ref().map(SharedInterface::closed);
+        // The usual case, in each turn.
+        let Some(closed) = closed.filter(|closed| !closed.is_empty()) else {
+            return self.update_filter();
+        };
+        for endpoint in closed.iter() {
+            if self.has_links(endpoint) {
+                continue;
+            }
+            for wire_member in self.wire_members.values_mut() {
+                wire_member.node.close(endpoint);
+            }
+            if let Some(shared) = &mut self.sharing {
+                shared.release(endpoint);
+            }
+        }
+        self.update_filter()
+    }
+
+    /// Looks after other processes that may have ended. Called again and again.
+    pub(in crate::remote) fn look_after_others(&mut self) -> Result<(), Error> {
+        let now = self.port.now();
+        if let Some(shared) = &mut self.sharing {
+            if shared.take_over() {
+                // Hosts that have asked meanwhile did not get an answer. Others know the serial number.
+                for wire_member in self.wire_members.values_mut() {
+                    wire_member.node.announce(now);
+                }
+            }
+            shared.look_at_others();
+        }
+        self.update_filter()
+    }
+
+    fn update_filter(&mut self) -> Result<(), Error> {
+        let changed = self
+            .sharing
+            .as_mut()
+            .and_then(|shared| shared.changed_filter());
+        Ok(changed.map_or(Ok(()), |endpoints| self.port.pass(&endpoints))?)
+    }
+
+    /// Returns whether any link, connect or connection of an endpoint here is left.
+    fn has_links(&self, endpoint: u8) -> bool {
+        let links = self.links.values().map(|state| state.pair().endpoint);
+        let closing = self.closing.iter().map(|pair| pair.endpoint);
+        let mut waiting = self.waiting.iter().map(|dial| dial.hello.from.endpoint);
+        links.chain(closing).any(|other| other == endpoint)
+            || waiting.any(|other| other == endpoint.into())
+    }
+
+    /// Returns whether an endpoint's number is not this process's, of an interface that others serve, too.
+    pub(super) fn is_foreign(&self, endpoint: u8) -> bool {
+        let shared = self.sharing.as_ref();
+        shared.is_some_and(|shared| !shared.owns(endpoint))
+    }
+
+    /// Refuses a connect to an endpoint that no process has.
+    pub(super) fn refuse_closed(&mut self, nic: u64, endpoint: u8, from: Address) {
+        let now = self.port.now();
+        if let Some(node) = self.node(nic) {
+            node.refuse(now, endpoint, from, Some(Code::Closed));
+        }
+    }
+}
