@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Tests in `proptest!` with arbitrary bytes or numbers, and the reason why every case is one that
 /// the test is for.
-const EVERY_CASE: [(&str, &str); 25] = [
+const EVERY_CASE: [(&str, &str); 28] = [
     (
         "a_random_driver_and_the_device_agree",
         "its steps are a driver's; an index begins anywhere",
@@ -22,6 +22,10 @@ const EVERY_CASE: [(&str, &str); 25] = [
     (
         "agrees_with_a_map",
         "its steps are of a few addresses; a key is any",
+    ),
+    (
+        "an_invalid_frame_ends_the_program",
+        "its frames are valid but for a byte and the length",
     ),
     (
         "an_ip_length_of_zero_means_the_whole_frame",
@@ -99,6 +103,14 @@ const EVERY_CASE: [(&str, &str); 25] = [
     (
         "trials_are_few_whatever_they_measure",
         "any durations are those of a round's trials",
+    ),
+    (
+        "what_passes_is_for_the_endpoints_or_for_the_host",
+        "its frames are valid, half of them for its endpoints",
+    ),
+    (
+        "words_have_the_bytes_of_the_pieces",
+        "any pieces are a message's",
     ),
 ];
 

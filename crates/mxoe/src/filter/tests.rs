@@ -108,9 +108,20 @@ proptest! {
         prop_assert_eq!(result, if passes { PASS } else { DROP });
     }
 
-    /// No bytes make the program leave its instructions, or pass what is for no endpoint.
+    /// A frame with a wrong byte, or cut anywhere, does not make the program leave its instructions, or pass what is for no
+    /// endpoint.
     #[test]
-    fn any_bytes_end_the_program(bytes in prop::collection::vec(any::<u8>(), 0..80), numbers in any::<[u8; 3]>()) {
+    fn an_invalid_frame_ends_the_program(
+        (packet, data) in packet(),
+        (at, value) in (0..60usize, any::<u8>()),
+        length in 0..80usize,
+        numbers in any::<[u8; 3]>(),
+    ) {
+        let packet = with(packet, &data);
+        let frame = Frame { destination: Mac([2; 6]), source: Mac([4; 6]), index: 7, packet };
+        let mut bytes = frame.encode();
+        bytes[at] = value;
+        bytes.truncate(length);
         let endpoints = set(&numbers);
         let passes = match destination(&bytes) {
             None => false,
