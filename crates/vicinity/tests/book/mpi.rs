@@ -117,6 +117,12 @@ fn hosts() -> Vec<String> {
     rows.collect()
 }
 
+/// Ranks that serve an interface.
+fn interfaces(figures: &[(&str, u64, &str)]) -> Vec<String> {
+    let transports = ["plane", "plane_cm", "tcp"];
+    native("mpi-interfaces.json", figures, &transports, &transports[..2], "tcp")
+}
+
 /// Returns the rows that `docs/mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
     let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
@@ -129,13 +135,8 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
-        native(
-            "mpi-interfaces.json",
-            &PAIR,
-            &["plane", "plane_cm", "tcp"],
-            &both,
-            "tcp",
-        ),
+        interfaces(&PAIR),
+        interfaces(&COLLECTIVE),
         hosts(),
         vms(),
     ]
