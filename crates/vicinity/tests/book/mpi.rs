@@ -120,7 +120,13 @@ fn hosts() -> Vec<String> {
 /// Ranks that serve an interface.
 fn interfaces(figures: &[(&str, u64, &str)]) -> Vec<String> {
     let transports = ["plane", "plane_cm", "tcp"];
-    native("mpi-interfaces.json", figures, &transports, &transports[..2], "tcp")
+    native(
+        "mpi-interfaces.json",
+        figures,
+        &transports,
+        &transports[..2],
+        "tcp",
+    )
 }
 
 /// Returns the rows that `docs/mpi.md` must contain.
