@@ -30,7 +30,13 @@ impl Engine {
 
     #[inline(always)]
     fn has_receive(&self, link: &mut Link) -> bool {
-        !link.reading && !self.posted.is_idle() && self.has_posted_receive(link)
+        self.may_have_receive(link) && self.has_posted_receive(link)
+    }
+
+    /// Returns whether any receive may match the next message. This does not change while the program reads.
+    #[inline(always)]
+    fn may_have_receive(&self, link: &Link) -> bool {
+        !link.reading && !self.posted.is_idle()
     }
 
     #[inline(never)]
@@ -58,8 +64,8 @@ impl Engine {
     /// Begins to read the peer's next messages, up to one that matches a receive.
     #[inline(always)]
     fn read_next(&self, link: &mut Link, most: usize, reading: &mut Reading) -> Result<(), Fault> {
-        let no_receives = link.reading || self.posted.is_idle();
-        if no_receives && !read_short(link, most, reading) {
+        let may_have_receive = self.may_have_receive(link);
+        if !may_have_receive && !read_short(link, most, reading) {
             return Ok(());
         }
         while reading.count < most {
@@ -67,7 +73,7 @@ impl Engine {
                 break;
             };
             // It may have arrived after the endpoint served the peer. The next call serves it.
-            if !no_receives && self.has_posted_receive(link) {
+            if may_have_receive && self.has_posted_receive(link) {
                 break;
             }
             let Some(length) = wire::eager_length(tag) else {

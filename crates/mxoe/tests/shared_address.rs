@@ -182,7 +182,7 @@ fn another_node_takes_the_answers_over_and_the_other_host_sees_no_restart() {
     network.here[1].announce(now);
     network.pass(1);
     assert_eq!(queries(&network), before, "the serial number is the same");
-    // A host that is new finds this one, and what is for the node that ended is refused.
+    // A new host finds the host of the two nodes, and the node that is left refuses a connect to an endpoint that no node has.
     let mut new = Node::new(Config::new(THERE, "new", 10));
     new.announce(network.now);
     new.open(network.now, OTHER, KEY, 4);

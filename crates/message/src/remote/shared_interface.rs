@@ -172,11 +172,10 @@ impl SharedInterface {
 
     /// Returns the endpoints that the filter has to let pass, if they have changed since the last call.
     pub(super) fn changed_filter(&mut self) -> Option<Endpoints> {
-        let endpoints = match self.answers {
+        std::mem::take(&mut self.filter_is_old).then(|| match self.answers {
             true => self.others.complement(),
             false => self.own,
-        };
-        std::mem::take(&mut self.filter_is_old).then_some(endpoints)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::mx::succeed;
-use crate::common::open_mpi::PARTS;
+use crate::common::open_mpi::{OpenMpi, PARTS};
 use crate::{BY_CM, ONLY_PLANE, passes, prepare};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
@@ -93,24 +93,28 @@ impl Drop for Hosts {
     }
 }
 
-#[test]
-fn ranks_of_two_hosts_meet_by_their_own_interfaces() {
-    let Some((folder, mpi)) = prepare() else {
-        return;
-    };
-    let hosts = Hosts::new();
+/// Runs all parts of the program with so many ranks on each host, below ob1 and below cm, by the message plane only.
+fn all_parts_pass(hosts: &Hosts, folder: &Path, mpi: &OpenMpi, ranks: u32) {
     let program = mpi.program();
     for options in [&[][..], &BY_CM] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(options);
         for _ in 0..JOBS {
-            let mut job = hosts.job(folder.path(), 1, &run);
+            let mut job = hosts.job(folder, ranks, &run);
             passes(job.arg(&program).arg("persistent"), 1);
         }
         // Open MPI starts no processes in a job of several hosts, also with tcp alone.
-        let mut job = hosts.job(folder.path(), 1, &run);
+        let mut job = hosts.job(folder, ranks, &run);
         passes(job.arg(&program).arg("-spawned_processes"), PARTS - 1);
     }
+}
+
+#[test]
+fn ranks_of_two_hosts_meet_by_their_own_interfaces() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    all_parts_pass(&Hosts::new(), folder.path(), &mpi, 1);
 }
 
 /// Each of four ranks reaches each other one by the message plane: those of its host in shared memory, and those of the other host by
@@ -121,17 +125,8 @@ fn two_ranks_of_each_host_share_its_interface() {
         return;
     };
     let hosts = Hosts::new();
+    all_parts_pass(&hosts, folder.path(), &mpi, 2);
     let program = mpi.program();
-    for options in [&[][..], &BY_CM] {
-        let mut run = mpi.run(ONLY_PLANE);
-        run.args(options);
-        for _ in 0..JOBS {
-            let mut job = hosts.job(folder.path(), 2, &run);
-            passes(job.arg(&program).arg("persistent"), 1);
-        }
-        let mut job = hosts.job(folder.path(), 2, &run);
-        passes(job.arg(&program).arg("-spawned_processes"), PARTS - 1);
-    }
     let mut run = mpi.run("self,vader,vicinity,tcp");
     run.args(["--mca", "btl_base_verbose", "10"]);
     let mut job = hosts.job(folder.path(), 2, &run);

@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use super::last_error;
+
 /// A range of bytes of a file, locked until this is dropped. The bytes are never read or written.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -75,9 +77,7 @@ fn lock(
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
     match done {
         0 => Ok(lock),
-        _ => Err(std::io::Error::last_os_error()
-            .raw_os_error()
-            .map_or(Errno::IO, Errno::from_raw_os_error)),
+        _ => Err(last_error()),
     }
 }
 

@@ -24,6 +24,10 @@ pub mod ticks;
 mod word;
 mod words;
 
+use std::io;
+
+use rustix::io::Errno;
+
 pub use bytes::SharedBytes;
 pub(crate) use hypervisor::hypervisor;
 pub(crate) use lease::Lease;
@@ -34,3 +38,8 @@ pub(crate) use slots::{Body, INLINE_BYTES, SHORT_BYTES, Slots};
 pub(crate) use streaming_copy::{LINE, STREAMING_MIN};
 pub(crate) use word::{LongWord, Word};
 pub(crate) use words::Words;
+
+/// Returns the error of this thread's last call of the kernel by libc.
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

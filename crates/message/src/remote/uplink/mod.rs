@@ -238,20 +238,6 @@ impl Uplink {
         self.turn()
     }
 
-    /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
-    /// announced the host before.
-    pub(super) fn has_announced(&self) -> bool {
-        let is_silent = self
-            .sharing
-            .as_ref()
-            .is_some_and(|shared| !shared.answers());
-        let has = |named_nic: &NamedNic| {
-            let wire_member = self.wire_members.get(&named_nic.nic);
-            wire_member.is_some_and(|member| is_silent || member.node.counters().sent > 0)
-        };
-        self.sent && self.members.iter().all(has)
-    }
-
     /// Returns whether there is no link, and the partners have acknowledged what was sent.
     pub(super) fn is_idle(&self) -> bool {
         self.links.is_empty() && self.closing.is_empty() && self.waiting.is_empty()

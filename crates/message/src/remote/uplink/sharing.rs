@@ -4,9 +4,24 @@ use mxoe::{Address, Code};
 
 use super::Uplink;
 use crate::error::Error;
+use crate::remote::directory::NamedNic;
 use crate::remote::shared_interface::SharedInterface;
 
 impl Uplink {
+    /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
+    /// announced the host before.
+    pub(in crate::remote) fn has_announced(&self) -> bool {
+        let is_silent = self
+            .sharing
+            .as_ref()
+            .is_some_and(|shared| !shared.answers());
+        let has = |named_nic: &NamedNic| {
+            let wire_member = self.wire_members.get(&named_nic.nic);
+            wire_member.is_some_and(|member| is_silent || member.node.counters().sent > 0)
+        };
+        self.sent && self.members.iter().all(has)
+    }
+
     /// Takes an endpoint's number. Returns false if it is in use. Frames for the endpoint arrive from now on.
     pub(in crate::remote) fn claim(&mut self, endpoint: u8) -> Result<bool, Error> {
         let claimed = match &mut self.sharing {
