@@ -11,7 +11,8 @@ use vm_harness::vm::{Spec, Vm};
 use crate::common::until;
 use crate::direct::{insert, is_well, standing, until_devices, with_module, words};
 use crate::guest::{GUARD, give_address, serve_iperf, sh, wait_for_port};
-use crate::migration::{Hosts, Stream, arriving, check, longest_pause};
+use crate::load::Load;
+use crate::migration::{Hosts, Stream, arriving, check};
 use crate::rig::{Rig, home, ip, step};
 use crate::ssh::Session;
 
@@ -87,18 +88,6 @@ fn until_by(vm: &Vm, to: &str, device: &str) {
     }
 }
 
-/// File with the output of the younger connection's sender, ten lines a second.
-const YOUNG: &str = "/tmp/young";
-
-/// Waits until the sender reports more sent bytes than buffers can hold.
-fn wait_until_younger_connection_continues(vm: &Vm) {
-    let lines = format!("grep -c '[KMG]Bytes' {YOUNG}");
-    sh(
-        vm,
-        &format!("n=$({lines}); until [ $({lines}) -gt $((n + 8)) ]; do sleep 0.05; done"),
-    );
-}
-
 fn start_agent(vm: &Vm) {
     sh(
         vm,
@@ -134,8 +123,7 @@ fn connections_survive_every_change_of_channel() {
     wait_for_port(&blue, 5202);
 
     step("before: frames pass through the switch");
-    let client = format!("iperf3 --client {} --time 600 --interval 0.1 --json", ip(2));
-    let load = red.start(&format!("exec {client}")).unwrap();
+    let load = Load::start(&red, &ip(2), 5201);
     let stream = Stream::start(&red, &blue, &ip(2));
     let mut session = Session::start(&red, &blue, &ip(2));
     until_by(&red, &ip(2), "eth0");
@@ -150,16 +138,14 @@ fn connections_survive_every_change_of_channel() {
     until_by(&blue, &ip(1), "direct0");
 
     // The connection begins with the direct device's long packets.
-    let young = format!("iperf3 --client {} --port 5202 --time 600", ip(2));
-    let young = format!("exec {young} --interval 0.1 --forceflush >{YOUNG}");
-    let young = red.start(&young).unwrap();
-    wait_until_younger_connection_continues(&red);
+    let young = Load::start(&red, &ip(2), 5202);
+    young.goes_on();
 
     session.next("the module goes and comes");
     step("one VM unloads the module, and loads it again");
     sh(&blue, "rmmod vicinity_direct");
     until_by(&red, &ip(2), "eth0");
-    wait_until_younger_connection_continues(&red);
+    young.goes_on();
     insert(&blue);
     until_by(&red, &ip(2), "direct0");
 
@@ -174,7 +160,7 @@ fn connections_survive_every_change_of_channel() {
     step("one VM leaves, and migrates to the other host");
     leave(one, "blue");
     until_by(&red, &ip(2), "eth0");
-    wait_until_younger_connection_continues(&red);
+    young.goes_on();
     let away = arriving(two, member(two, "blue"), 1);
     check(&blue.migrate(&away, &soon()).unwrap().wait(GUARD).unwrap());
     away.wait_ready(GUARD).unwrap();
@@ -193,21 +179,14 @@ fn connections_survive_every_change_of_channel() {
     until_devices(&back, 2);
     until_by(&red, &ip(2), "direct0");
     until_by(&back, &ip(1), "direct0");
-    wait_until_younger_connection_continues(&red);
+    young.goes_on();
 
     step("no data was lost, and all checks pass");
     stream.stop(&back);
     session.stop();
-    for load in [&load, &young] {
-        assert!(load.ended().unwrap().is_none(), "the load ended");
+    for load in [load, young] {
+        println!("longest pause of iperf3: {:.1} s", load.stop());
     }
-    sh(
-        &red,
-        "kill -INT $(grep -lx iperf3 /proc/[0-9]*/comm | cut -d / -f 3)",
-    );
-    let report = load.wait(GUARD).unwrap();
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    println!("longest pause of iperf3: {:.1} s", longest_pause(&report));
     for vm in [&red, &back] {
         println!("{}: {}", vm.name(), sh(vm, "cat /tmp/agent"));
         is_well(vm);

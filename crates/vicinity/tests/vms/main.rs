@@ -28,6 +28,7 @@ mod direct_routes;
 mod guard;
 mod guest;
 mod kinds;
+mod load;
 mod many;
 mod memory_type;
 mod message;
