@@ -16,6 +16,9 @@ use crate::remote::directory;
 /// The longest time that [`Board::discover`] waits. Hosts announce themselves several times in this time.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The name of a gateway's socket.
+pub(crate) const GATEWAY: &str = "gateway.sock";
+
 /// An endpoint's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
@@ -33,6 +36,8 @@ pub struct Board {
     folder: PathBuf,
     /// The folder of the gateway: the same, unless each process with endpoints on the board has a gateway of its own.
     gateway_folder: PathBuf,
+    /// The NIC ids that only a gateway in the board's folder reaches.
+    members: Vec<u64>,
     nic: u64,
     /// The plane of this process, if the board is not that of a daemon or a gateway.
     pub(crate) plane: Option<Arc<dyn Plane>>,
@@ -57,6 +62,7 @@ impl Board {
         Ok(Self {
             folder: folder.to_owned(),
             gateway_folder: folder.to_owned(),
+            members: Vec::new(),
             nic,
             plane: None,
         })
@@ -88,15 +94,18 @@ impl Board {
         Ok(Self {
             folder: folder.to_owned(),
             gateway_folder: folder.to_owned(),
+            members: Vec::new(),
             nic,
             plane: None,
         })
     }
 
-    /// Returns the same board, with the gateway that this process has in a folder of its own.
-    pub(crate) fn with_gateway_in(self, gateway_folder: &Path) -> Self {
+    /// Returns the same board, with the gateway that this process has in a folder of its own. The daemon's gateway in the board's
+    /// folder reaches these members.
+    pub(crate) fn with_gateway_in(self, gateway_folder: &Path, members: Vec<u64>) -> Self {
         Self {
             gateway_folder: gateway_folder.to_owned(),
+            members,
             ..self
         }
     }
@@ -138,16 +147,23 @@ impl Board {
         }
     }
 
-    /// Returns the NIC ids and names of the members and other hosts that the uplink reported.
+    /// Returns the NIC ids and names of the members and other hosts that the uplinks reported, each once.
     pub fn hosts(&self) -> impl Iterator<Item = (u64, String)> + use<> {
-        let named_nics = directory::read(&self.gateway_folder).into_iter();
+        let mut named_nics = directory::read(&self.gateway_folder);
+        if self.gateway_folder != self.folder {
+            let known = directory::read(&self.folder);
+            named_nics.retain(|named_nic| known.iter().all(|other| other.nic != named_nic.nic));
+            // Members first, as the daemon has them.
+            named_nics.splice(..0, known);
+        }
+        let named_nics = named_nics.into_iter();
         named_nics.map(|named_nic| (named_nic.nic, named_nic.name))
     }
 
     /// Returns whether the board has a gateway to other NICs.
     #[must_use]
     pub fn has_gateway(&self) -> bool {
-        self.gateway().exists()
+        self.gateway_folder.join(GATEWAY).exists()
     }
 
     /// Returns the ids of the endpoints that are open on the board, in order.
@@ -163,19 +179,32 @@ impl Board {
         Ok(open)
     }
 
-    /// Returns the folder of the gateway's socket and directory.
+    /// Returns whether the plane of this process, if there is one, reaches a NIC, and not a daemon's gateway.
+    pub(crate) fn is_reached_in_process(&self, nic: u64) -> bool {
+        self.plane.is_some() && nic != self.nic && !self.members.contains(&nic)
+    }
+
+    /// Returns the folder of the socket and directory of the gateway that this process has, or else that all processes use.
     pub(crate) fn gateway_folder(&self) -> &Path {
         &self.gateway_folder
     }
 
-    /// Returns the path of the gateway's socket.
-    pub(crate) fn gateway(&self) -> PathBuf {
-        self.gateway_folder.join("gateway.sock")
+    /// Returns the folder of the gateway that reaches a NIC.
+    fn folder_of_gateway_to(&self, nic: u64) -> &Path {
+        match self.members.contains(&nic) {
+            true => &self.folder,
+            false => &self.gateway_folder,
+        }
     }
 
-    /// Returns the allocator of the member's heap, which all programs that use its gateway share.
-    pub(crate) fn heap_allocator(&self) -> UnitAllocator {
-        UnitAllocator::file_locks(self.gateway_folder.join("heap"))
+    /// Returns the path of the socket of the gateway that reaches a NIC.
+    pub(crate) fn gateway_to(&self, nic: u64) -> PathBuf {
+        self.folder_of_gateway_to(nic).join(GATEWAY)
+    }
+
+    /// Returns the allocator of the member's heap, which all programs that use the gateway to a NIC share.
+    pub(crate) fn heap_allocator(&self, nic: u64) -> UnitAllocator {
+        UnitAllocator::file_locks(self.folder_of_gateway_to(nic).join("heap"))
     }
 
     /// Returns the path of an endpoint's socket.

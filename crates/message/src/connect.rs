@@ -75,7 +75,7 @@ impl Endpoint {
 
     /// The plane of this program reads what it writes to another host's endpoint, see [`crate::plane`].
     fn keep_in_cache(&self, ends: &mut Ends, peer: Address) {
-        if peer.nic != self.address.nic && self.board.plane.is_some() {
+        if self.board.is_reached_in_process(peer.nic) {
             ends.keep_in_cache();
         }
     }
@@ -84,7 +84,7 @@ impl Endpoint {
     pub(crate) fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
         let remote = address.nic != self.address.nic;
         let path = match remote {
-            true => self.board.gateway(),
+            true => self.board.gateway_to(address.nic),
             false => self.board.socket(address.endpoint),
         };
         let channel = match Channel::connect(&path) {
@@ -168,7 +168,10 @@ impl Endpoint {
         let Some(hello) = Hello::decode(&handshake_data) else {
             return;
         };
-        let verdict = self.check_hello(&hello);
+        let verdict = match self.is_misdirected(&channel, &hello) {
+            true => CLOSED,
+            false => self.check_hello(&hello),
+        };
         let link = match verdict {
             ACCEPTED => self.link_from_offer(window, channel, heap, &hello),
             _ => {
@@ -183,6 +186,12 @@ impl Endpoint {
                 self.add_link(hello.from, hello.session, hello.own_key, link);
             }
         }
+    }
+
+    /// Returns whether a daemon offers a connection with another host whose frames are this program's. The daemon has received the
+    /// other host's connect before the program had the endpoint.
+    fn is_misdirected(&self, channel: &Channel, hello: &Hello) -> bool {
+        self.board.is_reached_in_process(hello.from.nic) && !ProcessMemory::is_this_process(channel)
     }
 
     fn check_hello(&mut self, hello: &Hello) -> u32 {
@@ -328,7 +337,7 @@ impl Endpoint {
         let allocator = match peer.nic == self.address.nic {
             // This heap belongs to this link alone.
             true => UnitAllocator::in_process(),
-            false => self.board.heap_allocator(),
+            false => self.board.heap_allocator(peer.nic),
         };
         RemoteMemory::new(window, members?, allocator)
     }

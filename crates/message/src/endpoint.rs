@@ -389,13 +389,14 @@ fn bind(board: &Board, endpoint: Option<u32>) -> Result<(u32, Claim, Listener), 
         None => 0..=ENDPOINTS - 1,
     };
     for id in ids {
-        let Some(claim) = Claim::take(board.plane.as_ref(), id)? else {
-            continue;
-        };
-        match Listener::bind(&board.socket(id)) {
-            Ok(listener) => return Ok((id, claim, listener)),
-            Err(rustix::io::Errno::ADDRINUSE) => {}
+        // First the socket: programs that use a daemon have no claims.
+        let listener = match Listener::bind(&board.socket(id)) {
+            Ok(listener) => listener,
+            Err(rustix::io::Errno::ADDRINUSE) => continue,
             Err(error) => return Err(error.into()),
+        };
+        if let Some(claim) = Claim::take(board.plane.as_ref(), id)? {
+            return Ok((id, claim, listener));
         }
     }
     Err(Error::Busy)

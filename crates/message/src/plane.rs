@@ -65,9 +65,13 @@ impl Drop for Claim {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use window::attach::{Channel, Message};
+
     use super::*;
-    use crate::address::Board;
+    use crate::address::{Address, Board};
+    use crate::connect::layout;
     use crate::endpoint::{Endpoint, Options};
+    use crate::handshake::{ACCEPTED, CLOSED, Hello, HelloReply};
 
     /// Counts its polls.
     #[derive(Debug, Default)]
@@ -114,5 +118,82 @@ mod tests {
             }
             assert_eq!(plane.0.load(Ordering::Relaxed), 10);
         }
+    }
+    /// The NIC ids of another host, and of a VM that a daemon's gateway reaches.
+    const OTHER_HOST: u64 = 0x0200_0000_0009;
+    const MEMBER: u64 = 0x0200_0000_0007;
+
+    /// A process that offers a connection with endpoint 3 of these NICs, as a daemon's gateway. Prints the answers.
+    #[test]
+    #[ignore = "a role of the other test"]
+    fn daemon() {
+        let socket = std::env::var("VICINITY_TEST_SOCKET").unwrap();
+        let nic = std::env::var("VICINITY_TEST_NIC").unwrap().parse().unwrap();
+        let to = Address { nic, endpoint: 1 };
+        for from in [OTHER_HOST, MEMBER].map(|nic| Address { nic, endpoint: 3 }) {
+            let hello = Hello {
+                from,
+                to,
+                session: 5,
+                own_key: Some(0),
+                key: 0,
+                fences: true,
+                process_memory: false,
+                members: None,
+            };
+            let channel = Channel::connect(socket.as_ref()).unwrap();
+            let window = window::region::endpoint_pair(layout().unwrap()).unwrap();
+            channel.offer(Some(&window), None, &hello.encode()).unwrap();
+            let answer = loop {
+                match channel.receive().unwrap() {
+                    Some(Message::Answer { handshake_data, .. }) => break handshake_data,
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            let reply = HelloReply::decode(&answer).unwrap();
+            eprintln!("verdict {}", reply.verdict);
+        }
+    }
+
+    /// The daemon may have received a connect of another host just before the program had the endpoint. From then on, the frames of
+    /// such a connection are the program's.
+    #[test]
+    fn a_daemon_connects_members_only_to_an_endpoint_with_a_plane_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let board = board
+            .with_gateway_in(&folder.path().join("own"), vec![MEMBER])
+            .with_plane(Arc::new(Counting::default()));
+        let options = Options {
+            endpoint: Some(1),
+            ..Options::default()
+        };
+        let mut endpoint = Endpoint::open(&board, &options).unwrap();
+        let mut daemon = std::process::Command::new(std::env::current_exe().unwrap());
+        daemon.args([
+            "plane::tests::daemon",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ]);
+        daemon.env("VICINITY_TEST_SOCKET", board.socket(1));
+        daemon.env("VICINITY_TEST_NIC", board.nic().to_string());
+        let mut daemon = daemon
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        while daemon.try_wait().unwrap().is_none() {
+            endpoint.poll_sockets();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let output = daemon.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let verdicts: Vec<_> = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("verdict "))
+            .collect();
+        let expected = [CLOSED, ACCEPTED].map(|verdict| verdict.to_string());
+        assert_eq!(verdicts, expected, "{said}");
     }
 }

@@ -66,6 +66,12 @@ impl ProcessMemory {
         })
     }
 
+    /// Returns whether this process is at the other end of a channel, too.
+    pub(crate) fn is_this_process(channel: &Channel) -> bool {
+        let own = std::process::id();
+        getsockopt(channel, PeerCredentials).is_ok_and(|peer| u32::try_from(peer.pid()) == Ok(own))
+    }
+
     /// Returns whether the peer finds addresses of this process where it looks for them: not if this is a child of the
     /// process that connected.
     pub(crate) fn peer_knows_this_process(&self) -> bool {

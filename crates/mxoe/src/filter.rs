@@ -1,17 +1,18 @@
-//! The filter of a socket that receives the frames for some endpoints of a host.
+//! The filter of a socket that receives the frames for some endpoints of an address.
 //!
 //! Several processes can have a socket on one interface, and the kernel passes each frame to all of them. A classic BPF program
 //! (bpf(4)) in each socket lets only those frames pass that are for the process: the others cost neither a copy nor a slot
 //! of its ring.
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGT, BPF_JMP, BPF_K, BPF_LD,
-    BPF_MEM, BPF_MISC, BPF_RET, BPF_RSH, BPF_ST, BPF_TAX, BPF_W, BPF_X, BPF_XOR, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGT, BPF_JMP, BPF_K,
+    BPF_LD, BPF_MEM, BPF_MISC, BPF_RET, BPF_RSH, BPF_ST, BPF_TAX, BPF_W, BPF_X, BPF_XOR,
+    sock_filter,
 };
 
 use crate::endpoints::Endpoints;
 use crate::pulls::MAGIC;
-use crate::wire::{HEADER, Place, place};
+use crate::wire::{Destination, HEADER, Mac, Place, destination, place};
 
 /// Bits of a word of [`Endpoints`], as a shift and as a mask.
 const WORD_SHIFT: u32 = 5;
@@ -21,8 +22,63 @@ const WORD_MASK: u32 = 31;
 const DROP: u32 = 0;
 const PASS: u32 = u32::MAX;
 
-/// Returns a program that lets frames of discovery pass, and those for these endpoints.
-pub(crate) fn program(endpoints: &Endpoints) -> Vec<sock_filter> {
+/// The frames that a socket receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The address that several processes have.
+    pub mac: Mac,
+    /// The endpoints at this address whose frames pass, with those of discovery.
+    pub endpoints: Endpoints,
+    /// All frames for other addresses pass.
+    pub passes_other_addresses: bool,
+}
+
+impl Filter {
+    /// Returns whether a frame passes. A broadcast counts as for this address.
+    #[must_use]
+    pub fn passes(&self, frame: &[u8]) -> bool {
+        match frame.first_chunk().copied().map(Mac) {
+            None => false,
+            Some(mac) if mac != self.mac && mac != Mac::BROADCAST => self.passes_other_addresses,
+            Some(_) => match destination(frame) {
+                None => false,
+                Some(Destination::Host) => true,
+                Some(Destination::Endpoint(to)) => self.endpoints.contains(to),
+            },
+        }
+    }
+
+    /// Returns the program that decides the same.
+    pub(crate) fn program(&self) -> Vec<sock_filter> {
+        let mut program = compare_address(self.mac, self.passes_other_addresses);
+        program.extend(find_destination());
+        program.extend(look_up(&self.endpoints));
+        program
+    }
+}
+
+/// Compares the first bytes of a frame with an address and with that of broadcasts. Ends the program for other addresses.
+fn compare_address(mac: Mac, passes_others: bool) -> Vec<sock_filter> {
+    let [a, b, c, d, e, f] = mac.0;
+    let first = u32::from_be_bytes([a, b, c, d]);
+    let last = u16::from_be_bytes([e, f]).into();
+    vec![
+        // Drops what is shorter than an address.
+        load(BPF_H, 4),
+        load(BPF_W, 0),
+        branch(BPF_JEQ, first, 0, 2),
+        load(BPF_H, 4),
+        branch(BPF_JEQ, last, 4, 3),
+        branch(BPF_JEQ, u32::MAX, 0, 2),
+        load(BPF_H, 4),
+        branch(BPF_JEQ, u16::MAX.into(), 1, 0),
+        end(if passes_others { PASS } else { DROP }),
+    ]
+}
+
+/// Loads the number of the endpoint that a frame is for into the accumulator. Ends the program for frames of discovery, and for those
+/// that are for no endpoint.
+fn find_destination() -> Vec<sock_filter> {
     let kinds: Vec<_> = (0..=u8::MAX)
         .filter_map(|kind| Some((kind, place(kind)?)))
         .collect();
@@ -51,7 +107,6 @@ pub(crate) fn program(endpoints: &Endpoints) -> Vec<sock_filter> {
     }
     program.push(end(DROP));
     program.extend(sections.into_iter().flat_map(|(_, code)| code));
-    program.extend(look_up(endpoints));
     program
 }
 
@@ -99,10 +154,14 @@ fn branch_of(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// Loads bytes of the packet at an offset from its type. The kernel's offsets count from the MAC header.
+/// Loads bytes of the packet at an offset from its type.
 fn load_packet(size: u32, offset: u32) -> sock_filter {
-    let header = u32::try_from(HEADER).unwrap_or_default();
-    instruction(BPF_LD | size | BPF_ABS, header + offset)
+    load(size, u32::try_from(HEADER).unwrap_or_default() + offset)
+}
+
+/// Loads bytes of the frame at an offset from its destination address.
+fn load(size: u32, offset: u32) -> sock_filter {
+    instruction(BPF_LD | size | BPF_ABS, offset)
 }
 
 fn skip(count: u32) -> sock_filter {

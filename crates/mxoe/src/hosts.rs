@@ -184,6 +184,12 @@ impl Hosts {
         self.announce = None;
     }
 
+    /// Leaves the announcements and answers to another node.
+    pub(crate) fn stop_answering(&mut self) {
+        self.stop_announcing();
+        self.answers = false;
+    }
+
     pub(crate) fn find(&self, mac: Mac) -> Option<u16> {
         self.by_mac.get(&mac).copied()
     }

@@ -35,7 +35,7 @@
 //! (rendezvous): the receiver pulls it block by block, and notifies the sender at the end.
 //!
 //! Several processes can each have a node and a port with one address ([`Config::shared`]), and each has endpoints of its own: a
-//! filter in each port ([`Port::pass`]) lets frames of discovery and those for its endpoints pass. One of these nodes answers for
+//! filter in each port ([`Port::filter`]) lets frames of discovery and those for its endpoints pass. One of these nodes answers for
 //! the host.
 //!
 //! This crate does not match messages to receives. The program takes them one by one
@@ -129,5 +129,6 @@ pub mod wire;
 pub use counters::Counters;
 pub use endpoints::Endpoints;
 pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, StreamedSend};
+pub use filter::Filter;
 pub use node::{Config, Node};
 pub use port::{Port, address};

@@ -22,7 +22,7 @@ pub struct Config {
     pub serial: u32,
     /// How long a peer may be silent before the node gives it up.
     pub peer_timeout: Duration,
-    /// Other nodes, in other processes, have the same address and serial number. Each receives all frames of discovery and those
+    /// Other nodes, in other processes, have the same address. Each receives all frames of discovery and those
     /// for its own endpoints. Only the node that is [announced](Node::announce) answers for the host, and receives the frames for
     /// endpoints that no node has.
     pub shared: bool,
@@ -86,6 +86,11 @@ impl Node {
     pub fn stop_announcing(&mut self) {
         self.hosts.stop_announcing();
         self.endpoints.clear();
+    }
+
+    /// Leaves the announcements and the answers for the host to another node with the same address ([`Config::shared`]).
+    pub fn stop_answering(&mut self) {
+        self.hosts.stop_answering();
     }
 
     /// Opens an endpoint for every host that presents its key. `session` is a random number,

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::endpoints::Endpoints;
-use crate::filter;
+use crate::filter::Filter;
 use crate::limits::MAX_ORDINARY_FRAME;
 use crate::node::Node;
 use crate::raw::batch::{self, BATCH};
@@ -48,22 +48,22 @@ impl Port {
     /// The interface does not exist or its MTU is too small, the process has no permission for raw
     /// sockets, or there is no memory for the receive ring.
     pub fn open(interface: &str, others: impl IntoIterator<Item = Mac>) -> io::Result<Self> {
-        Self::open_with(interface, others, None)
+        Self::open_with(interface, others, false)
     }
 
-    /// Opens a port on an interface that other processes serve, too: only frames of discovery [pass](Self::pass) at first. Needs
+    /// Opens a port on an interface that other processes serve, too: only frames of discovery [pass](Self::filter) at first. Needs
     /// `CAP_NET_RAW`.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_shared(interface: &str) -> io::Result<Self> {
-        Self::open_with(interface, [], Some(Endpoints::default()))
+        Self::open_with(interface, [], true)
     }
 
     fn open_with(
         interface: &str,
         others: impl IntoIterator<Item = Mac>,
-        endpoints: Option<Endpoints>,
+        only_discovery: bool,
     ) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // `bind` sets the protocol. With a protocol set here, the socket would receive frames of
@@ -80,8 +80,13 @@ impl Port {
         check_mtu(interface)?;
         // Before `bind`, so that the kernel puts every frame into the ring.
         Ring::create(&socket)?;
-        if let Some(endpoints) = endpoints {
-            raw::attach_filter(&socket, &filter::program(&endpoints))?;
+        if only_discovery {
+            let filter = Filter {
+                mac: own,
+                endpoints: Endpoints::default(),
+                passes_other_addresses: false,
+            };
+            raw::attach_filter(&socket, &filter.program())?;
         }
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
         // A smaller buffer costs throughput and nothing else, so errors are ignored.
@@ -94,12 +99,13 @@ impl Port {
         Self::adopt(socket)
     }
 
-    /// Receives frames of discovery and those for these endpoints only, from now on. Frames that have arrived stay.
+    /// Receives only the frames that pass a filter, from now on. Frames that have arrived stay.
     ///
     /// # Errors
     /// The kernel has no memory for the filter.
-    pub fn pass(&self, endpoints: &Endpoints) -> io::Result<()> {
-        raw::attach_filter(&self.socket, &filter::program(endpoints))
+    // syscalls: setsockopt
+    pub fn filter(&self, filter: &Filter) -> io::Result<()> {
+        raw::attach_filter(&self.socket, &filter.program())
     }
 
     /// Returns the time for the calls of a [`Node`] on this port.

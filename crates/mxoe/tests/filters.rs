@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mxoe::wire::{Destination, destination};
-use mxoe::{Address, Config, Endpoints, Node, Port, address};
+use mxoe::{Address, Config, Endpoints, Filter, Node, Port, address};
 
 const KEY: u32 = 7;
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,10 +67,15 @@ fn child() {
     let mut all = Port::open("to", []).unwrap();
     let mut filtered = Port::open_shared("to").unwrap();
     let endpoint = Destination::Endpoint;
+    let filter = |endpoints| Filter {
+        mac: address("to").unwrap(),
+        endpoints,
+        passes_other_addresses: false,
+    };
     for own in [3, 200] {
         let mut endpoints = Endpoints::default();
         endpoints.insert(own);
-        filtered.pass(&endpoints).unwrap();
+        filtered.filter(&filter(endpoints)).unwrap();
         let [every, some] = sent(&[5, 254, own], [&mut all, &mut filtered]);
         assert!(every.contains(&endpoint(5)) && every.contains(&endpoint(254)));
         assert!(some.contains(&Destination::Host));
@@ -81,7 +86,7 @@ fn child() {
         // All but one, as for the process that answers for the host.
         endpoints.remove(own);
         endpoints.insert(5);
-        filtered.pass(&endpoints.complement()).unwrap();
+        filtered.filter(&filter(endpoints.complement())).unwrap();
         let [_, some] = sent(&[5, 254, own], [&mut all, &mut filtered]);
         assert!(!some.contains(&endpoint(5)) && some.contains(&endpoint(254)));
     }

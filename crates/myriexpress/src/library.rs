@@ -18,7 +18,7 @@ use crate::limits::{API, HOSTNAME};
 const RUNTIME_DIR_VARIABLE: &str = "VICINITY_RUNTIME_DIR";
 const DEFAULT_RUNTIME_DIR: &str = "/run/vicinity";
 
-/// The environment variable with a network interface that the process serves itself, without a daemon.
+/// The environment variable with a network interface that the process serves itself.
 const INTERFACE_VARIABLE: &str = "VICINITY_INTERFACE";
 
 /// Environment variables of MX and Open-MX: with `0`, errors that would be fatal are returned.

@@ -120,9 +120,22 @@ fn conditions(
                 .map(|operation| equal(1, operation))
                 .into()
         }
+        // The uplink asks which endpoints programs have that serve its interface, too.
+        "fcntl" if kind == ProcessKind::Uplink => {
+            [libc::F_GETFD, libc::F_GET_SEALS, libc::F_OFD_GETLK]
+                .map(|question| equal(1, question))
+                .into()
+        }
         "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
             .map(|question| equal(1, question))
             .into(),
+        // The uplink leaves the frames for these endpoints to the programs.
+        "setsockopt" if kind == ProcessKind::Uplink => {
+            return Ok(vec![SeccompRule::new(vec![
+                equal(1, libc::SOL_SOCKET)?,
+                equal(2, libc::SO_ATTACH_FILTER)?,
+            ])?]);
+        }
         "rt_sigaction" => signals(kind)
             .iter()
             .map(|signal| equal(0, *signal))

@@ -1,12 +1,16 @@
 //! The members of the message plane that are not VMs: the host, and the uplink, which is the way to other hosts.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-use message::remote::Member;
+use message::MessageError;
 use message::remote::uplink::NamedNic;
+use message::remote::{DaemonInterface, Member};
 use mxoe::Port;
 use mxoe::wire::Mac;
+
+use crate::runtime_paths::{BOARD, interface_folder};
 
 /// The member that is the host.
 pub(crate) const HOST: &str = "host";
@@ -45,6 +49,8 @@ pub(crate) struct Plan {
     /// This host's members as others know them.
     pub(crate) named_nics: Vec<NamedNic>,
     pub(crate) peer_timeout: Duration,
+    /// The interface's name, if the host is a member: its programs may serve the interface, too.
+    pub(crate) shared: Option<String>,
 }
 
 impl Uplink {
@@ -56,6 +62,7 @@ impl Uplink {
         let own = mxoe::address(&self.interface)?;
         let name = self.host_name.clone().unwrap_or_else(system_name);
         let mut group = None;
+        let mut shared = None;
         let mut named_nics = Vec::new();
         for member in &mut *members {
             let mut named_nic = NamedNic {
@@ -64,6 +71,7 @@ impl Uplink {
             };
             if member.name == HOST {
                 // On the wire it is the interface.
+                shared = Some(self.interface.clone());
                 named_nic.nic = own.nic();
                 named_nic.name.clone_from(&name);
                 member.nic = Some(named_nic.nic);
@@ -85,8 +93,25 @@ impl Uplink {
             interface: self.interface.clone(),
             named_nics,
             peer_timeout: self.peer_timeout,
+            shared,
         })
     }
+}
+
+/// Lets programs of the host serve the interface, too. They have their endpoints on the host's board.
+///
+/// # Errors
+/// There is no such interface, or programs have begun to serve it without the daemon.
+pub(crate) fn share(
+    runtime_dir: &Path,
+    interface: &str,
+    named_nics: &[NamedNic],
+) -> Result<DaemonInterface, MessageError> {
+    let mac = mxoe::address(interface)?;
+    let folder = interface_folder(runtime_dir, interface);
+    let board = format!("../{BOARD}");
+    let nics = named_nics.iter().map(|named_nic| named_nic.nic);
+    DaemonInterface::open(&folder, mac, &board, nics.filter(|nic| *nic != mac.nic()))
 }
 
 impl Plan {

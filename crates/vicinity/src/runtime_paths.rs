@@ -18,6 +18,9 @@ pub(crate) const MESSAGE_FOLDER: &str = "message-plane";
 /// The board of a VM or of the host.
 pub(crate) const BOARD: &str = "message";
 
+/// The prefix of the folder by which processes share a network interface for messages.
+const INTERFACE_FOLDER: &str = "message-";
+
 /// The folder of the trust groups' sockets and of their VMs' monitors.
 pub(crate) const DIRECT_FOLDER: &str = "direct";
 
@@ -41,6 +44,11 @@ pub(crate) fn member_socket(runtime_dir: &Path, member: &str) -> PathBuf {
     runtime_dir
         .join(MESSAGE_FOLDER)
         .join(format!("{member}.sock"))
+}
+
+/// Returns the folder by which processes share this network interface for messages.
+pub(crate) fn interface_folder(runtime_dir: &Path, interface: &str) -> PathBuf {
+    runtime_dir.join(format!("{INTERFACE_FOLDER}{interface}"))
 }
 
 /// Returns the folder of the direct channel.

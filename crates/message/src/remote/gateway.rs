@@ -22,7 +22,7 @@ use super::local_link::{LOCAL_LINK, LocalLink};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
 use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
-use crate::address::Board;
+use crate::address::{Board, GATEWAY};
 use crate::error::Error;
 use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
 use crate::peer::Fault;
@@ -100,7 +100,7 @@ impl Gateway {
         // the first.
         let board = claim(page.nic())?;
         let folder = board.gateway_folder();
-        let listener = match Listener::bind(&board.gateway()) {
+        let listener = match Listener::bind(&folder.join(GATEWAY)) {
             Err(Errno::ADDRINUSE) => {
                 let text = format!(
                     "{} has a gateway already: end that one first",

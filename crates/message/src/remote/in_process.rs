@@ -1,4 +1,4 @@
-//! A message plane in the program's process, whose endpoints reach other hosts without a daemon.
+//! A message plane in the program's process, whose endpoints reach other hosts by the program's own calls.
 //!
 //! # Theory of operation
 //!
@@ -8,11 +8,12 @@
 //! into the links' windows and back. An endpoint that sleeps waits for the packet socket, too. So no other thread
 //! runs between two messages.
 //!
-//! A thread of the plane looks every [`INTERVAL`] whether the program made any call meanwhile. If not, the program
+//! A thread of the plane looks every 10 ms whether the program made any call meanwhile. If not, the program
 //! computes, and the thread acknowledges, retransmits and answers in its place.
 //!
 //! Several processes can serve one interface so: they have a folder in common, and each has a socket, a gateway and a broker of its own
-//! ([`SharedInterface`]). Endpoints of one folder reach each other by its board's sockets, without the plane.
+//! ([`SharedInterface`]). Endpoints of one board reach each other by its sockets, without the plane. If a daemon's uplink has the
+//! same interface, the board is the daemon's, and its gateway reaches the VMs of this host.
 //!
 //! MXoE has no frame that says that an endpoint is closed. A host answers the frames for it, but nothing answers for a process that has
 //! ended. So each close is told to the partner ([`mxoe::Node::notify_closed`]).
@@ -35,15 +36,12 @@ use super::directory::NamedNic;
 use super::gateway::Gateway;
 use super::interface_folder::InterfaceFolder;
 use super::resources::Member;
-use super::shared_interface::SharedInterface;
+use super::shared_interface::{INTERVAL, SharedInterface};
 use super::transport::Transport;
 use super::uplink::{Options, Uplink};
 use crate::address::Board;
 use crate::error::Error;
 use crate::plane::Plane;
-
-/// The interval at which the plane's thread looks whether the program computes.
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The longest time that the end of a plane waits for acknowledgements.
 const LINGER: Duration = Duration::from_secs(10);
@@ -82,12 +80,12 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Opens a plane on a network interface, as the host of this name, and returns its board. The board's files are in
-    /// `folder`, which other processes of the host may use for the same interface at the same time, with the same name. The
-    /// interface must not be the uplink of a daemon.
+    /// Opens a plane on a network interface, as the host of this name, and returns its board. The plane's files are in
+    /// `folder`, which other processes of the host may use for the same interface at the same time, with the same name. If one
+    /// of them is a daemon ([`DaemonInterface`](super::DaemonInterface)), the board is the daemon's.
     ///
     /// # Errors
-    /// The folder is that of another interface, the interface cannot be used ([`Port::open`]), or the kernel has no memory or
+    /// The folder is that of another interface, a file in it is malformed, the interface cannot be used ([`Port::open`]), or the kernel has no memory or
     /// descriptors left.
     pub fn open(folder: &Path, interface: &str, name: &str) -> Result<Board, Error> {
         let unusable = |error: std::io::Error| {
@@ -97,20 +95,22 @@ impl InProcess {
             );
             Error::Join(text)
         };
-        let nic = mxoe::address(interface).map_err(unusable)?.nic();
+        let mac = mxoe::address(interface).map_err(unusable)?;
+        let nic = mac.nic();
         // Until the end of this function: the process that answers for the host has announced it before the next one opens.
         let (shared_folder, _opening) = InterfaceFolder::open(folder, nic)?;
         let port = Port::open_shared(interface).map_err(unusable)?;
         // After the port is open, so that no host is missed.
         let known = shared_folder.known_hosts()?;
         let locks = Arc::clone(&shared_folder.locks);
-        let sharing = SharedInterface::new(locks, shared_folder.serial, known)?;
+        let sharing = SharedInterface::of_program(locks, mac, shared_folder.serial, known);
         let named_nic = NamedNic {
             nic,
             name: name.to_owned(),
         };
         let own = &shared_folder.own;
-        let board = Board::claim(folder, nic)?.with_gateway_in(own);
+        let board = Board::claim(&shared_folder.board, nic)?;
+        let board = board.with_gateway_in(own, shared_folder.members.clone());
         let mut parts = Parts::join(own, &board, port, named_nic, sharing)?;
         parts.announce();
         let shared = Arc::new(Shared {
@@ -162,6 +162,7 @@ impl Parts {
                     port,
                     members: vec![named_nic],
                     peer_timeout: mxoe::limits::PEER_TIMEOUT,
+                    shared: None,
                 };
                 Ok((gateway, Uplink::join(options)?))
             });
@@ -172,6 +173,7 @@ impl Parts {
             both
         })
         .map(|(gateway, mut uplink)| {
+            uplink.in_process = true;
             uplink.sharing = Some(sharing);
             Self {
                 gateway,

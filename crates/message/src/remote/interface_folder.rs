@@ -5,14 +5,19 @@
 //! | `lock` | each process has a shared lock; the first process after others has the exclusive lock for a moment |
 //! | `opening` | locked by a process that opens: one after the other |
 //! | `numbers` | its bytes are locked by the processes that have these numbers ([`ByteLocks`]) |
-//! | `session` | the serial number and address of the interface, from the first process on until the last has ended |
-//! | `process-N/` | the sockets of a process's gateway, broker and uplink, and the hosts that it has found |
-//! | `N.sock` | the socket of an endpoint |
+//! | `session` | serial number, address, and board of the interface, from the first process on until the last has ended |
+//! | `members` | the NIC ids of the VMs of a daemon's plane |
+//! | `process-N/` | the sockets of a program's gateway, broker and uplink, and the hosts that it has found |
+//! | `N.sock` | the socket of an endpoint, if this folder is the board |
+//!
+//! If the first process is a program, the folder is also the programs' board. Otherwise their board is the daemon's, so that they have
+//! the endpoints of one host, with the programs that use the daemon.
 //!
 //! Processes that may write the folder trust each other with its contents, but a malformed file ends the opening with a
 //! sentence.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -24,25 +29,76 @@ use rustix::io::Errno;
 use window::byte_locks::ByteLocks;
 
 use super::directory;
-use super::shared_interface::take_process_number;
+use super::shared_interface::{SharedInterface, take_daemon, take_program_number};
 use crate::address::random;
 use crate::error::Error;
 use crate::wire::halves;
 
-/// The prefix of the folder of a process.
+/// The file with the members of a daemon's plane.
+const MEMBERS: &str = "members";
+
+/// The prefix of the folder of a program.
 const PROCESS: &str = "process-";
 
 /// The longest time that a process waits for others that open the same folder.
 const OPENING: Duration = Duration::from_secs(30);
 
-/// The folder of an interface, as a process has it.
+/// The board of programs without a daemon, as seen from the folder.
+const OWN_BOARD: &str = ".";
+
+/// An interface that this process serves, and others may serve.
+#[derive(Debug)]
+struct Session {
+    /// The serial number that the programs announce.
+    serial: u32,
+    /// The programs' board, as seen from the folder.
+    board: String,
+    locks: ByteLocks,
+    /// The lock of a process that is there.
+    lock: File,
+    /// Keeps other processes from opening the folder.
+    opening: File,
+}
+
+impl Session {
+    /// Joins the processes that serve the interface with this NIC id. The first process determines the board.
+    fn join(folder: &Path, nic: u64, board: &str) -> Result<Self, Error> {
+        fs::create_dir_all(folder)?;
+        let opening = wait_for_others(folder)?;
+        let lock = File::create(folder.join("lock"))?;
+        if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
+            begin_session(folder, nic, board)?;
+        }
+        if !try_lock(&lock, FlockOperation::NonBlockingLockShared)? {
+            return Err(Error::Join(format!(
+                "another process has the files in {} for itself: end the programs of an earlier release",
+                folder.display()
+            )));
+        }
+        let (serial, board) = read_session(folder, nic)?;
+        let locks = ByteLocks::open(&folder.join("numbers"))?;
+        Ok(Self {
+            serial,
+            board,
+            locks,
+            lock,
+            opening,
+        })
+    }
+}
+
+/// The folder of an interface, as a program has it.
 #[derive(Debug)]
 pub(super) struct InterfaceFolder {
     folder: PathBuf,
-    /// The serial number that the processes announce.
+    /// The serial number that the programs announce.
     pub(super) serial: u32,
-    /// The folder of this process.
+    /// The folder of this program.
     pub(super) own: PathBuf,
+    /// The folder of the board.
+    pub(super) board: PathBuf,
+    /// The NIC ids of the VMs that the board's gateway reaches.
+    pub(super) members: Vec<u64>,
     pub(super) locks: Arc<ByteLocks>,
     /// The lock of a process that is there.
     _lock: File,
@@ -52,52 +108,99 @@ impl InterfaceFolder {
     /// Opens the folder for an interface with this NIC id. The file that it also returns is a lock that keeps other processes from
     /// opening the folder.
     pub(super) fn open(folder: &Path, nic: u64) -> Result<(Self, File), Error> {
-        fs::create_dir_all(folder)?;
-        let opening = wait_for_others(folder)?;
-        let lock = File::create(folder.join("lock"))?;
-        if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
-            begin_session(folder, nic)?;
-        }
-        if !try_lock(&lock, FlockOperation::NonBlockingLockShared)? {
-            return Err(Error::Join(format!(
-                "another process has the files in {} for itself: end the programs of an earlier release",
-                folder.display()
-            )));
-        }
-        let serial = read_session(folder, nic)?;
-        let locks = ByteLocks::open(&folder.join("numbers"))?;
-        let number = take_process_number(&locks)?.ok_or_else(|| {
+        let session = Session::join(folder, nic, OWN_BOARD)?;
+        let number = take_program_number(&session.locks)?.ok_or_else(|| {
             let folder = folder.display();
-            Error::Join(format!("too many processes use the files in {folder}"))
+            Error::Join(format!("too many programs use the files in {folder}"))
         })?;
         let own = folder.join(format!("{PROCESS}{number}"));
-        // A process that has ended may have left its files.
+        // A program that has ended may have left its files.
         match fs::remove_dir_all(&own) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         fs::create_dir(&own)?;
+        let (board, members) = match session.board.as_str() {
+            OWN_BOARD => (folder.to_owned(), Vec::new()),
+            board => (folder.join(board), read_members(folder)?),
+        };
         let opened = Self {
             folder: folder.to_owned(),
-            serial,
+            serial: session.serial,
             own,
-            locks: Arc::new(locks),
-            _lock: lock,
+            board,
+            members,
+            locks: Arc::new(session.locks),
+            _lock: session.lock,
         };
-        Ok((opened, opening))
+        Ok((opened, session.opening))
     }
 
     /// Returns the hosts that other processes of the interface have found.
     pub(super) fn known_hosts(&self) -> Result<Vec<Mac>, Error> {
-        let mut hosts: Vec<_> = process_folders(&self.folder)?
+        let mut folders = process_folders(&self.folder)?;
+        folders.push(self.board.clone());
+        let mut hosts: Vec<_> = folders
             .iter()
             .flat_map(|folder| directory::read(folder))
+            .filter(|named_nic| !self.members.contains(&named_nic.nic))
             .filter_map(|named_nic| Mac::from_nic(named_nic.nic))
             .filter(|mac| mac.is_host())
             .collect();
         hosts.sort_unstable();
         hosts.dedup();
         Ok(hosts)
+    }
+}
+
+/// An interface of a daemon's uplink that programs of the host may serve, too, see [`InProcess`](super::InProcess).
+#[derive(Debug)]
+pub struct DaemonInterface {
+    /// The address of the interface.
+    mac: Mac,
+    locks: Arc<ByteLocks>,
+    /// The lock of a process that is there.
+    lock: File,
+}
+
+impl DaemonInterface {
+    /// Opens the folder of the interface with this address, and takes over from programs that answer for the host. The programs will have
+    /// their endpoints on the daemon's board: `board`, as seen from the folder. They reach the members with these NIC ids by the daemon's
+    /// gateway.
+    ///
+    /// # Errors
+    /// Programs serve the interface without a daemon, another daemon has the interface, or the folder cannot be written.
+    pub fn open(
+        folder: &Path,
+        mac: Mac,
+        board: &str,
+        members: impl Iterator<Item = u64>,
+    ) -> Result<Self, Error> {
+        let session = Session::join(folder, mac.nic(), board)?;
+        if session.board != board {
+            return Err(Error::Join(format!(
+                "programs have begun to serve the interface without this daemon: end them, and start the daemon \
+                 again (their files are in {})",
+                folder.display()
+            )));
+        }
+        if !take_daemon(&session.locks)? {
+            let folder = folder.display();
+            return Err(Error::Join(format!(
+                "another daemon has the files in {folder}"
+            )));
+        }
+        let lines = members.map(|nic| format!("{nic:012x}\n"));
+        fs::write(folder.join(MEMBERS), lines.collect::<String>())?;
+        Ok(Self {
+            mac,
+            locks: Arc::new(session.locks),
+            lock: session.lock,
+        })
+    }
+
+    pub(super) fn sharing(self) -> SharedInterface {
+        SharedInterface::of_daemon(self.locks, self.lock, self.mac)
     }
 }
 
@@ -134,7 +237,7 @@ fn wait_for_others(folder: &Path) -> Result<File, Error> {
 }
 
 /// Removes what processes have left that have all ended, and chooses a serial number.
-fn begin_session(folder: &Path, nic: u64) -> Result<(), Error> {
+fn begin_session(folder: &Path, nic: u64, board: &str) -> Result<(), Error> {
     for own in process_folders(folder)? {
         fs::remove_dir_all(own)?;
     }
@@ -148,20 +251,23 @@ fn begin_session(folder: &Path, nic: u64) -> Result<(), Error> {
         }
     }
     let (serial, _) = halves(random()?);
-    let text = format!("{serial:08x} {nic:012x}\n");
+    let text = format!("{serial:08x} {nic:012x} {board}\n");
     Ok(fs::write(folder.join("session"), text)?)
 }
 
-/// Returns the serial number of the processes that serve the interface with this NIC id.
-fn read_session(folder: &Path, nic: u64) -> Result<u32, Error> {
+/// Returns the serial number and the board of the processes that serve the interface with this NIC id.
+fn read_session(folder: &Path, nic: u64) -> Result<(u32, String), Error> {
     let file = folder.join("session");
     let text = fs::read_to_string(&file)?;
-    let parsed = text.trim_end().split_once(' ').and_then(|(serial, nic)| {
+    let parsed = || {
+        let (serial, rest) = text.trim_end().split_once(' ')?;
+        let (nic, board) = rest.split_once(' ')?;
         let serial = u32::from_str_radix(serial, 16).ok()?;
-        Some((serial, u64::from_str_radix(nic, 16).ok()?))
-    });
-    match parsed {
-        Some((serial, found)) if found == nic => Ok(serial),
+        let nic = u64::from_str_radix(nic, 16).ok()?;
+        Some(((serial, board.to_owned()), nic))
+    };
+    match parsed() {
+        Some((session, found)) if found == nic => Ok(session),
         Some((_, found)) => Err(Error::Join(format!(
             "the programs with files in {} serve an interface with the address {found:012x}, and this one has \
              {nic:012x}: give each host a runtime directory of its own, and end programs that began before the \
@@ -175,7 +281,18 @@ fn read_session(folder: &Path, nic: u64) -> Result<u32, Error> {
     }
 }
 
-/// Returns the folders of processes.
+/// Returns the NIC ids that a daemon has written.
+fn read_members(folder: &Path) -> Result<Vec<u64>, Error> {
+    let file = folder.join(MEMBERS);
+    let text = fs::read_to_string(&file)?;
+    let members = text.lines().map(|line| u64::from_str_radix(line, 16).ok());
+    members.collect::<Option<_>>().ok_or_else(|| {
+        let file = file.display();
+        Error::Join(format!("{file} is malformed: start the daemon again"))
+    })
+}
+
+/// Returns the folders of programs.
 fn process_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let is_process = |path: &PathBuf| {

@@ -82,6 +82,7 @@ pub mod uplink;
 pub use broker::Broker;
 pub use gateway::Gateway;
 pub use in_process::InProcess;
+pub use interface_folder::DaemonInterface;
 pub use report::{Counters, MAX_PEERS, MemberReport, MessagesSent};
 pub use resources::{Connection, Member, MemberResources, Resources};
 pub use transport::Transport;

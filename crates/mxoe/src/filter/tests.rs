@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::limits::ENDPOINTS;
 use crate::wire::tests::{packet, with};
-use crate::wire::{Destination, Frame, Mac, Packet, destination};
+use crate::wire::{Frame, Packet};
 
 /// Runs a program as the kernel does: a load beyond the packet drops it.
 fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
@@ -18,6 +18,10 @@ fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
         match code {
             _ if code == BPF_LD | BPF_B | BPF_ABS => match packet.get(place) {
                 Some(byte) => a = (*byte).into(),
+                None => return DROP,
+            },
+            _ if code == BPF_LD | BPF_H | BPF_ABS => match packet.get(place..place + 2) {
+                Some(half) => a = u16::from_be_bytes(half.try_into().unwrap()).into(),
                 None => return DROP,
             },
             _ if code == BPF_LD | BPF_W | BPF_ABS => match packet.get(place..place + 4) {
@@ -60,10 +64,40 @@ fn destination_of(packet: &Packet<'_>) -> Option<Destination> {
     Some(Destination::Endpoint(to))
 }
 
+const OWN: Mac = Mac([2; 6]);
+
+fn filter(endpoints: Endpoints) -> Filter {
+    Filter {
+        mac: OWN,
+        endpoints,
+        passes_other_addresses: false,
+    }
+}
+
 fn set(numbers: &[u8]) -> Endpoints {
     let mut endpoints = Endpoints::default();
     numbers.iter().for_each(|number| endpoints.insert(*number));
     endpoints
+}
+
+/// An acknowledgement for an endpoint.
+fn acknowledgement(to: u8) -> [u8; 60] {
+    let mut frame = [0; 60];
+    frame[..6].copy_from_slice(&OWN.0);
+    (frame[16], frame[17]) = (35, to);
+    frame
+}
+
+/// Addresses of hosts that differ in either part.
+fn host() -> impl Strategy<Value = Mac> {
+    let byte = || prop::sample::select(vec![2u8, 4]);
+    (byte(), byte()).prop_map(|(first, last)| Mac([first, 2, 2, 2, last, 2]))
+}
+
+/// Addresses in frames, some of them of groups.
+fn address() -> impl Strategy<Value = Mac> {
+    let half_broadcast = Mac([0xff, 0xff, 0xff, 0xff, 2, 2]);
+    prop_oneof![4 => host(), 1 => Just(Mac::BROADCAST), 1 => Just(half_broadcast)]
 }
 
 proptest! {
@@ -87,7 +121,7 @@ proptest! {
             }
             (packet, _) => packet,
         };
-        let frame = Frame { destination: Mac([2; 6]), source: Mac([4; 6]), index: 7, packet };
+        let frame = Frame { destination: OWN, source: Mac([4; 6]), index: 7, packet };
         let bytes = frame.encode();
         let decoded = Frame::decode(&bytes).unwrap().packet;
         let expected = destination_of(&decoded);
@@ -104,8 +138,9 @@ proptest! {
             Some(Destination::Host) => true,
             Some(Destination::Endpoint(to)) => endpoints.contains(to),
         };
-        let result = run(&program(&endpoints), &bytes);
-        prop_assert_eq!(result, if passes { PASS } else { DROP });
+        let filter = filter(endpoints);
+        prop_assert_eq!(filter.passes(&bytes), passes);
+        prop_assert_eq!(run(&filter.program(), &bytes), if passes { PASS } else { DROP });
     }
 
     /// A frame with a wrong byte, or cut anywhere, does not make the program leave its instructions, or pass what is for no
@@ -116,32 +151,46 @@ proptest! {
         (at, value) in (0..60usize, any::<u8>()),
         length in 0..80usize,
         numbers in any::<[u8; 3]>(),
+        passes_other_addresses in any::<bool>(),
     ) {
         let packet = with(packet, &data);
-        let frame = Frame { destination: Mac([2; 6]), source: Mac([4; 6]), index: 7, packet };
+        let frame = Frame { destination: OWN, source: Mac([4; 6]), index: 7, packet };
         let mut bytes = frame.encode();
         bytes[at] = value;
         bytes.truncate(length);
-        let endpoints = set(&numbers);
-        let passes = match destination(&bytes) {
-            None => false,
-            Some(Destination::Host) => true,
-            Some(Destination::Endpoint(to)) => endpoints.contains(to),
+        let filter = Filter { passes_other_addresses, ..filter(set(&numbers)) };
+        let expected = if filter.passes(&bytes) { PASS } else { DROP };
+        prop_assert_eq!(run(&filter.program(), &bytes), expected);
+    }
+
+    /// Only frames for the address are looked up: all others pass, or none. A broadcast is for all addresses.
+    #[test]
+    fn frames_for_other_addresses_have_endpoints_of_their_own(
+        own in host(),
+        other in address(),
+        to in 0..3u8,
+        passes_other_addresses in any::<bool>(),
+    ) {
+        let filter = Filter { mac: own, endpoints: set(&[1]), passes_other_addresses };
+        let broadcast = other == Mac::BROADCAST;
+        let expected = match other == own || broadcast {
+            true => to == 1,
+            false => passes_other_addresses,
         };
-        prop_assert_eq!(run(&program(&endpoints), &bytes), if passes { PASS } else { DROP });
+        let mut frame = acknowledgement(to);
+        frame[..6].copy_from_slice(&other.0);
+        prop_assert_eq!(filter.passes(&frame), expected);
+        prop_assert_eq!(run(&filter.program(), &frame), if expected { PASS } else { DROP });
     }
 }
 
 #[test]
 fn every_number_is_looked_up_by_its_own_bit() {
     for own in 0..ENDPOINTS {
-        let program = program(&set(&[own]));
+        let program = filter(set(&[own])).program();
         for to in 0..=u8::MAX {
-            // An acknowledgement.
-            let mut frame = [0; 60];
-            (frame[16], frame[17]) = (35, to);
             let expected = if to == own { PASS } else { DROP };
-            assert_eq!(run(&program, &frame), expected, "{own} {to}");
+            assert_eq!(run(&program, &acknowledgement(to)), expected, "{own} {to}");
         }
     }
 }

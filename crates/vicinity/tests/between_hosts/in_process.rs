@@ -1,4 +1,4 @@
-//! Programs that serve their interface themselves, without a daemon (`message::remote::InProcess`).
+//! Programs that serve an interface themselves, without a daemon (`message::remote::InProcess`).
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

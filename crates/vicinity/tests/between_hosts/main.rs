@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod beside_daemon;
 mod hostile;
 mod hosts;
 mod in_process;

@@ -1,12 +1,13 @@
 //! Several programs of a host that serve one interface at the same time.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use message::remote::InProcess;
-use message::{Address, Code, Endpoint, MessageError, Options, Pattern, Peer};
+use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
 
 use crate::common::{HANG, until};
 use crate::hosts::{Hosts, LENGTHS, pattern};
@@ -17,13 +18,17 @@ const NAMES: [&str; 2] = ["alpha", "beta"];
 const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 
-/// A program, which a test runs in a host. It opens an endpoint, answers requests, and obeys commands on its standard input:
+/// A program, which a test runs in a host. It serves the interface itself, or uses a board. It opens an endpoint, answers requests, and obeys commands on its standard input:
 /// `ping NIC ENDPOINT`, `find NAME`, `close`, and `open ENDPOINT`. Each has a line as its result.
 #[test]
 #[ignore = "a role of the other tests"]
 fn program() {
     let variable = |name| std::env::var(format!("VICINITY_TEST_{name}")).unwrap();
-    let board = InProcess::open(variable("FOLDER").as_ref(), "mx", &variable("NAME")).unwrap();
+    let board = match std::env::var_os("VICINITY_TEST_BOARD") {
+        Some(board) => Board::open(board.as_ref()),
+        None => Ok(InProcess::open(variable("FOLDER").as_ref(), "mx", &variable("NAME")).unwrap()),
+    };
+    let board = board.unwrap();
     let open = |number: &str| {
         let options = Options {
             endpoint: Some(number.parse().unwrap()),
@@ -158,16 +163,27 @@ fn ping(endpoint: &mut Endpoint, to: Address) -> String {
 }
 
 /// A running [`program`].
-struct Program {
+pub(crate) struct Program {
     child: Child,
     commands: ChildStdin,
     results: Receiver<String>,
     nic: String,
-    endpoint: u32,
+    pub(crate) endpoint: u32,
 }
 
 impl Program {
-    fn start(hosts: &Hosts, place: usize, endpoint: u32) -> Self {
+    /// Starts a program that serves the interface.
+    pub(crate) fn start(hosts: &Hosts, place: usize, endpoint: u32) -> Self {
+        Self::start_on(hosts, place, endpoint, None)
+    }
+
+    /// Starts a program on a board, or without one a program that serves the interface.
+    pub(crate) fn start_on(
+        hosts: &Hosts,
+        place: usize,
+        endpoint: u32,
+        board: Option<&Path>,
+    ) -> Self {
         let mut command = hosts.within(place, "sh".as_ref());
         // `exec`, so that the child is the program itself.
         command.args(["-c", "exec \"$@\"", "sh"]);
@@ -180,6 +196,9 @@ impl Program {
         );
         command.env("VICINITY_TEST_NAME", NAMES[place]);
         command.env("VICINITY_TEST_ENDPOINT", endpoint.to_string());
+        if let Some(board) = board {
+            command.env("VICINITY_TEST_BOARD", board);
+        }
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -214,28 +233,28 @@ impl Program {
         self.results.recv_timeout(2 * HANG).unwrap()
     }
 
-    fn obey(&mut self, command: &str) -> String {
+    pub(crate) fn obey(&mut self, command: &str) -> String {
         self.begin(command);
         self.result()
     }
 
-    fn ping(&mut self, (nic, endpoint): &(String, u32)) -> String {
+    pub(crate) fn ping(&mut self, (nic, endpoint): &(String, u32)) -> String {
         self.obey(&format!("ping {nic} {endpoint}"))
     }
 
-    fn address(&self) -> (String, u32) {
+    pub(crate) fn address(&self) -> (String, u32) {
         (self.nic.clone(), self.endpoint)
     }
 
     /// As `kill -9`.
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
 /// Each program pings each other one, all at the same time.
-fn all_pairs(programs: &mut [Program]) {
+pub(crate) fn all_pairs(programs: &mut [Program]) {
     let addresses: Vec<_> = programs.iter().map(Program::address).collect();
     for shift in 1..addresses.len() {
         for (place, program) in programs.iter_mut().enumerate() {

@@ -9,6 +9,7 @@ use crate::common::member::Member;
 use crate::common::trace::{RARE_CALLS, Trace, calls, descriptors};
 use crate::common::until;
 use crate::hosts::{Hosts, both, connect, connect_again, exchange, pattern};
+use crate::shared_interface::{Program, all_pairs};
 
 /// Announcements of a host that starts, one a second (mxoe-wire 6).
 const INTRODUCTIONS: u64 = 8;
@@ -123,14 +124,18 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
     let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
     // The sockets to its supervisor, to the host and on the interface; the region that it shares.
     assert_eq!((count("socket"), count("memfd")), (3, 1), "{own:?}");
+    // The files by which it shares the interface with programs of the host.
+    assert_eq!(count("message-mx"), 2, "{own:?}");
     // The descriptor on which the uplink sleeps, the one that would wake it, and the one with which
     // it wakes the host.
     assert_eq!(count("anon_inode"), 3, "{own:?}");
-    assert_eq!(own.len(), 3 + 1 + 3 + 3, "{own:?}");
+    assert_eq!(own.len(), 3 + 1 + 2 + 3 + 3, "{own:?}");
     let log = hosts.folder.path().join("calls");
     let trace = Trace::attach(uplink, &log);
     let (to_b, _) = connect(&mut a, &mut b);
     exchange(&mut a, &mut b, to_b);
+    // The uplink leaves the endpoints of such programs to them.
+    all_pairs(&mut [Program::start(&hosts, 0, 7), Program::start(&hosts, 1, 7)]);
     until("the uplink's counters", || {
         hosts.counters(0)["uplink"]["sent"].as_u64() > Some(250)
     });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::mx::succeed;
 use crate::common::open_mpi::{OpenMpi, PARTS};
+use crate::common::{Daemon, until, vicinity};
 use crate::{BY_CM, ONLY_PLANE, passes, prepare};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
@@ -84,6 +85,25 @@ impl Hosts {
     }
 }
 
+/// Starts the first host's daemon, whose uplink has the interface of the ranks, and waits until it serves the interface.
+fn start_daemon(hosts: &Hosts, folder: &Path) -> Daemon {
+    let daemon = folder.join("daemon");
+    std::fs::create_dir(&daemon).unwrap();
+    // The ranks' runtime directory.
+    std::os::unix::fs::symlink(daemon.join("run"), folder.join(NAMES[0])).unwrap();
+    let shell = hosts.shell(0, "exec");
+    let mut command = Command::new(&shell[0]);
+    command.args(&shell[1..]).arg(vicinity().get_program());
+    let config =
+        "[message]\nuplink = { interface = \"mx\" }\n[[message.member]]\nname = \"host\"\n";
+    let started = Daemon::start_by(command, &daemon, Some(config));
+    until("the uplink", || {
+        std::fs::read_to_string(daemon.join("run/message-mx/session"))
+            .is_ok_and(|session| session.ends_with(" ../message\n"))
+    });
+    started
+}
+
 impl Drop for Hosts {
     fn drop(&mut self) {
         for namespace in &self.namespaces {
@@ -133,4 +153,21 @@ fn two_ranks_of_each_host_share_its_interface() {
     let text = passes(job.arg(&program).arg("persistent"), 1);
     let reached = text.matches("is reached by the message plane").count();
     assert_eq!(reached, 4 * 3, "{text}");
+}
+
+/// The ranks of the first host have their endpoints on the daemon's board.
+#[test]
+fn ranks_serve_the_interface_of_a_daemon() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let hosts = Hosts::new();
+    let _daemon = start_daemon(&hosts, folder.path());
+    let program = mpi.program();
+    for options in [&[][..], &BY_CM] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(options);
+        let mut job = hosts.job(folder.path(), 2, &run);
+        passes(job.arg(&program).arg("persistent"), 1);
+    }
 }

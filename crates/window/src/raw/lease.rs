@@ -48,6 +48,7 @@ pub(crate) fn set(file: &OwnedFd, start: u32, count: u32, locked: bool) -> Resul
 }
 
 /// Returns whether another open file has locked a byte.
+// syscalls: fcntl
 pub(crate) fn is_locked(file: &OwnedFd, at: u32) -> Result<bool, Errno> {
     let found = lock(file, libc::F_OFD_GETLK, libc::F_WRLCK, at, 1)?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)

@@ -56,6 +56,8 @@ pub(crate) struct LongWord {
 
 // SAFETY: as for `Word`.
 unsafe impl Send for LongWord {}
+// SAFETY: as above; the methods give out an atomic only.
+unsafe impl Sync for LongWord {}
 
 impl LongWord {
     /// Returns the word at `offset`, if it lies inside and is aligned.

@@ -85,7 +85,7 @@ fn a_gateway_that_a_socket_wakes_does_not_say_that_it_polls() {
 fn a_second_gateway_of_a_board_does_not_join() {
     let host = Host::new();
     let board = Board::claim(&host.board(), 7).unwrap();
-    let _first = Listener::bind(&board.gateway()).unwrap();
+    let _first = Listener::bind(&board.gateway_to(8)).unwrap();
     let joins = host.join();
     let _member = host.accept();
     let refused = joins.join().unwrap().unwrap_err();

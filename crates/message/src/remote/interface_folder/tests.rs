@@ -74,11 +74,52 @@ fn a_folder_of_another_interface_and_a_malformed_file_are_refused() {
     let first = open(folder.path());
     let said = sentence(folder.path(), NIC + 1);
     assert!(said.contains("with the address 020000000001"), "{said}");
-    for text in ["", "1", "x y", "00000001 x", "1 2 3"] {
+    for text in ["", "1", "x y .", "00000001 x .", "1 2"] {
         fs::write(folder.path().join("session"), text).unwrap();
         let said = sentence(folder.path(), NIC);
         assert!(said.contains("session is malformed"), "{said}");
     }
     drop(first);
     open(folder.path());
+}
+
+#[test]
+fn programs_that_begin_beside_a_daemon_have_its_board() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("message-mx");
+    let mac = Mac::from_nic(NIC).unwrap();
+    let daemon =
+        || DaemonInterface::open(&own, mac, "../message", [7, 0x0200_0000_0009].into_iter());
+    let first = daemon().unwrap();
+    let said = daemon().unwrap_err().to_string();
+    assert!(said.contains("another daemon has the files"), "{said}");
+    let program = open(&own);
+    assert_eq!(program.board, own.join("../message"));
+    assert_eq!(program.members, [7, 0x0200_0000_0009]);
+    // The hosts that the daemon has found are known, but its VMs are no hosts to ask.
+    fs::create_dir(&program.board).unwrap();
+    let named_nics = [0x0200_0000_0009, 0x0200_0000_0005].map(|nic| NamedNic {
+        nic,
+        name: "x".to_owned(),
+    });
+    directory::write(&program.board, named_nics.into_iter()).unwrap();
+    assert_eq!(program.known_hosts().unwrap(), [Mac([2, 0, 0, 0, 0, 5])]);
+    // A daemon that starts again finds its programs, and another program the board.
+    drop(first);
+    assert_eq!(open(&own).board, program.board);
+    let next = daemon().unwrap();
+    drop((next, program));
+    // The last one has ended.
+    let program = open(&own);
+    assert!(program.board == own && program.members.is_empty());
+    let said = daemon().unwrap_err().to_string();
+    assert!(
+        said.contains("begun to serve the interface without this daemon"),
+        "{said}"
+    );
+    drop(program);
+    let _daemon = daemon().unwrap();
+    fs::write(own.join("members"), "0200 x\n").unwrap();
+    let said = sentence(&own, NIC);
+    assert!(said.contains("members is malformed"), "{said}");
 }

@@ -67,10 +67,10 @@ impl Uplink {
             return;
         };
         let sharing = self.sharing.as_ref();
-        let serial = sharing.map_or_else(
-            || halves(random().unwrap_or_default()).0,
-            SharedInterface::serial,
-        );
+        let sharing = sharing.filter(|shared| shared.is_address(nic));
+        let serial = sharing
+            .and_then(SharedInterface::serial)
+            .unwrap_or_else(|| halves(random().unwrap_or_default()).0);
         let timeout = self.peer_timeout;
         let wire_member = WireMember::new(now, named_nic, serial, timeout, sharing);
         if let Some(wire_member) = wire_member {
@@ -112,7 +112,7 @@ impl Uplink {
                 endpoint: peer,
             },
         };
-        if self.is_foreign(pair.endpoint) {
+        if self.is_foreign(pair.nic, pair.endpoint) {
             // The endpoint has closed since.
             return Err(FULL);
         }
@@ -191,7 +191,7 @@ impl Uplink {
                 node.open(now, pair.endpoint, key, session);
             }
             let mut link = Box::new(Link::new(id, session, pair, ends));
-            if self.sharing.is_some() {
+            if self.in_process {
                 link.stay_in_process();
             }
             self.links.insert(id, State::Up(link));

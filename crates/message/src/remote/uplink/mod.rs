@@ -26,6 +26,7 @@ mod control;
 mod link;
 mod node_events;
 mod outgoing;
+mod run;
 mod sharing;
 mod state;
 mod wire_member;
@@ -37,7 +38,6 @@ use std::time::{Duration, Instant};
 
 use mxoe::{Node, Port};
 use window::Side;
-use window::doorbell;
 use window::region::{MemberPage, Region};
 use window::waiter::{Token, WaitResult, Waiter};
 
@@ -46,6 +46,7 @@ use self::state::{State, WaitingDial};
 use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
+use super::interface_folder::DaemonInterface;
 use super::names::Names;
 use super::shared_interface::SharedInterface;
 use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
@@ -65,6 +66,8 @@ pub struct Options {
     pub members: Vec<NamedNic>,
     /// How long a host may be silent before its links end.
     pub peer_timeout: Duration,
+    /// Set if programs of this host may serve the interface, too.
+    pub shared: Option<DaemonInterface>,
 }
 
 /// The counters of an uplink.
@@ -104,9 +107,10 @@ pub struct Uplink {
     /// Connects that wait for the end of an earlier connection of the same pair, or for the discovery of the other host.
     waiting: Vec<WaitingDial>,
     next: u32,
-    /// Set if the program that has the endpoints calls this uplink itself (see [`Link::stay_in_process`]): other such programs may serve
-    /// the same interface. Such an uplink tells partners of a closed endpoint at once, because it may end next. Otherwise they
-    /// notice by the answer to their next frame.
+    /// The program that has the endpoints calls this uplink itself (see [`Link::stay_in_process`]). Such an uplink tells partners of a
+    /// closed endpoint at once, because it may end next. Otherwise they notice by the answer to their next frame.
+    pub(super) in_process: bool,
+    /// Set if other processes may serve the same interface.
     pub(super) sharing: Option<SharedInterface>,
     /// When anything was last moved.
     moved: Option<Instant>,
@@ -115,21 +119,6 @@ pub struct Uplink {
 const HOST: Token = 0;
 const WIRE: Token = 1;
 const OTHER: Token = 2;
-
-/// How long an uplink polls after it moved anything.
-const SPIN: Duration = Duration::from_micros(50);
-
-/// Turns between two reads of the clock.
-const ROUNDS: u32 = 8;
-
-/// The longest time that an uplink polls before it sends a heartbeat and calls `go_on`.
-const SPIN_LIMIT: Duration = Duration::from_millis(100);
-
-/// The pause before an uplink tries again to send on an interface that was full.
-const FULL_PAUSE: Duration = Duration::from_micros(50);
-
-/// The interval of heartbeats.
-const BEAT: Duration = Duration::from_secs(1);
 
 impl Uplink {
     /// Joins the broker.
@@ -174,7 +163,8 @@ impl Uplink {
             closing: Vec::new(),
             waiting: Vec::new(),
             next: 0,
-            sharing: None,
+            in_process: false,
+            sharing: options.shared.map(DaemonInterface::sharing),
             moved: None,
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.
@@ -209,22 +199,6 @@ impl Uplink {
         })
     }
 
-    /// Runs until `go_on`, called at least once a second, returns false.
-    ///
-    /// # Errors
-    /// The interface or the host is gone, or the host has ended this uplink's membership.
-    pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
-        while go_on(self) {
-            self.page.send_heartbeat();
-            if self.page.joined_number() != self.join_number {
-                return Err(Error::Join("the host has ended this uplink".to_owned()));
-            }
-            self.spin()?;
-            self.sleep()?;
-        }
-        Ok(())
-    }
-
     /// Serves everything once, without waiting.
     pub(super) fn turn(&mut self) -> Result<(), Error> {
         self.poll().map(drop)
@@ -241,27 +215,6 @@ impl Uplink {
     /// Returns whether there is no link, and the partners have acknowledged what was sent.
     pub(super) fn is_idle(&self) -> bool {
         self.links.is_empty() && self.closing.is_empty() && self.waiting.is_empty()
-    }
-
-    /// Works, and polls for a while if anything was moved just now.
-    fn spin(&mut self) -> Result<(), Error> {
-        let started = Instant::now();
-        loop {
-            for _ in 0..ROUNDS {
-                match self.poll()? {
-                    true => self.moved = Some(Instant::now()),
-                    // The program that it waits for may need this processor, or its sibling.
-                    false => {
-                        std::hint::spin_loop();
-                        std::thread::yield_now();
-                    }
-                }
-            }
-            let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);
-            if idle || started.elapsed() >= SPIN_LIMIT {
-                return Ok(());
-            }
-        }
     }
 
     /// Serves everything once; returns whether anything was moved.
@@ -341,38 +294,6 @@ impl Uplink {
         Ok(moved)
     }
 
-    /// Announces the sleep to all endpoints, checks for work once more, then sleeps.
-    fn sleep(&mut self) -> Result<(), Error> {
-        for link in links(&mut self.links) {
-            link.prepare_to_wait();
-        }
-        // Members run on other kernels, or are treated so: they use a fence each.
-        let _result = doorbell::wait_fence();
-        let limit = self.sleep_limit();
-        let woken = self.waiter.wait(Some(limit))?;
-        for link in links(&mut self.links) {
-            link.finish_wait();
-        }
-        self.check_sockets(&woken)
-    }
-
-    /// Returns how long the uplink may sleep before there is something to do.
-    pub(super) fn sleep_limit(&mut self) -> Duration {
-        let now = self.port.now();
-        let mut limit = match self.has_work() {
-            true => Duration::ZERO,
-            false => BEAT,
-        };
-        if !self.sent {
-            limit = limit.min(FULL_PAUSE);
-        }
-        let deadline = self.wire_members.values().filter_map(WireMember::deadline);
-        let deadline = deadline
-            .min()
-            .map_or(BEAT, |deadline| deadline.saturating_sub(now));
-        limit.min(deadline)
-    }
-
     /// Handles the events of the interface and of the host's socket.
     fn check_sockets(&mut self, woken: &WaitResult) -> Result<(), Error> {
         if woken.tokens.contains(&WIRE) {
@@ -386,20 +307,6 @@ impl Uplink {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Returns whether a turn would move anything.
-    fn has_work(&mut self) -> bool {
-        let now = self.port.now();
-        let wire_members = &mut self.wire_members;
-        self.control.has_message()
-            || links(&mut self.links).any(|link| {
-                let wire_member = wire_members.get_mut(&link.pair.nic);
-                wire_member.is_some_and(|wire_member| {
-                    let node = &mut wire_member.node;
-                    link.has_work(&NodeContext { node, now })
-                })
-            })
     }
 
     /// Returns an unused link number.

@@ -45,8 +45,8 @@ impl Uplink {
                 session,
                 key,
                 peer_key,
-            } => match self.is_foreign(endpoint) {
-                // No process has the endpoint, and this one answers for the host.
+            } => match self.is_foreign(nic, endpoint) {
+                // No program has the endpoint, and this one answers for the host.
                 true => {
                     self.refuse_closed(nic, endpoint, from);
                     Ok(())
@@ -132,7 +132,7 @@ impl Uplink {
         let verdict = match (code, session, ends) {
             (Code::Success, Some(session), Some(ends)) => {
                 let mut link = Box::new(Link::new(id, own_session, pair, ends));
-                if self.sharing.is_some() {
+                if self.in_process {
                     link.stay_in_process();
                 }
                 self.links.insert(id, State::Up(link));

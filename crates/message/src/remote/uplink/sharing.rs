@@ -5,7 +5,7 @@ use mxoe::{Address, Code};
 use super::Uplink;
 use crate::error::Error;
 use crate::remote::directory::NamedNic;
-use crate::remote::shared_interface::SharedInterface;
+use crate::remote::shared_interface::{Answers, SharedInterface};
 
 impl Uplink {
     /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
@@ -65,10 +65,13 @@ impl Uplink {
     pub(in crate::remote) fn look_after_others(&mut self) -> Result<(), Error> {
         let now = self.port.now();
         if let Some(shared) = &mut self.sharing {
-            if shared.take_over() {
-                // Hosts that have asked meanwhile did not get an answer. Others know the serial number.
-                for wire_member in self.wire_members.values_mut() {
-                    wire_member.node.announce(now);
+            let change = shared.update_answers();
+            for wire_member in self.wire_members.values_mut() {
+                match change {
+                    // Hosts that have asked meanwhile did not get an answer.
+                    Some(Answers::Begin) => wire_member.node.announce(now),
+                    Some(Answers::End) => wire_member.node.stop_answering(),
+                    None => {}
                 }
             }
             shared.look_at_others();
@@ -81,7 +84,7 @@ impl Uplink {
             .sharing
             .as_mut()
             .and_then(|shared| shared.changed_filter());
-        Ok(changed.map_or(Ok(()), |endpoints| self.port.pass(&endpoints))?)
+        Ok(changed.map_or(Ok(()), |filter| self.port.filter(&filter))?)
     }
 
     /// Returns whether any link, connect or connection of an endpoint here is left.
@@ -94,9 +97,9 @@ impl Uplink {
     }
 
     /// Returns whether an endpoint's number is not this process's, of an interface that others serve, too.
-    pub(super) fn is_foreign(&self, endpoint: u8) -> bool {
+    pub(super) fn is_foreign(&self, nic: u64, endpoint: u8) -> bool {
         let shared = self.sharing.as_ref();
-        shared.is_some_and(|shared| !shared.owns(endpoint))
+        shared.is_some_and(|shared| shared.is_address(nic) && !shared.owns(endpoint))
     }
 
     /// Refuses a connect to an endpoint that no process has.

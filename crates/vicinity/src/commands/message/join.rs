@@ -15,7 +15,7 @@ use crate::commands::failure::Failure;
 use crate::commands::qemu_args::value;
 use crate::commands::signals::keep_running;
 use crate::config::deprecated;
-use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink, share};
 use crate::name;
 use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 
@@ -122,11 +122,14 @@ pub(crate) fn serve(
 
 /// Runs the uplink until a signal comes, or until the uplink fails.
 fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageError> {
+    let share = |interface: &String| share(runtime_dir, interface, &plan.named_nics);
+    let shared = plan.shared.as_ref().map(share).transpose()?;
     let options = uplink::Options {
         socket: member_socket(runtime_dir, UPLINK),
         port,
         members: plan.named_nics,
         peer_timeout: plan.peer_timeout,
+        shared,
     };
     uplink::Uplink::join(options)?.run(|_| keep_running())
 }

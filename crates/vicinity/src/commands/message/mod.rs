@@ -13,12 +13,12 @@ use super::failure::Failure;
 use super::qemu_args;
 use crate::commands::output::print;
 use crate::message_uplink::system_name;
-use crate::runtime_paths::BOARD;
+use crate::runtime_paths::{BOARD, interface_folder};
 
 /// A plane in the process of the command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InterfaceArgs {
-    /// Interface to other hosts, which this process serves itself, without a daemon; needs CAP_NET_RAW
+    /// Interface to other hosts, which this process serves itself; needs CAP_NET_RAW
     #[arg(long, value_name = "INTERFACE")]
     interface: Option<String>,
     /// Name of this host for other hosts [default: the host name]
@@ -36,7 +36,7 @@ impl InterfaceArgs {
         };
         let name = self.host_name.clone().unwrap_or_else(system_name);
         measure::BoardPlace {
-            folder: runtime_dir.join(format!("{BOARD}-{interface}")),
+            folder: interface_folder(runtime_dir, &interface),
             interface: Some((interface, name)),
         }
     }

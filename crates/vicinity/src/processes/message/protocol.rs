@@ -48,6 +48,8 @@ pub(crate) enum Order {
     Uplink {
         /// Time after which a host that does not answer counts as failed.
         peer_timeout: Duration,
+        /// The interface's name, if the host is a member: programs of the host may serve the interface, too.
+        shared: Option<String>,
     },
     /// Report the state: an [`Event::Member`] for each member, then [`Event::End`].
     Report,

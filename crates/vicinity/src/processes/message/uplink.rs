@@ -4,6 +4,7 @@
 //! confined like a data plane before it reads a frame.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use sandbox::ProcessKind;
 use switch::control::ControlSocket;
 
 use super::protocol::{Event, Order, keep_running};
-use crate::message_uplink::UPLINK;
+use crate::message_uplink::{UPLINK, share};
 use crate::processes::start::{ProcessError, log_missing_stages, set_up, take_control_socket};
 use crate::runtime_paths::member_socket;
 
@@ -24,7 +25,7 @@ pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {
     let control = take_control_socket().map_err(ProcessError::Control)?;
     set_up("message-uplink").map_err(ProcessError::System)?;
     rustix::param::page_size();
-    let options = options(&control, runtime_dir).map_err(ProcessError::System)?;
+    let options = options(&control, runtime_dir)?;
     // Connects to the host, and asks what the kernel can do, before the sandbox forbids it.
     let mut uplink = uplink::Uplink::join(options).map_err(ProcessError::Messages)?;
     uplink.watch(&control).map_err(ProcessError::Messages)?;
@@ -74,21 +75,40 @@ impl ReportedCounters {
 }
 
 /// Receives the interface and the members from the supervisor.
-fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
+fn options(control: &ControlSocket, runtime_dir: &Path) -> Result<Options, ProcessError> {
     let mut members = Vec::new();
+    loop {
+        match next_order(control).map_err(ProcessError::System)? {
+            (Order::NamedNic { nic, name }, _) => members.push(NamedNic { nic, name }),
+            (
+                Order::Uplink {
+                    peer_timeout,
+                    shared,
+                },
+                Some(port),
+            ) => {
+                let share = |interface| share(runtime_dir, interface, &members);
+                let shared = shared.as_deref().map(share).transpose();
+                return Ok(Options {
+                    socket: member_socket(runtime_dir, UPLINK),
+                    port: Port::adopt(port).map_err(ProcessError::System)?,
+                    peer_timeout,
+                    shared: shared.map_err(ProcessError::Messages)?,
+                    members,
+                });
+            }
+            _ => return Err(ProcessError::System(io::ErrorKind::InvalidData.into())),
+        }
+    }
+}
+
+/// Waits for the supervisor's next order.
+fn next_order(control: &ControlSocket) -> io::Result<(Order, Option<OwnedFd>)> {
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         match control.receive::<Order>() {
-            Ok(Some((Order::NamedNic { nic, name }, _))) => members.push(NamedNic { nic, name }),
-            Ok(Some((Order::Uplink { peer_timeout }, Some(port)))) => {
-                return Ok(Options {
-                    socket: member_socket(runtime_dir, UPLINK),
-                    port: Port::adopt(port)?,
-                    members,
-                    peer_timeout,
-                });
-            }
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Ok(Some(order)) => return Ok(order),
+            Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }

@@ -165,8 +165,11 @@ impl Messages {
                 for NamedNic { nic, name } in plan.named_nics.clone() {
                     uplink.push(Order::NamedNic { nic, name }, None);
                 }
-                let peer_timeout = plan.peer_timeout;
-                uplink.push(Order::Uplink { peer_timeout }, Some(port.into()));
+                let order = Order::Uplink {
+                    peer_timeout: plan.peer_timeout,
+                    shared: plan.shared.clone(),
+                };
+                uplink.push(order, Some(port.into()));
             }
             Err(error) => {
                 tracing::error!(%error, "cannot use the uplink's interface");

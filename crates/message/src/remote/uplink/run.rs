@@ -1,0 +1,123 @@
+//! When an uplink works and when it sleeps.
+
+use std::time::{Duration, Instant};
+
+use window::doorbell;
+
+use super::wire_member::WireMember;
+use super::{NodeContext, Uplink, links};
+use crate::error::Error;
+use crate::remote::shared_interface::{INTERVAL, SharedInterface};
+
+/// How long an uplink polls after it moved anything.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Turns between two reads of the clock.
+const ROUNDS: u32 = 8;
+
+/// The longest time that an uplink polls before it sends a heartbeat and calls `go_on`.
+const SPIN_LIMIT: Duration = Duration::from_millis(100);
+
+/// The pause before an uplink tries again to send on an interface that was full.
+const FULL_PAUSE: Duration = Duration::from_micros(50);
+
+/// The interval of heartbeats.
+const BEAT: Duration = Duration::from_secs(1);
+
+impl Uplink {
+    /// Runs until `go_on`, called at least once a second, returns false.
+    ///
+    /// # Errors
+    /// The interface or the host is gone, or the host has ended this uplink's membership.
+    pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
+        let mut look_at = Duration::ZERO;
+        while go_on(self) {
+            self.page.send_heartbeat();
+            let now = self.port.now();
+            if now >= look_at {
+                look_at = now + INTERVAL;
+                self.look_after_others()?;
+            }
+            if self.page.joined_number() != self.join_number {
+                return Err(Error::Join("the host has ended this uplink".to_owned()));
+            }
+            self.spin()?;
+            self.sleep()?;
+        }
+        Ok(())
+    }
+
+    /// Works, and polls for a while if anything was moved just now.
+    fn spin(&mut self) -> Result<(), Error> {
+        let started = Instant::now();
+        loop {
+            for _ in 0..ROUNDS {
+                match self.poll()? {
+                    true => self.moved = Some(Instant::now()),
+                    // The program that it waits for may need this processor, or its sibling.
+                    false => {
+                        std::hint::spin_loop();
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);
+            if idle || started.elapsed() >= SPIN_LIMIT {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Announces the sleep to all endpoints, checks for work once more, then sleeps.
+    fn sleep(&mut self) -> Result<(), Error> {
+        for link in links(&mut self.links) {
+            link.prepare_to_wait();
+        }
+        // Members run on other kernels, or are treated so: they use a fence each.
+        let _result = doorbell::wait_fence();
+        let mut limit = self.sleep_limit();
+        if self
+            .sharing
+            .as_ref()
+            .is_some_and(SharedInterface::has_others)
+        {
+            limit = limit.min(INTERVAL);
+        }
+        let woken = self.waiter.wait(Some(limit))?;
+        for link in links(&mut self.links) {
+            link.finish_wait();
+        }
+        self.check_sockets(&woken)
+    }
+
+    /// Returns how long the uplink may sleep before there is something to do.
+    pub(in crate::remote) fn sleep_limit(&mut self) -> Duration {
+        let now = self.port.now();
+        let mut limit = match self.has_work() {
+            true => Duration::ZERO,
+            false => BEAT,
+        };
+        if !self.sent {
+            limit = limit.min(FULL_PAUSE);
+        }
+        let deadline = self.wire_members.values().filter_map(WireMember::deadline);
+        let deadline = deadline
+            .min()
+            .map_or(BEAT, |deadline| deadline.saturating_sub(now));
+        limit.min(deadline)
+    }
+
+    /// Returns whether a turn would move anything.
+    fn has_work(&mut self) -> bool {
+        let now = self.port.now();
+        let wire_members = &mut self.wire_members;
+        self.control.has_message()
+            || links(&mut self.links).any(|link| {
+                let wire_member = wire_members.get_mut(&link.pair.nic);
+                wire_member.is_some_and(|wire_member| {
+                    let node = &mut wire_member.node;
+                    link.has_work(&NodeContext { node, now })
+                })
+            })
+    }
+}
