@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::namespace::{HOSTS, Host, INTERFACE, Namespace, PROGRAM_INTERFACE, ip};
+use super::namespace::{HOSTS, Host, INTERFACE, Namespace, ip};
 use super::tcp;
 use crate::process::Process;
 use report::message_perf::Row;
@@ -18,8 +18,11 @@ use vm_harness::interrupt;
 /// MTU of the interfaces. It makes TCP's frames as long as jumbo frames.
 const MTU: &str = "9000";
 
-/// The endpoints that answer on the second host: one waits in calls, the other polls.
+/// The endpoints that answer on the second host, by its daemon: one waits in calls, the other polls.
 const ENDPOINTS: [&str; 2] = ["7", "8"];
+
+/// The endpoint of a program that polls and serves the interface itself.
+const SERVING: &str = "9";
 
 /// Bytes of the messages of a round trip, and the number of round trips.
 const SHORT: (usize, u32) = (8, 2000);
@@ -38,7 +41,7 @@ const SECONDS: &str = "1";
 pub(super) enum Way {
     /// By the uplinks of the daemons.
     Daemons,
-    /// By the programs' own calls, see `message::remote::InProcess`.
+    /// By the programs' own calls, beside the daemons, see `message::remote::InProcess`.
     InProcess,
 }
 
@@ -54,26 +57,24 @@ impl Hosts {
     pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
         let [first, second] = HOSTS.map(Namespace::new);
         let (first, second) = (first?, second?);
-        for interface in [INTERFACE, PROGRAM_INTERFACE] {
-            ip(&[
-                "-n",
-                &first.name,
-                "link",
-                "add",
-                interface,
-                "mtu",
-                MTU,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                interface,
-                "mtu",
-                MTU,
-                "netns",
-                &second.name,
-            ])?;
-        }
+        ip(&[
+            "-n",
+            &first.name,
+            "link",
+            "add",
+            INTERFACE,
+            "mtu",
+            MTU,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            INTERFACE,
+            "mtu",
+            MTU,
+            "netns",
+            &second.name,
+        ])?;
         let mut hosts = Self {
             _processes: Vec::new(),
             namespaces: [first, second],
@@ -127,10 +128,9 @@ impl Hosts {
         answer
             .arg("--runtime-dir")
             .arg(self.runtime_dir(second.name));
-        let [.., endpoint] = ENDPOINTS;
-        answer.args(["message", "answer", "--poll", "--endpoint", endpoint]);
+        answer.args(["message", "answer", "--poll", "--endpoint", SERVING]);
         answer.args(in_process(second));
-        let mut answerer = Process::start("answerer-in-process", &self.folder, answer)?;
+        let mut answerer = Process::start("answerer-serving", &self.folder, answer)?;
         answerer.expect("answering")?;
         processes.push(answerer);
         let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
@@ -159,23 +159,21 @@ impl Hosts {
     pub(super) fn shape(&self, rate: u32) -> Result<()> {
         let rate = format!("{rate}mbit");
         for namespace in &self.namespaces {
-            for interface in [INTERFACE, PROGRAM_INTERFACE] {
-                let words = [
-                    "tc", "qdisc", "replace", "dev", interface, "root", "tbf", "rate", &rate,
-                    "burst", "1mb", "limit", "16mb",
-                ];
-                host::run(namespace.command(&words))?;
-            }
+            let words = [
+                "tc", "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst",
+                "1mb", "limit", "16mb",
+            ];
+            host::run(namespace.command(&words))?;
         }
         Ok(())
     }
 
-    /// Measures how many bytes a second messages carry, by daemons or without.
+    /// Measures how many bytes a second messages carry.
     pub(super) fn messages(&self, length: u32, way: Way) -> Result<f64> {
-        let [waiting, polling] = ENDPOINTS;
+        let [waiting, _] = ENDPOINTS;
         let endpoint = match way {
             Way::Daemons => waiting,
-            Way::InProcess => polling,
+            Way::InProcess => SERVING,
         };
         let mut command = self.message("perf", endpoint, way);
         command.args(["--lengths", &length.to_string()]);
@@ -209,7 +207,7 @@ impl Hosts {
     }
 
     /// Measures round trips of short messages between programs that wait, between programs that poll, between
-    /// programs that poll without daemons, and of TCP between programs that poll: medians in microseconds.
+    /// programs that poll and serve the interface, and of TCP between programs that poll: medians in microseconds.
     pub(super) fn round_trips(&self) -> Result<[f64; 4]> {
         let (length, count) = SHORT;
         let [waiting, polling] = ENDPOINTS;
@@ -217,7 +215,7 @@ impl Hosts {
         Ok([
             ping(waiting, Way::Daemons, false)?,
             ping(polling, Way::Daemons, true)?,
-            ping(polling, Way::InProcess, true)?,
+            ping(SERVING, Way::InProcess, true)?,
             tcp::round_trip(&self.namespaces, length, count)?,
         ])
     }
@@ -236,9 +234,9 @@ impl Hosts {
     }
 }
 
-/// Returns the options of a program that serves its interface itself.
+/// Returns the options of a program that serves the interface itself.
 fn in_process(host: Host) -> [&'static str; 4] {
-    ["--interface", PROGRAM_INTERFACE, "--host-name", host.name]
+    ["--interface", INTERFACE, "--host-name", host.name]
 }
 
 /// Runs `vicinity message ping`, and returns the median in microseconds.

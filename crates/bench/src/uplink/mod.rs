@@ -5,7 +5,7 @@
 //! messages of 512 KB in one direction, and a TCP stream; the order changes from round to round. Messages
 //! can use the rate except for headers: 32 bytes of each frame of 4128. Then the round measures round trips of 8 bytes
 //! at the highest rate: with programs that wait in calls, with programs that poll, as MPI's do, so that each CPU has a
-//! program and an uplink that need it, with programs that poll and serve an interface of their own without daemons, and
+//! program and an uplink that need it, with programs that poll and serve the interface themselves beside the daemons, and
 //! those of TCP with programs that poll.
 //!
 //! Each daemon has a session of its own, and the programs are in that of the benchmark: on users' machines the daemon is

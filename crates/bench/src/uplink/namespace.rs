@@ -8,11 +8,8 @@ use vm_harness::error::{Error, Result};
 use vm_harness::host;
 use vm_harness::scope;
 
-/// Name of the interface of each host's daemon, and of TCP.
+/// Name of the interface of each host, which its daemon and programs serve, and of TCP.
 pub(super) const INTERFACE: &str = "mx";
-
-/// Name of the interface of each host that programs serve themselves.
-pub(super) const PROGRAM_INTERFACE: &str = "program";
 
 /// A host. All of its programs run on one CPU of their own, as on two machines. Without the pinning, the scheduler
 /// would put the programs that wait on one CPU, and those that have work on the other.
@@ -96,12 +93,11 @@ impl Namespace {
         command
     }
 
-    /// Gives the daemon's interface its address, and brings both interfaces up.
+    /// Gives the interface its address, and brings the interface up.
     pub(super) fn set_up(&self) -> Result<()> {
         let address = format!("{}/24", self.host.address);
         let name = &self.name;
         ip(&["-n", name, "address", "add", &address, "dev", INTERFACE])?;
-        ip(&["-n", name, "link", "set", PROGRAM_INTERFACE, "up"])?;
         ip(&["-n", name, "link", "set", INTERFACE, "up"])
     }
 }

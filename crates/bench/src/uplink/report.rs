@@ -25,7 +25,7 @@ pub struct RoundTrip {
     pub waiting_us: f64,
     /// Messages between programs that poll.
     pub polling_us: f64,
-    /// Messages between programs that poll, without daemons. Reports of earlier versions have 0.
+    /// Messages between programs that poll and serve the interface. Reports of earlier versions have 0.
     #[serde(default)]
     pub in_process_us: f64,
     /// TCP between programs that poll.
@@ -41,7 +41,7 @@ pub struct Sample {
     pub rate: u32,
     /// Bytes of messages a second.
     pub messages: f64,
-    /// The same between programs without daemons. Reports of earlier versions have 0.
+    /// The same between programs that serve the interface. Reports of earlier versions have 0.
     #[serde(default)]
     pub in_process: f64,
     /// Bytes of TCP a second.
@@ -55,7 +55,7 @@ pub struct Cell {
     pub rate: u32,
     /// The part of the rate that messages reach.
     pub messages: f64,
-    /// The part that messages reach between programs without daemons.
+    /// The part that messages reach between programs that serve the interface.
     #[serde(default)]
     pub in_process: f64,
     /// The part of the rate that TCP reaches.
@@ -129,7 +129,7 @@ fn polling_targets(trips: &[RoundTrip]) -> [Target; 3] {
             tcp,
         ),
         Target::at_most(
-            "8 B between programs that poll, without daemons: part of TCP",
+            "8 B between programs that poll and serve the interface: part of TCP",
             ratio(|trip| trip.in_process_us, |trip| trip.tcp_us),
             tcp,
         ),
@@ -167,7 +167,7 @@ impl fmt::Display for Sample {
         let rate = self.rate;
         write!(
             f,
-            "{rate} Mbit/s, messages {messages:.3} GB/s, without daemons {in_process:.3} GB/s, TCP {tcp:.3} GB/s"
+            "{rate} Mbit/s, messages {messages:.3} GB/s, served by programs {in_process:.3} GB/s, TCP {tcp:.3} GB/s"
         )
     }
 }
@@ -183,8 +183,8 @@ impl fmt::Display for RoundTrip {
         } = self;
         write!(
             f,
-            "round trips of 8 B: messages {waiting_us:.1} us, between programs that poll {polling_us:.1} us, without \
-             daemons {in_process_us:.1} us, TCP {tcp_us:.1} us"
+            "round trips of 8 B: messages {waiting_us:.1} us, between programs that poll {polling_us:.1} us, that also \
+             serve the interface {in_process_us:.1} us, TCP {tcp_us:.1} us"
         )
     }
 }
@@ -199,8 +199,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:>9}  {:>8}  {:>15}  {:>6}  {:>8}",
-            "Mbit/s", "messages", "without daemons", "TCP", "messages/TCP"
+            "{:>9}  {:>8}  {:>18}  {:>6}  {:>8}",
+            "Mbit/s", "messages", "served by programs", "TCP", "messages/TCP"
         )?;
         for Cell {
             rate,
@@ -212,7 +212,7 @@ impl fmt::Display for Report {
         {
             writeln!(
                 f,
-                "{rate:>9}  {messages:>8.3}  {in_process:>15.3}  {tcp:>6.3}  {ratio:>12.2}"
+                "{rate:>9}  {messages:>8.3}  {in_process:>18.3}  {tcp:>6.3}  {ratio:>12.2}"
             )?;
         }
         if !self.round_trips.is_empty() {
