@@ -19,8 +19,12 @@ pub(crate) trait Plane: Debug + Send + Sync {
     /// The same; also handles connects and the ends of links.
     fn serve(&self);
 
-    /// Returns how long a thread may sleep that waits for the plane's descriptors.
-    fn sleep_limit(&self) -> Duration;
+    /// Makes frames that arrive wake a thread that waits for the plane's descriptors, until [`end_sleep`](Self::end_sleep). Returns how
+    /// long the thread may sleep.
+    fn begin_sleep(&self) -> Duration;
+
+    /// The thread is awake. The kernel need not look for it with each frame any more.
+    fn end_sleep(&self);
 
     /// Adds the plane's descriptors to an endpoint's waiter.
     fn watch(&self, waiter: &Waiter, token: Token) -> Result<(), Errno>;
@@ -84,9 +88,11 @@ mod tests {
 
         fn serve(&self) {}
 
-        fn sleep_limit(&self) -> Duration {
+        fn begin_sleep(&self) -> Duration {
             Duration::MAX
         }
+
+        fn end_sleep(&self) {}
 
         fn watch(&self, _waiter: &Waiter, _token: Token) -> Result<(), Errno> {
             Ok(())

@@ -231,12 +231,15 @@ impl Endpoint {
         let retry = self.handshakes.next_retry();
         let retry = retry.map(|retry| retry.saturating_duration_since(Instant::now()));
         let unfenced = (!doorbell::wait_fence()).then_some(UNFENCED_SLEEP);
-        let plane = self.board.plane.as_ref().map(|plane| plane.sleep_limit());
+        let plane = self.board.plane.as_ref().map(|plane| plane.begin_sleep());
         let limit = [limit, retry, unfenced, plane].into_iter().flatten().min();
         let slept = match self.has_work() {
             true => Ok(WaitResult::default()),
             false => self.waiter.wait(limit),
         };
+        if let Some(plane) = &self.board.plane {
+            plane.end_sleep();
+        }
         for link in self.peers.links() {
             link.sleeper.finish_wait();
         }

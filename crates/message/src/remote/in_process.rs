@@ -62,6 +62,8 @@ struct Parts {
     broker: Broker,
     /// The program has called since the plane's thread last looked.
     called: bool,
+    /// Threads of the program that sleep. Frames wake them.
+    sleepers: u32,
 }
 
 #[derive(Debug)]
@@ -173,13 +175,13 @@ impl Parts {
             both
         })
         .map(|(gateway, mut uplink)| {
-            uplink.in_process = true;
-            uplink.sharing = Some(sharing);
+            uplink.stay_in_process(sharing);
             Self {
                 gateway,
                 uplink: Some(uplink),
                 broker,
                 called: false,
+                sleepers: 0,
             }
         })
     }
@@ -268,12 +270,26 @@ impl Plane for InProcess {
         }
     }
 
-    fn sleep_limit(&self) -> Duration {
+    fn begin_sleep(&self) -> Duration {
         let mut parts = self.shared.parts();
-        parts
-            .uplink
-            .as_mut()
-            .map_or(Duration::MAX, Uplink::sleep_limit)
+        parts.sleepers = parts.sleepers.saturating_add(1);
+        let first = parts.sleepers == 1;
+        let Some(uplink) = &mut parts.uplink else {
+            return Duration::MAX;
+        };
+        // Before the look for work: a frame that comes in between makes the socket readable.
+        let is_woken = !first || uplink.wake_by_frames(true).is_ok();
+        let limit = uplink.sleep_limit();
+        if is_woken { limit } else { limit.min(INTERVAL) }
+    }
+
+    fn end_sleep(&self) {
+        let mut parts = self.shared.parts();
+        parts.sleepers = parts.sleepers.saturating_sub(1);
+        if let (0, Some(uplink)) = (parts.sleepers, &parts.uplink) {
+            // If it stays, frames cost more.
+            let _result = uplink.wake_by_frames(false);
+        }
     }
 
     fn watch(&self, waiter: &Waiter, token: Token) -> Result<(), Errno> {

@@ -1,5 +1,6 @@
 //! Programs that serve an interface themselves, without a daemon (`message::remote::InProcess`).
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use message::remote::InProcess;
 use message::{Code, Endpoint, Options, Pattern, Peer};
 
 use crate::common::mx::{Installed, succeed};
-use crate::common::{HANG, vicinity};
+use crate::common::{HANG, until, vicinity};
 use crate::hosts::{Hosts, LENGTHS, pattern};
 use crate::processor::processor_time;
 
@@ -238,4 +239,55 @@ fn c_programs_of_two_hosts_talk_without_daemons() {
         scope.spawn(|| run(0, ["alpha", "beta", "1", "2"]));
         run(1, ["beta", "alpha", "2", "1"]);
     });
+}
+
+/// Returns whether an epoll descriptor of this process has a packet socket.
+fn frames_wake_a_thread() -> bool {
+    let text = std::fs::read_to_string("/proc/self/net/packet").unwrap();
+    let inodes = text
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().last());
+    let sockets: Vec<_> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
+    let files = std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+    // A file may be closed meanwhile.
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    texts.into_iter().any(|text| {
+        let watched = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
+        let mut watched = watched.filter_map(|rest| rest.split_whitespace().next());
+        watched.any(|fd| {
+            std::fs::read_link(format!("/proc/self/fd/{fd}"))
+                .is_ok_and(|file| sockets.iter().any(|socket| file == Path::new(socket)))
+        })
+    })
+}
+
+/// A program one of whose threads sleeps, which a test runs on the second host.
+#[test]
+#[ignore = "a role of the other tests"]
+fn sleeper() {
+    let folder = std::env::var_os("VICINITY_TEST_FOLDER").unwrap();
+    let board = InProcess::open(folder.as_ref(), "mx", NAME).unwrap();
+    let mut endpoint = Endpoint::open(&board, &Options::default()).unwrap();
+    endpoint.progress();
+    assert!(!frames_wake_a_thread(), "no thread sleeps");
+    let thread = std::thread::spawn(move || {
+        let receive = endpoint.irecv(Pattern::ANY, vec![0; 8]).unwrap();
+        let limit = Some(Duration::from_secs(2));
+        assert!(endpoint.wait(receive, limit).unwrap().is_none());
+        endpoint
+    });
+    until("a sleep", frames_wake_a_thread);
+    let _endpoint = thread.join().unwrap();
+    assert!(!frames_wake_a_thread(), "no thread sleeps any more");
+}
+
+/// The sender of a frame carries out what wakes a thread, so a program that polls is not to be woken.
+#[test]
+fn frames_wake_a_program_only_while_one_of_its_threads_sleeps() {
+    let hosts = Hosts::new(false);
+    let mut command = hosts.within(1, &std::env::current_exe().unwrap());
+    command.args(["in_process::sleeper", "--exact", "--ignored", "--nocapture"]);
+    command.env("VICINITY_TEST_FOLDER", hosts.folder.path().join("program"));
+    succeed(&mut command);
 }

@@ -1,13 +1,35 @@
 //! An uplink whose interface other processes serve, too ([`SharedInterface`]).
 
 use mxoe::{Address, Code};
+use rustix::io::Errno;
 
-use super::Uplink;
+use super::{Uplink, WIRE};
 use crate::error::Error;
 use crate::remote::directory::NamedNic;
 use crate::remote::shared_interface::{Answers, SharedInterface};
 
 impl Uplink {
+    /// The program that has the endpoints calls this uplink itself, and shares the interface.
+    pub(in crate::remote) fn stay_in_process(&mut self, sharing: SharedInterface) {
+        self.in_process = true;
+        self.sharing = Some(sharing);
+        // The waiter has the socket.
+        let _result = self.wake_by_frames(false);
+    }
+
+    /// Decides whether each frame that arrives makes the uplink's descriptor readable. The kernel carries that out for each frame, through
+    /// both levels of epoll, even if no thread sleeps. While it does not, the uplink notices the end of the interface when it sends, which
+    /// it does at the latest when it probes a silent partner.
+    pub(in crate::remote) fn wake_by_frames(&self, wake: bool) -> Result<(), Errno> {
+        match wake {
+            true => self.waiter.add(&self.port, WIRE),
+            false => {
+                self.waiter.remove(&self.port);
+                Ok(())
+            }
+        }
+    }
+
     /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
     /// announced the host before.
     pub(in crate::remote) fn has_announced(&self) -> bool {
