@@ -1,7 +1,8 @@
-//! Memory of large messages, kept for the next ones.
+//! Memory of messages, kept for the next ones.
 //!
-//! The allocator returns memory of this size to the kernel and takes it back for the next message, and each page of it then
-//! costs a page fault and is filled with zeros: more time than the copy of its bytes.
+//! The allocator returns memory of large messages to the kernel and takes it back for the next message, and each page of it then
+//! costs a page fault and is filled with zeros: more time than the copy of its bytes. Memory of shorter ones would be filled with zeros,
+//! too, which takes as long as another copy.
 
 use crate::limits::SPARE_BUFFERS;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::connecting::Connecting;
 use crate::event::{Address, Code, Event, Message, Offer, PartnerId};
 use crate::hosts::Context;
-use crate::limits::{MAX_MEDIUM, PARTNERS, REGIONS, REPLACE_INTERVAL};
+use crate::limits::{MAX_MEDIUM, MAX_SMALL, PARTNERS, REGIONS, REPLACE_INTERVAL};
 use crate::partner::{Body, Content, Notification, Outgoing, Partner, Received};
 use crate::pulls::Pulls;
 use crate::region::{Bytes, Region, Slot};
@@ -204,6 +204,9 @@ impl Endpoint {
                     code: Code::Success,
                     taken: u32::try_from(data.len()).unwrap_or(u32::MAX),
                 });
+                if data.len() > MAX_SMALL {
+                    context.out.message_buffers.give(data);
+                }
             }
         }
         self.flush(id, context);

@@ -23,6 +23,8 @@ pub(crate) struct Output {
     /// Memory of sent frames, for the next frames.
     spare: Vec<Vec<u8>>,
     pub(crate) buffers: Buffers,
+    /// Memory of messages that were acknowledged, for the next ones.
+    pub(crate) message_buffers: Buffers,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
 }
@@ -46,6 +48,7 @@ impl Output {
             queued: BTreeMap::new(),
             spare: Vec::new(),
             buffers: Buffers::default(),
+            message_buffers: Buffers::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
         }

@@ -260,6 +260,12 @@ impl Node {
         self.submit(now, endpoint, to, outgoing)
     }
 
+    /// Returns memory of this length for the data of [`send`](Self::send), with any content: that of an earlier message if possible,
+    /// which need not be filled with zeros.
+    pub fn message_buffer(&mut self, length: usize) -> Vec<u8> {
+        self.out.message_buffers.take(length)
+    }
+
     /// Sends a message of `length` bytes that the program supplies in pieces, once
     /// [`Event::PullRequest`] reports that the receiver pulls it. The send ends with an [`Event::Sent`]
     /// that has this token.

@@ -1,6 +1,7 @@
 //! The receive queue of a partner: numbered packets, until their turn comes and the program takes
 //! them.
 
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use super::Partner;
@@ -86,14 +87,22 @@ impl Partner {
         let bits = |bytes: usize| u8::try_from((1u32 << bytes.div_ceil(FRAGMENT)) - 1);
         let all = bits(total).unwrap_or(u8::MAX);
         let carried = bits(bytes.len()).unwrap_or(u8::MAX) << (offset / FRAGMENT);
-        let known = self
-            .receive_queue
-            .entry(seq)
-            .or_insert_with(|| Received::Partial {
+        let known = match self.receive_queue.entry(seq) {
+            // The usual case needs no memory filled with zeros.
+            Entry::Vacant(vacant) if bytes.len() == total => {
+                vacant.insert(Received::Partial {
+                    value,
+                    data: bytes.to_vec(),
+                    missing: 0,
+                });
+                return true;
+            }
+            entry => entry.or_insert_with(|| Received::Partial {
                 value,
                 data: vec![0; total],
                 missing: all,
-            });
+            }),
+        };
         // All fragments of a message must agree on its length and value; others are dropped.
         if let Received::Partial {
             value: its_value,

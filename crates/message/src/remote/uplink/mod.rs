@@ -31,7 +31,7 @@ mod sharing;
 mod state;
 mod wire_member;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ pub struct Uplink {
     /// The names that the host has received.
     names: Names,
     peer_timeout: Duration,
-    wire_members: HashMap<u64, WireMember>,
+    wire_members: BTreeMap<u64, WireMember>,
     /// Counters without those of the present wire members.
     counters: Counters,
     links: HashMap<LinkId, State>,
@@ -156,7 +156,7 @@ impl Uplink {
             members: options.members,
             names: Names::default(),
             peer_timeout: options.peer_timeout,
-            wire_members: HashMap::new(),
+            wire_members: BTreeMap::new(),
             counters: Counters::default(),
             links: HashMap::new(),
             pairs: HashMap::new(),
@@ -219,10 +219,12 @@ impl Uplink {
 
     /// Serves everything once; returns whether anything was moved.
     fn poll(&mut self) -> Result<bool, Error> {
-        let mut moved = self.receive_frames();
+        // One read of the clock for a turn, which takes some microseconds.
+        let now = self.port.now();
+        let mut moved = self.receive_frames(now);
         moved |= self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
-        moved |= self.serve_links().map_err(broken)?;
+        moved |= self.serve_links(now).map_err(broken)?;
         self.close_finished().map_err(broken)?;
         self.release_closed()?;
         self.sent = true;
@@ -237,8 +239,7 @@ impl Uplink {
     }
 
     /// Passes each received frame to the nodes that it is for.
-    fn receive_frames(&mut self) -> bool {
-        let now = self.port.now();
+    fn receive_frames(&mut self, now: Duration) -> bool {
         let (wire_members, sharing) = (&mut self.wire_members, &mut self.sharing);
         let count = self.port.receive(|frame| {
             if sharing
@@ -268,8 +269,7 @@ impl Uplink {
     }
 
     /// Serves all links.
-    fn serve_links(&mut self) -> Result<bool, Fault> {
-        let now = self.port.now();
+    fn serve_links(&mut self, now: Duration) -> Result<bool, Fault> {
         let (mut moved, mut faulty) = (false, Vec::new());
         for (&id, state) in &mut self.links {
             let State::Up(link) = state else {

@@ -46,7 +46,7 @@ impl Link {
                 length,
                 sender,
             } => {
-                let mut data = vec![0; length as usize];
+                let mut data = context.node.message_buffer(length as usize);
                 let read = messages.read(offset.into(), &mut data);
                 read.ok_or(Fault::Malformed)?;
                 (value, data, sender)
