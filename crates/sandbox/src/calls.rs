@@ -120,12 +120,15 @@ fn conditions(
                 .map(|operation| equal(1, operation))
                 .into()
         }
-        // The uplink asks which endpoints programs have that serve its interface, too.
-        "fcntl" if kind == ProcessKind::Uplink => {
-            [libc::F_GETFD, libc::F_GET_SEALS, libc::F_OFD_GETLK]
-                .map(|question| equal(1, question))
-                .into()
-        }
+        // The uplink shares the endpoints of its interface with programs by locks.
+        "fcntl" if kind == ProcessKind::Uplink => [
+            libc::F_GETFD,
+            libc::F_GET_SEALS,
+            libc::F_OFD_GETLK,
+            libc::F_OFD_SETLK,
+        ]
+        .map(|question| equal(1, question))
+        .into(),
         "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
             .map(|question| equal(1, question))
             .into(),

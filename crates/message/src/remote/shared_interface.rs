@@ -14,8 +14,9 @@
 //! processes have them. It finds that by a look at the locks when such a frame arrives, and looks again while it lasts, because
 //! the other process may end without a word.
 //!
-//! A daemon's uplink can have the same interface. It answers whenever it runs, which a lock tells the others. The endpoints of programs
-//! that use the daemon have no locks: all frames for endpoints without one are the daemon's.
+//! A daemon's uplink can have the same interface. It answers whenever it runs, which a lock tells the others. All frames for endpoints
+//! without a lock are the daemon's. It takes the numbers of those endpoints that have connections by it, so that no program gets the
+//! number before the other hosts have acknowledged everything.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ pub(super) struct SharedInterface {
     kind: Kind,
     /// This process answers for the host.
     answers: bool,
-    /// The endpoints whose numbers this program has.
+    /// The endpoints whose numbers this process has.
     own: Endpoints,
     /// Those of them that the program has closed, while their connections end.
     closed: Endpoints,
@@ -146,9 +147,9 @@ impl SharedInterface {
         matches!(self.kind, Kind::Daemon { .. })
     }
 
-    /// Returns whether this is the interface's own address.
-    pub(super) fn is_address(&self, nic: u64) -> bool {
-        self.mac.nic() == nic
+    /// Returns the interface's own address.
+    pub(super) fn nic(&self) -> u64 {
+        self.mac.nic()
     }
 
     /// Returns the serial number that all programs announce. Each node of a daemon has one of its own.
@@ -173,12 +174,9 @@ impl SharedInterface {
         self.answers
     }
 
-    /// Returns whether an endpoint is one of this process.
-    pub(super) fn owns(&self, endpoint: u8) -> bool {
-        match self.is_daemon() {
-            true => !self.others.contains(endpoint),
-            false => self.own.contains(endpoint),
-        }
+    /// Returns whether an endpoint is not one of this program. A daemon has those that its programs open.
+    pub(super) fn is_foreign(&self, endpoint: u8) -> bool {
+        !self.is_daemon() && !self.own.contains(endpoint)
     }
 
     /// Returns whether a frame is for this process. The filter does not decide that alone: a frame may have arrived before the
@@ -236,6 +234,31 @@ impl SharedInterface {
         Ok(true)
     }
 
+    /// Takes the number of an endpoint that has a connection by this daemon. Returns false if a program has the number.
+    pub(super) fn hold(&mut self, endpoint: u8) -> bool {
+        if !self.is_daemon() || self.own.contains(endpoint) {
+            return true;
+        }
+        let held = self.locks.take(endpoint.into()) == Ok(true);
+        self.filter_is_old |= self.others.contains(endpoint) == held;
+        match held {
+            true => {
+                self.own.insert(endpoint);
+                self.others.remove(endpoint);
+            }
+            false => self.others.insert(endpoint),
+        }
+        held
+    }
+
+    /// Returns the endpoints whose numbers this daemon has.
+    pub(super) fn held(&self) -> Endpoints {
+        match self.is_daemon() {
+            true => self.own,
+            false => Endpoints::default(),
+        }
+    }
+
     /// The program has closed an endpoint of this process.
     pub(super) fn close(&mut self, endpoint: u8) {
         self.closed.insert(endpoint);
@@ -246,11 +269,11 @@ impl SharedInterface {
         self.closed
     }
 
-    /// Gives the number of a closed endpoint back.
+    /// Gives the number of an endpoint without connections back.
     pub(super) fn release(&mut self, endpoint: u8) {
         self.own.remove(endpoint);
         self.closed.remove(endpoint);
-        self.filter_is_old = true;
+        self.filter_is_old |= !self.is_daemon();
         self.locks.release(endpoint.into());
     }
 

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use message::{Code, Endpoint, Options, Pattern};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::member::Member;
-use crate::common::until;
-use crate::hosts::Hosts;
+use crate::common::{HANG, until};
+use crate::hosts::{Hosts, connect, two_hosts};
 use crate::shared_interface::{Program, all_pairs};
 
 fn board(hosts: &Hosts, place: usize) -> PathBuf {
@@ -170,4 +171,34 @@ fn a_daemon_does_not_serve_an_interface_that_programs_have_begun_to_serve() {
     hosts.serve(1);
     programs.remove(0).kill();
     until_known(&hosts);
+}
+
+#[test]
+fn a_number_is_free_when_the_daemon_has_sent_everything() {
+    const MESSAGES: u64 = 20;
+    let (hosts, first, mut b) = two_hosts(Some(["0", "0", "1"]));
+    drop(first);
+    let options = Options {
+        endpoint: Some(5),
+        ..Options::default()
+    };
+    let mut a = Endpoint::open(&hosts.board(0), &options).unwrap();
+    let (to_b, _) = connect(&mut a, &mut b);
+    let mut program = Program::start(&hosts, 0, 6);
+    // The wire between the hosts.
+    let wire = Pid::from_child(&hosts.children[0]);
+    kill_process(wire, Signal::STOP).unwrap();
+    for value in 0..MESSAGES {
+        let sent = a.isend(to_b, value, vec![0; 40]).unwrap();
+        assert!(a.is_ended(sent).unwrap());
+    }
+    drop(a);
+    assert_eq!(program.obey("open 5"), "Busy");
+    kill_process(wire, Signal::CONT).unwrap();
+    until("the number", || program.obey("open 5") == "open");
+    for value in 0..MESSAGES {
+        let receive = b.irecv(Pattern::ANY, vec![0; 40]).unwrap();
+        let got = b.wait(receive, Some(HANG)).unwrap().unwrap().status;
+        assert_eq!((got.code, got.value), (Code::Success, value));
+    }
 }

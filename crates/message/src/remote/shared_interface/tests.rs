@@ -42,6 +42,8 @@ enum Step {
     Look(usize),
     BeginDaemon,
     EndDaemon,
+    Hold(u8),
+    ReleaseHeld(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -57,6 +59,8 @@ fn step() -> impl Strategy<Value = Step> {
         (0..3usize).prop_map(Step::Look),
         Just(Step::BeginDaemon),
         Just(Step::EndDaemon),
+        endpoint.clone().prop_map(Step::Hold),
+        endpoint.clone().prop_map(Step::ReleaseHeld),
     ]
 }
 
@@ -118,6 +122,29 @@ proptest! {
                 Step::EndDaemon => {
                     processes.truncate(3);
                     filters.truncate(3);
+                    for owner in owners.iter_mut().filter(|owner| **owner == Some((3, false))) {
+                        *owner = None;
+                    }
+                }
+                Step::Hold(endpoint) => {
+                    if let Some(daemon) = processes.get_mut(3) {
+                        let owner = &mut owners[usize::from(endpoint)];
+                        let free = owner.is_none_or(|(owner, _)| owner == 3);
+                        prop_assert_eq!(daemon.hold(endpoint), free);
+                        if free {
+                            *owner = Some((3, false));
+                        }
+                    }
+                }
+                Step::ReleaseHeld(endpoint) => {
+                    if let Some(daemon) = processes.get_mut(3) {
+                        let owner = &mut owners[usize::from(endpoint)];
+                        prop_assert_eq!(daemon.held().contains(endpoint), *owner == Some((3, false)));
+                        if daemon.held().contains(endpoint) {
+                            daemon.release(endpoint);
+                            *owner = None;
+                        }
+                    }
                 }
                 Step::Receive(to) => {
                     for process in &mut processes {
@@ -172,8 +199,12 @@ fn a_daemon_answers_while_it_runs() {
     let mut b = program(folder.path());
     assert!(!b.answers() && b.update_answers().is_none());
     // Programs of the daemon have no locks.
-    assert!(daemon.accepts(&frame(9)) && daemon.owns(9) && !daemon.has_others());
-    assert!(!daemon.accepts(&frame(1)) && !daemon.owns(1) && daemon.has_others());
+    assert!(daemon.accepts(&frame(9)) && daemon.hold(9) && !daemon.has_others());
+    assert!(!daemon.accepts(&frame(1)) && !daemon.hold(1) && daemon.has_others());
+    // But a program cannot take the number of an endpoint with connections by the daemon.
+    assert!(!a.claim(9).unwrap() && b.claim(8).unwrap());
+    daemon.release(9);
+    assert!(a.claim(9).unwrap() && !daemon.hold(9));
     assert!(!daemon.changed_filter().unwrap().passes(&frame(1)));
     // The endpoints of VMs have other addresses.
     assert!(daemon.accepts(&frame_to(Mac([4; 6]), 1)));

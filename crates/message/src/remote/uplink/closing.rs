@@ -54,6 +54,7 @@ impl Uplink {
                 node.close(pair.endpoint);
             }
         }
+        self.release_held(pair.endpoint);
         true
     }
 }

@@ -67,7 +67,7 @@ impl Uplink {
             return;
         };
         let sharing = self.sharing.as_ref();
-        let sharing = sharing.filter(|shared| shared.is_address(nic));
+        let sharing = sharing.filter(|shared| shared.nic() == nic);
         let serial = sharing
             .and_then(SharedInterface::serial)
             .unwrap_or_else(|| halves(random().unwrap_or_default()).0);
@@ -112,9 +112,13 @@ impl Uplink {
                 endpoint: peer,
             },
         };
-        if self.is_foreign(pair.nic, pair.endpoint) {
+        if self.is_foreign(pair.endpoint) {
             // The endpoint has closed since.
             return Err(FULL);
+        }
+        if !self.hold(pair.nic, pair.endpoint) {
+            // A program that had the endpoint before still waits for acknowledgements.
+            return self.wait(id, window, hello);
         }
         let linked = self.linked_session(pair);
         let reopened = linked.is_some_and(|session| session != hello.session);
@@ -178,6 +182,13 @@ impl Uplink {
             return Ok(());
         };
         let (pair, is_connected, key) = (*pair, *is_connected, *key);
+        let verdict = match verdict {
+            ACCEPTED if !self.hold(pair.nic, pair.endpoint) => {
+                self.control.send(ControlMessage::Close { link: id })?;
+                FULL
+            }
+            other => other,
+        };
         let now = self.port.now();
         let window = self.region.link(window);
         let ends = window.and_then(|window| window.ends(Side::Creator).ok());

@@ -45,7 +45,7 @@ impl Uplink {
                 session,
                 key,
                 peer_key,
-            } => match self.is_foreign(nic, endpoint) {
+            } => match self.is_foreign(endpoint) {
                 // No program has the endpoint, and this one answers for the host.
                 true => {
                     self.refuse_closed(nic, endpoint, from);

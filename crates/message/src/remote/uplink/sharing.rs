@@ -3,6 +3,7 @@
 use mxoe::{Address, Code};
 use rustix::io::Errno;
 
+use super::link::EndpointPair;
 use super::{Uplink, WIRE};
 use crate::error::Error;
 use crate::remote::directory::NamedNic;
@@ -98,7 +99,37 @@ impl Uplink {
             }
             shared.look_at_others();
         }
+        let held = self.sharing.as_ref().map(SharedInterface::held);
+        for endpoint in held.unwrap_or_default().iter() {
+            self.release_held(endpoint);
+        }
         self.update_filter()
+    }
+
+    /// Takes the number of an endpoint for a connection of a program that uses this daemon. Returns false if another program has it.
+    pub(super) fn hold(&mut self, nic: u64, endpoint: u8) -> bool {
+        let shared = self.sharing.as_mut().filter(|shared| shared.nic() == nic);
+        shared.is_none_or(|shared| shared.hold(endpoint))
+    }
+
+    /// Gives a [held](Self::hold) number back, and closes the endpoint in the node, unless any connection is left.
+    pub(super) fn release_held(&mut self, endpoint: u8) {
+        let shared = self.sharing.as_ref();
+        let Some(nic) = shared
+            .filter(|shared| shared.held().contains(endpoint))
+            .map(SharedInterface::nic)
+        else {
+            return;
+        };
+        if self.has_links(endpoint) {
+            return;
+        }
+        if let Some(node) = self.node(nic) {
+            node.close(endpoint);
+        }
+        if let Some(shared) = &mut self.sharing {
+            shared.release(endpoint);
+        }
     }
 
     fn update_filter(&mut self) -> Result<(), Error> {
@@ -109,19 +140,20 @@ impl Uplink {
         Ok(changed.map_or(Ok(()), |filter| self.port.filter(&filter))?)
     }
 
-    /// Returns whether any link, connect or connection of an endpoint here is left.
+    /// Returns whether any link, connect or connection of an endpoint at the interface's own address is left.
     fn has_links(&self, endpoint: u8) -> bool {
-        let links = self.links.values().map(|state| state.pair().endpoint);
-        let closing = self.closing.iter().map(|pair| pair.endpoint);
-        let mut waiting = self.waiting.iter().map(|dial| dial.hello.from.endpoint);
-        links.chain(closing).any(|other| other == endpoint)
-            || waiting.any(|other| other == endpoint.into())
+        let nic = self.sharing.as_ref().map(SharedInterface::nic);
+        let is_own = |pair: &EndpointPair| (Some(pair.nic), pair.endpoint) == (nic, endpoint);
+        let mut waiting = self.waiting.iter().map(|dial| dial.hello.from);
+        self.links.values().any(|state| is_own(&state.pair()))
+            || self.closing.iter().any(is_own)
+            || waiting.any(|from| (Some(from.nic), from.endpoint) == (nic, endpoint.into()))
     }
 
-    /// Returns whether an endpoint's number is not this process's, of an interface that others serve, too.
-    pub(super) fn is_foreign(&self, nic: u64, endpoint: u8) -> bool {
+    /// Returns whether an endpoint is not one of this program, which shares the interface with other programs.
+    pub(super) fn is_foreign(&self, endpoint: u8) -> bool {
         let shared = self.sharing.as_ref();
-        shared.is_some_and(|shared| shared.is_address(nic) && !shared.owns(endpoint))
+        shared.is_some_and(|shared| shared.is_foreign(endpoint))
     }
 
     /// Refuses a connect to an endpoint that no process has.
