@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::member::Member;
 use crate::common::{HANG, until};
 use crate::hosts::{Hosts, connect, two_hosts};
-use crate::shared_interface::{Program, all_pairs};
+use crate::shared_interface::{Program, all_pairs, all_reach};
 
 fn board(hosts: &Hosts, place: usize) -> PathBuf {
     hosts.runtime(place).join("message")
@@ -62,12 +62,7 @@ fn all_programs_of_two_hosts_reach_each_other() {
     (programs[0].endpoint, programs[4].endpoint) = (9, 1);
     for endpoint in [1, 9] {
         let address = (nic.clone(), endpoint);
-        for program in programs
-            .iter_mut()
-            .filter(|program| program.address() != address)
-        {
-            until("a new connection", || program.ping(&address) == "Success");
-        }
+        all_reach(&mut programs, &address);
     }
     all_pairs(&mut programs);
 }
@@ -114,9 +109,7 @@ fn a_program_that_is_killed_leaves_its_endpoint_to_the_daemon() {
         until("the end", || program.ping(&address) == "Closed");
     }
     programs.push(Program::start_on(&hosts, 0, 1, Some(&board(&hosts, 0))));
-    for program in &mut programs[..5] {
-        until("a new connection", || program.ping(&address) == "Success");
-    }
+    all_reach(&mut programs, &address);
     all_pairs(&mut programs);
 }
 
@@ -149,11 +142,7 @@ fn programs_go_on_while_the_daemon_or_its_uplink_starts_again() {
     reach_again(&mut programs);
     for place in [0, 1, 2, 3, 5, 6] {
         let address = programs[place].address();
-        for other in (0..programs.len()).filter(|other| *other != place) {
-            until("a connection", || {
-                programs[other].ping(&address) == "Success"
-            });
-        }
+        all_reach(&mut programs, &address);
     }
 }
 

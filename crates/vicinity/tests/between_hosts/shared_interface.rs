@@ -267,6 +267,15 @@ pub(crate) fn all_pairs(programs: &mut [Program]) {
     }
 }
 
+/// Each other program connects to this endpoint, which another program had before. It may notice only now that the earlier connection
+/// has ended.
+pub(crate) fn all_reach(programs: &mut [Program], address: &(String, u32)) {
+    let others = programs.iter_mut();
+    for program in others.filter(|program| program.address() != *address) {
+        until("a new connection", || program.ping(address) == "Success");
+    }
+}
+
 /// Two programs on each of two hosts.
 fn four(hosts: &Hosts) -> Vec<Program> {
     let places = [(0, 1), (0, 2), (1, 1), (1, 5)];
@@ -299,14 +308,8 @@ fn programs_of_one_interface_reach_each_other_and_those_of_another_host() {
     programs[4].endpoint = 1;
     until("the other number", || programs[0].obey("open 3") == "open");
     programs[0].endpoint = 3;
-    // A program may notice the end of an earlier connection only now.
     for address in [(nic.clone(), 1), (nic, 3)] {
-        for program in programs
-            .iter_mut()
-            .filter(|program| program.address() != address)
-        {
-            until("a new connection", || program.ping(&address) == "Success");
-        }
+        all_reach(&mut programs, &address);
     }
     all_pairs(&mut programs);
 }
@@ -331,9 +334,7 @@ fn a_program_that_is_killed_does_not_disturb_the_others() {
     let nobody = (address.0.clone(), 77);
     assert_eq!(programs[1].ping(&nobody), "Closed");
     programs.push(Program::start(&hosts, 0, address.1));
-    for program in &mut programs[..3] {
-        until("a new connection", || program.ping(&address) == "Success");
-    }
+    all_reach(&mut programs, &address);
     all_pairs(&mut programs);
 }
 
