@@ -1,13 +1,14 @@
 //! Programs that serve the interface of a daemon's uplink, beside programs that use the daemon.
 
 use std::path::PathBuf;
+use std::thread;
 
 use message::{Code, Endpoint, Options, Pattern};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::member::Member;
 use crate::common::{HANG, until};
-use crate::hosts::{Hosts, connect, two_hosts};
+use crate::hosts::{Hosts, two_hosts};
 use crate::shared_interface::{Program, all_pairs, all_reach};
 
 fn board(hosts: &Hosts, place: usize) -> PathBuf {
@@ -165,6 +166,12 @@ fn a_daemon_does_not_serve_an_interface_that_programs_have_begun_to_serve() {
 #[test]
 fn a_number_is_free_when_the_daemon_has_sent_everything() {
     const MESSAGES: u64 = 20;
+    const LENGTH: usize = 40;
+    let receive = |endpoint: &mut Endpoint, value| {
+        let receive = endpoint.irecv(Pattern::ANY, vec![0; LENGTH]).unwrap();
+        let got = endpoint.wait(receive, Some(HANG)).unwrap().unwrap().status;
+        assert_eq!((got.code, got.value), (Code::Success, value));
+    };
     let (hosts, first, mut b) = two_hosts(Some(["0", "0", "1"]));
     drop(first);
     let options = Options {
@@ -172,22 +179,29 @@ fn a_number_is_free_when_the_daemon_has_sent_everything() {
         ..Options::default()
     };
     let mut a = Endpoint::open(&hosts.board(0), &options).unwrap();
-    let (to_b, _) = connect(&mut a, &mut b);
+    let address = b.address();
+    // Both wait in calls, which accept connects also where other programs want the processor.
+    let to_b = thread::scope(|scope| {
+        let receives = scope.spawn(|| receive(&mut b, 0));
+        let to_b = a.connect(address, 0, Some(HANG)).unwrap();
+        let sent = a.isend(to_b, 0, vec![0; LENGTH]).unwrap();
+        a.wait(sent, Some(HANG)).unwrap().unwrap();
+        receives.join().unwrap();
+        to_b
+    });
     let mut program = Program::start(&hosts, 0, 6);
     // The wire between the hosts.
     let wire = Pid::from_child(&hosts.children[0]);
     kill_process(wire, Signal::STOP).unwrap();
-    for value in 0..MESSAGES {
-        let sent = a.isend(to_b, value, vec![0; 40]).unwrap();
+    for value in 1..MESSAGES {
+        let sent = a.isend(to_b, value, vec![0; LENGTH]).unwrap();
         assert!(a.is_ended(sent).unwrap());
     }
     drop(a);
     assert_eq!(program.obey("open 5"), "Busy");
     kill_process(wire, Signal::CONT).unwrap();
     until("the number", || program.obey("open 5") == "open");
-    for value in 0..MESSAGES {
-        let receive = b.irecv(Pattern::ANY, vec![0; 40]).unwrap();
-        let got = b.wait(receive, Some(HANG)).unwrap().unwrap().status;
-        assert_eq!((got.code, got.value), (Code::Success, value));
+    for value in 1..MESSAGES {
+        receive(&mut b, value);
     }
 }
