@@ -59,13 +59,18 @@ impl Board {
             }
             other => other?,
         };
-        Ok(Self {
+        Ok(Self::with_gateway(folder, nic))
+    }
+
+    /// Returns a board whose gateway is in the same folder.
+    fn with_gateway(folder: &Path, nic: u64) -> Self {
+        Self {
             folder: folder.to_owned(),
             gateway_folder: folder.to_owned(),
             members: Vec::new(),
             nic,
             plane: None,
-        })
+        }
     }
 
     /// Returns the NIC id.
@@ -91,13 +96,7 @@ impl Board {
             }
             fs::write(&file, format!("{nic:012x}\n"))?;
         }
-        Ok(Self {
-            folder: folder.to_owned(),
-            gateway_folder: folder.to_owned(),
-            members: Vec::new(),
-            nic,
-            plane: None,
-        })
+        Ok(Self::with_gateway(folder, nic))
     }
 
     /// Returns the same board, with the gateway that this process has in a folder of its own. The daemon's gateway in the board's

@@ -125,6 +125,7 @@ mod tests {
             assert_eq!(plane.0.load(Ordering::Relaxed), 10);
         }
     }
+
     /// The NIC ids of another host, and of a VM that a daemon's gateway reaches.
     const OTHER_HOST: u64 = 0x0200_0000_0009;
     const MEMBER: u64 = 0x0200_0000_0007;

@@ -87,8 +87,8 @@ impl InProcess {
     /// of them is a daemon ([`DaemonInterface`](super::DaemonInterface)), the board is the daemon's.
     ///
     /// # Errors
-    /// The folder is that of another interface, a file in it is malformed, the interface cannot be used ([`Port::open`]), or the kernel has no memory or
-    /// descriptors left.
+    /// The folder is that of another interface, a file in it is malformed, the interface cannot be used ([`Port::open`]), or the kernel
+    /// has no memory or descriptors left.
     pub fn open(folder: &Path, interface: &str, name: &str) -> Result<Board, Error> {
         let unusable = |error: std::io::Error| {
             let text = format!(
@@ -278,7 +278,7 @@ impl Plane for InProcess {
             return Duration::MAX;
         };
         // Before the look for work: a frame that comes in between makes the socket readable.
-        let is_woken = !first || uplink.wake_by_frames(true).is_ok();
+        let is_woken = !first || uplink.begin_wakeups().is_ok();
         let limit = uplink.sleep_limit();
         if is_woken { limit } else { limit.min(INTERVAL) }
     }
@@ -287,8 +287,7 @@ impl Plane for InProcess {
         let mut parts = self.shared.parts();
         parts.sleepers = parts.sleepers.saturating_sub(1);
         if let (0, Some(uplink)) = (parts.sleepers, &parts.uplink) {
-            // If it stays, frames cost more.
-            let _result = uplink.wake_by_frames(false);
+            uplink.end_wakeups();
         }
     }
 

@@ -90,10 +90,9 @@ impl Partner {
         let known = match self.receive_queue.entry(seq) {
             // The usual case needs no memory filled with zeros.
             Entry::Vacant(vacant) if bytes.len() == total => {
-                vacant.insert(Received::Partial {
+                vacant.insert(Received::Message {
                     value,
                     data: bytes.to_vec(),
-                    missing: 0,
                 });
                 return true;
             }

@@ -14,21 +14,19 @@ impl Uplink {
     pub(in crate::remote) fn stay_in_process(&mut self, sharing: SharedInterface) {
         self.in_process = true;
         self.sharing = Some(sharing);
-        // The waiter has the socket.
-        let _result = self.wake_by_frames(false);
+        self.end_wakeups();
     }
 
-    /// Decides whether each frame that arrives makes the uplink's descriptor readable. The kernel carries that out for each frame, through
-    /// both levels of epoll, even if no thread sleeps. While it does not, the uplink notices the end of the interface when it sends, which
-    /// it does at the latest when it probes a silent partner.
-    pub(in crate::remote) fn wake_by_frames(&self, wake: bool) -> Result<(), Errno> {
-        match wake {
-            true => self.waiter.add(&self.port, WIRE),
-            false => {
-                self.waiter.remove(&self.port);
-                Ok(())
-            }
-        }
+    /// From now on, each frame that arrives makes the uplink's descriptor readable. The kernel carries that out for each frame, through both levels
+    /// of epoll, even if no thread sleeps.
+    pub(in crate::remote) fn begin_wakeups(&self) -> Result<(), Errno> {
+        self.waiter.add(&self.port, WIRE)
+    }
+
+    /// Ends that. Until it begins again, the uplink notices the end of the interface when it sends, which it does at the latest when it
+    /// probes a silent partner.
+    pub(in crate::remote) fn end_wakeups(&self) {
+        self.waiter.remove(&self.port);
     }
 
     /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
