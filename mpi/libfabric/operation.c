@@ -2,6 +2,8 @@
 /* Operations: their numbers, their memory and their end. */
 #include "engine.h"
 
+#include "../copy.h"
+
 operation_t *new_operation(endpoint_t *endpoint, enum operation_kind kind) {
   operation_t *operation = TAILQ_FIRST(&endpoint->free_operations);
   if (operation != NULL) {
@@ -81,7 +83,7 @@ size_t fill_memory(operation_t *operation, const void *bytes, size_t length) {
     size_t part = operation->segments[i].segment_length;
     if (part > left)
       part = left;
-    memcpy(operation->segments[i].segment_ptr, next, part);
+    vicinity_copy(operation->segments[i].segment_ptr, next, part);
     next += part;
     left -= part;
   }

@@ -2,6 +2,8 @@
 /* Reads and writes that peers start. Each is compared with the regions of the domain. */
 #include "engine.h"
 
+#include "../copy.h"
+
 static void refuse(endpoint_t *endpoint, peer_t *peer, uint64_t number, int error) {
   send_reply(endpoint, peer, PACKET_DONE, 2, (uint64_t[]){number, (uint64_t)error});
 }
@@ -57,7 +59,7 @@ void write_arrived(endpoint_t *endpoint, peer_t *peer, bool offer, unsigned flag
     receive_write(endpoint, peer, region, memory, size, has_data, data, number);
     return;
   }
-  memcpy(memory, bytes, length);
+  vicinity_copy(memory, bytes, length);
   counter_t *counter = endpoint->counters[COUNT_REMOTE_WRITE];
   if (counter != NULL)
     __atomic_add_fetch(&counter->value, 1, __ATOMIC_ACQ_REL);

@@ -2,6 +2,8 @@
 /* Receives, and the messages that arrive for them. */
 #include "mtl.h"
 
+#include "../copy.h"
+
 void vicinity_select(struct ompi_communicator_t *comm, int source, int tag, uint64_t *envelope, uint64_t *mask) {
   *mask = ~MTL_KIND;
   if (source == MPI_ANY_SOURCE) {
@@ -24,7 +26,7 @@ static void set_memory(vicinity_request_t *request, struct opal_convertor_t *con
 
 static void put(vicinity_request_t *request, const void *bytes, size_t length) {
   if (request->memory != NULL)
-    memcpy(request->memory, bytes, length);
+    vicinity_copy(request->memory, bytes, length);
   else if (length > 0)
     vicinity_unpack(request->convertor, bytes, length);
 }

@@ -2,6 +2,8 @@
 /* The origin of RMA: starts operations, and ends them. */
 #include "rma.h"
 
+#include "../copy.h"
+
 /* An operation of this process. `what` tells it from a message. */
 typedef struct {
   int what;
@@ -119,7 +121,7 @@ static int request_here(operation_t *operation, const vicinity_rma_request_t *re
   }
   if (request->id == VICINITY_NO_ANSWER)
     return OPAL_SUCCESS;
-  memcpy(operation->local_address, bytes, operation->length);
+  vicinity_copy(operation->local_address, bytes, operation->length);
   end(operation, OPAL_SUCCESS);
   return OPAL_SUCCESS;
 }

@@ -3,6 +3,8 @@
    of any call of libmyriexpress. */
 #include "rma.h"
 
+#include "../copy.h"
+
 #include <stdatomic.h>
 
 #define FETCH(name, type)                                                                          \
@@ -66,7 +68,7 @@ bool vicinity_carry_out(const vicinity_rma_request_t *request, const void *bytes
     void *to = vicinity_allowed(request, length, MCA_BTL_REG_FLAG_REMOTE_WRITE);
     done = to != NULL;
     if (done)
-      memcpy(to, bytes, length);
+      vicinity_copy(to, bytes, length);
   } else if (request->kind == VICINITY_FETCH || request->kind == VICINITY_SWAP) {
     done = atomic(request, value);
   }

@@ -4,6 +4,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use super::aliased_copy::aliased_copy;
 use super::mapping::{Access, Mapping};
 use super::streaming_copy::{LINE, STREAMING_MIN, streaming_copy};
 
@@ -86,7 +87,7 @@ impl SharedBytes {
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
         let from = self.address_of(offset, to.len())?;
         // SAFETY: the source is inside the mapping; private memory never overlaps one.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+        unsafe { aliased_copy(from.as_ptr(), to.as_mut_ptr(), to.len()) };
         Some(())
     }
 
@@ -128,7 +129,7 @@ impl SharedBytes {
     pub(crate) fn write_cached(&self, offset: u64, from: &[u8]) -> Option<()> {
         let to = self.writable_at(offset, from.len())?;
         // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        unsafe { aliased_copy(from.as_ptr(), to.as_ptr(), from.len()) };
         Some(())
     }
 

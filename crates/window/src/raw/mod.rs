@@ -10,6 +10,7 @@
 //! behind their end.
 #![allow(unsafe_code)]
 
+mod aliased_copy;
 mod bytes;
 mod hypervisor;
 pub(crate) mod lease;
