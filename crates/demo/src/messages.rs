@@ -93,7 +93,7 @@ pub fn messages(options: &Options, progress: &Progress) -> Result<MessageResult>
         let job = two.start("exec vicinity message join")?;
         members::until(two, "gateway.sock")?;
         let _answers = two.start("exec vicinity message answer --endpoint 7")?;
-        members::until(two, "7.sock")?;
+        members::until(two, "endpoints/7.sock")?;
         job
     }];
     members::until(one, "gateway.sock")?;

@@ -138,16 +138,13 @@ impl Cluster {
         let vms = (1..).zip(&VMS).map(boot).collect::<Result<Vec<_>>>()?;
         for vm in &vms {
             vm.wait_ready(BOOT)?;
-            let _goes_on = vm.start("exec vicinity message join")?;
+            let _goes_on = vm.start(mpi::JOIN)?;
             members::until(vm, "gateway.sock")?;
         }
         let addresses: Vec<_> = (1..=4).map(|number| channel::address(1, number)).collect();
         mpi::admit(&vms, &addresses)?;
         if let Some(first) = vms.first() {
-            first.check(
-                &format!("printf '{}\\n' >/root/hosts", VMS.join("\\n")),
-                BOOT,
-            )?;
+            mpi::write_hostfile(first, &format!("{}\\n", VMS.join("\\n")))?;
         }
         Ok(Self {
             vms,
@@ -169,10 +166,7 @@ impl Cluster {
         let first = first.ok_or_else(|| Error::Host("there is no VM".to_owned()))?;
         let one_sided = (over == "plane").then_some(ONE_SIDED);
         for job in one_sided.into_iter().chain(JOBS) {
-            let said = first.check(
-                &mpi::job("/root/hosts", &format!("--mca btl {btl} {job}")),
-                LIMIT,
-            )?;
+            let said = first.check(&mpi::job(&format!("--mca btl {btl} {job}")), LIMIT)?;
             let (figures, placement) = read(&said)?;
             sample.figures.extend(figures);
             sample.placement = placement;

@@ -12,12 +12,19 @@ use window::region::UnitAllocator;
 
 use crate::plane::Plane;
 use crate::remote::directory;
+use crate::unix_group::{self, Rights};
 
 /// The longest time that [`Board::discover`] waits. Hosts announce themselves several times in this time.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name of a gateway's socket.
 pub(crate) const GATEWAY: &str = "gateway.sock";
+
+/// The folder of the endpoints' sockets in that of the board.
+const ENDPOINTS: &str = "endpoints";
+
+/// The file of the locks by which programs allocate from the member's heap.
+const HEAP: &str = "heap";
 
 /// An endpoint's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +37,8 @@ pub struct Address {
 
 /// A NIC of this host in the message plane: a directory in which each open endpoint has a socket. A
 /// process that may use the directory may connect to the endpoints in it, and may take any free
-/// address on it: the directory's permissions are the boundary of trust.
+/// address on it: the directory's permissions are the boundary of trust. They can admit the users of a Unix group
+/// ([`Board::share`]).
 #[derive(Clone, Debug)]
 pub struct Board {
     folder: PathBuf,
@@ -50,7 +58,7 @@ impl Board {
     /// # Errors
     /// The directory cannot be created or read, or its file `nic` holds no NIC id.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder.join(ENDPOINTS))?;
         let file = folder.join("nic");
         let nic = match read(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -60,6 +68,23 @@ impl Board {
             other => other?,
         };
         Ok(Self::with_gateway(folder, nic))
+    }
+
+    /// Lets the users of a Unix group have endpoints on the board in `folder`, or only its owner, without a group. The folder around it
+    /// belongs to the same owner, and the users may pass it.
+    ///
+    /// # Errors
+    /// The folder cannot be created, or its permissions cannot be changed.
+    pub fn share(folder: &Path, group: Option<u32>) -> io::Result<()> {
+        unix_group::share(folder, ENDPOINTS, group)
+    }
+
+    /// Removes the endpoints' sockets of processes that have all ended, if there are any.
+    pub(crate) fn clear(folder: &Path) -> io::Result<()> {
+        match sockets(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            found => found?.try_for_each(fs::remove_file),
+        }
     }
 
     /// Returns a board whose gateway is in the same folder.
@@ -84,7 +109,7 @@ impl Board {
     /// # Errors
     /// The directory cannot be written, or endpoints are open there under another NIC id.
     pub fn claim(folder: &Path, nic: u64) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder.join(ENDPOINTS))?;
         let file = folder.join("nic");
         if read(&file).ok() != Some(nic) {
             if let Some(open) = sockets(folder)?.next() {
@@ -96,6 +121,7 @@ impl Board {
             }
             fs::write(&file, format!("{nic:012x}\n"))?;
         }
+        unix_group::admit(folder, &file, Rights::Read)?;
         Ok(Self::with_gateway(folder, nic))
     }
 
@@ -196,6 +222,26 @@ impl Board {
         }
     }
 
+    /// Lets the users of the board's group, if it has one, read a file that this process has created for them.
+    pub(crate) fn admit_readers(&self, path: &Path) -> io::Result<()> {
+        unix_group::admit(&self.folder, path, Rights::Read)
+    }
+
+    /// Lets the users of the board's group, if it has one, connect to a socket of this process.
+    pub(crate) fn admit_clients(&self, socket: &Path) -> io::Result<()> {
+        unix_group::admit(&self.folder, socket, Rights::ReadAndWrite)
+    }
+
+    /// Lets the users of the board's group, if it has one, allocate from the member's heap.
+    pub(crate) fn admit_to_heap(&self) -> io::Result<()> {
+        let file = self.folder.join(HEAP);
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&file)?;
+        unix_group::admit(&self.folder, &file, Rights::ReadAndWrite)
+    }
+
     /// Returns the path of the socket of the gateway that reaches a NIC.
     pub(crate) fn gateway_to(&self, nic: u64) -> PathBuf {
         self.folder_of_gateway_to(nic).join(GATEWAY)
@@ -203,13 +249,13 @@ impl Board {
 
     /// Returns the allocator of the member's heap, which all programs that use the gateway to a NIC share.
     pub(crate) fn heap_allocator(&self, nic: u64) -> UnitAllocator {
-        UnitAllocator::file_locks(self.folder_of_gateway_to(nic).join("heap"))
+        UnitAllocator::file_locks(self.folder_of_gateway_to(nic).join(HEAP))
     }
 
     /// Returns the path of an endpoint's socket.
     #[must_use]
     pub(crate) fn socket(&self, endpoint: u32) -> PathBuf {
-        self.folder.join(format!("{endpoint}.sock"))
+        self.folder.join(ENDPOINTS).join(format!("{endpoint}.sock"))
     }
 }
 
@@ -246,7 +292,8 @@ fn local(number: u64) -> u64 {
 }
 
 fn sockets(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
-    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let entries = fs::read_dir(folder.join(ENDPOINTS))?;
+    let entries = entries.flatten().map(|entry| entry.path());
     Ok(entries.filter(|path| {
         path.extension()
             .is_some_and(|extension| extension == "sock")

@@ -395,6 +395,7 @@ fn bind(board: &Board, endpoint: Option<u32>) -> Result<(u32, Claim, Listener), 
             Err(rustix::io::Errno::ADDRINUSE) => continue,
             Err(error) => return Err(error.into()),
         };
+        board.admit_clients(&board.socket(id))?;
         if let Some(claim) = Claim::take(board.plane.as_ref(), id)? {
             return Ok((id, claim, listener));
         }

@@ -4,7 +4,7 @@
 //! # Theory of operation
 //!
 //! A [`Board`] is a directory with a NIC id; an [`Endpoint`] is an address on it, with a socket in
-//! that directory. Endpoints connect ([`connect`](Endpoint::connect)) over these sockets. From then
+//! `endpoints` of that directory. Endpoints connect ([`connect`](Endpoint::connect)) over these sockets. From then
 //! on each pair of them shares a window (`crates/window`) with two lanes in each direction, one for
 //! messages and one for control.
 //!
@@ -124,6 +124,7 @@ mod simultaneous_connect;
 mod status;
 mod token;
 mod unexpected;
+mod unix_group;
 mod wait_policy;
 mod wire;
 

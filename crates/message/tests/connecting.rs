@@ -161,8 +161,8 @@ struct Lower {
 impl Lower {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listener = Listener::bind(&folder.path().join("0.sock")).unwrap();
         let board = Board::open(folder.path()).unwrap();
+        let listener = Listener::bind(&folder.path().join("endpoints/0.sock")).unwrap();
         let options = Options {
             endpoint: Some(1),
             ..Options::default()
@@ -228,7 +228,7 @@ fn a_simultaneous_connect_is_retried_if_the_peers_offer_never_arrives() {
 fn a_simultaneous_connect_ends_if_the_peer_has_closed() {
     let mut lower = Lower::new();
     drop(lower.answer(SIMULTANEOUS));
-    lower.listener = Listener::bind(&lower.folder.path().join("other.sock")).unwrap();
+    lower.listener = Listener::bind(&lower.folder.path().join("endpoints/other.sock")).unwrap();
     assert_eq!(lower.code(), Code::Closed);
 }
 
@@ -248,7 +248,7 @@ fn a_cancelled_simultaneous_connect_is_not_retried() {
 #[test]
 fn silent_connections_do_not_block_an_endpoint() {
     let (mut a, mut b, folder) = unconnected_endpoints();
-    let socket = folder.path().join("1.sock");
+    let socket = folder.path().join("endpoints/1.sock");
     let silent = || Channel::connect(&socket).unwrap();
     let _silent: Vec<_> = (0..3 * INCOMING).map(|_| silent()).collect();
     let request = a.iconnect(b.address(), 2, 0).unwrap();

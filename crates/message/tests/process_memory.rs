@@ -108,7 +108,8 @@ fn echo(endpoint: &mut Endpoint, peer: Peer) {
 fn exchange(role: &str) -> Copies {
     let folder = tempfile::tempdir().unwrap();
     let mut endpoint = open(folder.path(), 0);
-    for path in [folder.path(), &folder.path().join("0.sock")] {
+    let endpoints = folder.path().join("endpoints");
+    for path in [folder.path(), &endpoints, &endpoints.join("0.sock")] {
         std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
     }
     let _child = Role::start(role, folder.path(), 1);

@@ -57,6 +57,11 @@ impl Filter {
     }
 }
 
+/// Returns the program that lets no frame pass.
+pub(crate) fn nothing() -> [sock_filter; 1] {
+    [end(DROP)]
+}
+
 /// Compares the first bytes of a frame with an address and with that of broadcasts. Ends the program for other addresses.
 fn compare_address(mac: Mac, passes_others: bool) -> Vec<sock_filter> {
     let [a, b, c, d, e, f] = mac.0;

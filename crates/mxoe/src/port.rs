@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::endpoints::Endpoints;
-use crate::filter::Filter;
+use crate::filter::{self, Filter};
 use crate::limits::MAX_ORDINARY_FRAME;
 use crate::node::Node;
 use crate::raw::batch::{self, BATCH};
@@ -48,55 +48,45 @@ impl Port {
     /// The interface does not exist or its MTU is too small, the process has no permission for raw
     /// sockets, or there is no memory for the receive ring.
     pub fn open(interface: &str, others: impl IntoIterator<Item = Mac>) -> io::Result<Self> {
-        Self::open_with(interface, others, false)
-    }
-
-    /// Opens a port on an interface that other processes serve, too: only frames of discovery [pass](Self::filter) at first. Needs
-    /// `CAP_NET_RAW`.
-    ///
-    /// # Errors
-    /// As for [`open`](Self::open).
-    pub fn open_shared(interface: &str) -> io::Result<Self> {
-        Self::open_with(interface, [], true)
-    }
-
-    fn open_with(
-        interface: &str,
-        others: impl IntoIterator<Item = Mac>,
-        only_discovery: bool,
-    ) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // `bind` sets the protocol. With a protocol set here, the socket would receive frames of
-        // every interface until then.
-        let socket = socket_with(
-            AddressFamily::PACKET,
-            SocketType::RAW,
-            flags,
-            None::<Protocol>,
-        )?;
-        let index = netdevice::name_to_index(&socket, interface)?;
-        let index = i32::try_from(index).map_err(io::Error::other)?;
+        let (socket, index) = packet_socket(interface)?;
         let own = address(interface)?;
-        check_mtu(interface)?;
         // Before `bind`, so that the kernel puts every frame into the ring.
         Ring::create(&socket)?;
-        if only_discovery {
-            let filter = Filter {
-                mac: own,
-                endpoints: Endpoints::default(),
-                passes_other_addresses: false,
-            };
-            raw::attach_filter(&socket, &filter.program())?;
-        }
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
-        // A smaller buffer costs throughput and nothing else, so errors are ignored.
-        let _ignored = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
-            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
         for mac in others.into_iter().filter(|mac| *mac != own) {
             // An interface without a filter receives all frames anyway, so errors are ignored.
             let _ignored = raw::add_address(&socket, index, mac.0);
         }
         Self::adopt(socket)
+    }
+
+    /// Opens a socket for a port on an interface that other processes serve, too. The process that has the socket may send any frame.
+    /// Needs `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_shared_socket(interface: &str) -> io::Result<OwnedFd> {
+        let (socket, index) = packet_socket(interface)?;
+        // What arrived before there is a ring would stay in the socket's queue.
+        raw::attach_filter(&socket, &filter::nothing())?;
+        bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
+        Ok(socket)
+    }
+
+    /// Makes a port from a socket that this or another process [opened](Self::open_shared_socket) on the interface with this address. Only
+    /// frames of discovery [pass](Self::filter) at first.
+    ///
+    /// # Errors
+    /// There is no memory for the receive ring.
+    pub fn adopt_shared(socket: OwnedFd, mac: Mac) -> io::Result<Self> {
+        Ring::create(&socket)?;
+        let port = Self::adopt(socket)?;
+        port.filter(&Filter {
+            mac,
+            endpoints: Endpoints::default(),
+            passes_other_addresses: false,
+        })?;
+        Ok(port)
     }
 
     /// Receives only the frames that pass a filter, from now on. Frames that have arrived stay.
@@ -184,6 +174,26 @@ impl Port {
                 .for_each(|frame| node.reuse(frame));
         }
     }
+}
+
+/// Opens a packet socket that receives nothing yet. Also returns the index of the interface.
+fn packet_socket(interface: &str) -> io::Result<(OwnedFd, i32)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // `bind` sets the protocol. With a protocol set here, the socket would receive frames of
+    // every interface until then.
+    let socket = socket_with(
+        AddressFamily::PACKET,
+        SocketType::RAW,
+        flags,
+        None::<Protocol>,
+    )?;
+    let index = netdevice::name_to_index(&socket, interface)?;
+    let index = i32::try_from(index).map_err(io::Error::other)?;
+    check_mtu(interface)?;
+    // A smaller buffer costs throughput and nothing else, so errors are ignored.
+    let _ignored = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
+    Ok((socket, index))
 }
 
 /// Whether the kernel refuses this frame, and not the next ones.

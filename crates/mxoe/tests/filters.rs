@@ -65,7 +65,10 @@ fn sent(endpoints: &[u8], ports: [&mut Port; 2]) -> [Vec<Destination>; 2] {
 #[ignore = "the part of the other test in its namespace"]
 fn child() {
     let mut all = Port::open("to", []).unwrap();
-    let mut filtered = Port::open_shared("to").unwrap();
+    let mut filtered = {
+        let socket = Port::open_shared_socket("to").unwrap();
+        Port::adopt_shared(socket, address("to").unwrap()).unwrap()
+    };
     let endpoint = Destination::Endpoint;
     let filter = |endpoints| Filter {
         mac: address("to").unwrap(),

@@ -2,12 +2,12 @@
 
 use std::ffi::c_char;
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use message::Board;
-use message::remote::InProcess;
+use message::remote::{INTERFACE_VARIABLE, Way, open_board};
+use message::{Board, MessageError};
 
 use crate::abi::ErrorHandler;
 use crate::codes::{Result, Return};
@@ -17,9 +17,6 @@ use crate::limits::{API, HOSTNAME};
 /// --runtime-dir`.
 const RUNTIME_DIR_VARIABLE: &str = "VICINITY_RUNTIME_DIR";
 const DEFAULT_RUNTIME_DIR: &str = "/run/vicinity";
-
-/// The environment variable with a network interface that the process serves itself.
-const INTERFACE_VARIABLE: &str = "VICINITY_INTERFACE";
 
 /// Environment variables of MX and Open-MX: with `0`, errors that would be fatal are returned.
 /// Their other variables concern hardware and transports that this library does not have, so it
@@ -58,25 +55,28 @@ pub(crate) fn start(api: u32) -> Result {
     // Leaves room for `:` and the number of a board.
     let host = name.nodename().to_string_lossy();
     let host: String = host.chars().take((HOSTNAME - 8) / 4).collect();
-    let board = match std::env::var_os(INTERFACE_VARIABLE) {
-        Some(interface) => in_process(&directory, &interface.to_string_lossy(), &host)?,
-        None => Board::open(&directory.join("message")).map_err(|error| match error.kind() {
-            ErrorKind::PermissionDenied => Return::NO_PERM,
-            _ => Return::NO_DEV,
-        })?,
-    };
+    let interface = std::env::var_os(INTERFACE_VARIABLE);
+    let interface = interface
+        .as_ref()
+        .map(|interface| interface.to_string_lossy());
+    let way = Way::chosen(interface.as_deref());
+    let board = open_board(&directory, way, &host).map_err(|error| code(way, &error))?;
     *library = Some(Library { board, host });
     Ok(())
 }
 
-/// Opens a message plane in this process.
-fn in_process(directory: &Path, interface: &str, host: &str) -> Result<Board> {
-    let folder = directory.join(format!("message-{interface}"));
-    InProcess::open(&folder, interface, host).map_err(|error| {
+/// Returns the code for a board that cannot be opened.
+fn code(way: Way<'_>, error: &MessageError) -> Return {
+    if matches!(way, Way::Interface(_)) {
         // A code of MX does not name the cause, so the library prints it. If stderr cannot be written, only the code is left.
         let _ignored = writeln!(std::io::stderr(), "libmyriexpress: {error}");
-        Return::NO_DEV
-    })
+    }
+    match error {
+        MessageError::Kernel(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Return::NO_PERM
+        }
+        _ => Return::NO_DEV,
+    }
 }
 
 /// `mx_finalize`. `close_all` closes the endpoints that are still open.

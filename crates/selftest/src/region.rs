@@ -96,12 +96,12 @@ pub(crate) fn ensure_joined(vm: &Vm, with_module: bool) -> Result<()> {
 
 /// Starts the endpoint that answers in a guest, unless it runs.
 pub(crate) fn ensure_answers(vm: &Vm) -> Result<()> {
-    let socket = format!("test -S {BOARD}/{ENDPOINT}.sock");
+    let socket = format!("test -S {BOARD}/endpoints/{ENDPOINT}.sock");
     let runs = format!("{socket} && pgrep -f '[m]essage answer' >/dev/null");
     if vm.run(&runs, crate::guest::LIMIT)?.status == 0 {
         return Ok(());
     }
-    sh(vm, &format!("rm -f {BOARD}/{ENDPOINT}.sock"))?;
+    sh(vm, &format!("rm -f {BOARD}/endpoints/{ENDPOINT}.sock"))?;
     let answer = format!("exec vicinity message answer --endpoint {ENDPOINT} 2>/tmp/answer.log");
     let _runs = vm.start(&answer)?;
     until(vm, &socket)

@@ -73,6 +73,7 @@ mod serve;
 mod space_device;
 mod status;
 mod table;
+mod unix_group;
 
 use std::process::ExitCode;
 

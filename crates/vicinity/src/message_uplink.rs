@@ -1,16 +1,16 @@
 //! The members of the message plane that are not VMs: the host, and the uplink, which is the way to other hosts.
 
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use message::MessageError;
 use message::remote::uplink::NamedNic;
-use message::remote::{DaemonInterface, Member};
+use message::remote::{BOARD, DaemonInterface, InterfaceOffer, Member, interface_folder};
+use message::{Board, MessageError};
 use mxoe::Port;
 use mxoe::wire::Mac;
-
-use crate::runtime_paths::{BOARD, interface_folder};
 
 /// The member that is the host.
 pub(crate) const HOST: &str = "host";
@@ -40,6 +40,8 @@ pub(crate) struct Uplink {
     pub(crate) host_name: Option<String>,
     /// After how long a host that does not answer is given up.
     pub(crate) peer_timeout: Duration,
+    /// The users of the Unix group may serve the interface, too.
+    pub(crate) has_program_sockets: bool,
 }
 
 /// An uplink with all it needs to know.
@@ -49,8 +51,8 @@ pub(crate) struct Plan {
     /// This host's members as others know them.
     pub(crate) named_nics: Vec<NamedNic>,
     pub(crate) peer_timeout: Duration,
-    /// The interface's name, if the host is a member: its programs may serve the interface, too.
-    pub(crate) shared: Option<String>,
+    /// The interface, if the host is a member: its programs may serve the interface, too.
+    pub(crate) offer: Option<InterfaceOffer>,
 }
 
 impl Uplink {
@@ -62,7 +64,7 @@ impl Uplink {
         let own = mxoe::address(&self.interface)?;
         let name = self.host_name.clone().unwrap_or_else(system_name);
         let mut group = None;
-        let mut shared = None;
+        let mut offer = None;
         let mut named_nics = Vec::new();
         for member in &mut *members {
             let mut named_nic = NamedNic {
@@ -71,7 +73,11 @@ impl Uplink {
             };
             if member.name == HOST {
                 // On the wire it is the interface.
-                shared = Some(self.interface.clone());
+                offer = Some(InterfaceOffer {
+                    interface: self.interface.clone(),
+                    mac: own,
+                    host_name: name.clone(),
+                });
                 named_nic.nic = own.nic();
                 named_nic.name.clone_from(&name);
                 member.nic = Some(named_nic.nic);
@@ -93,9 +99,23 @@ impl Uplink {
             interface: self.interface.clone(),
             named_nics,
             peer_timeout: self.peer_timeout,
-            shared,
+            offer,
         })
     }
+}
+
+/// Lets the users of a Unix group use the board of this host or VM, or only root, without a group.
+///
+/// # Errors
+/// The folder cannot be created, or its permissions cannot be changed.
+pub(crate) fn share_board(runtime_dir: &Path, unix_group: Option<u32>) -> Result<(), MessageError> {
+    Board::share(&runtime_dir.join(BOARD), unix_group)?;
+    if unix_group.is_some() {
+        // Everything in it has permissions of its own.
+        let mode = fs::metadata(runtime_dir)?.mode() | 0o001;
+        fs::set_permissions(runtime_dir, Permissions::from_mode(mode & 0o7777))?;
+    }
+    Ok(())
 }
 
 /// Lets programs of the host serve the interface, too. They have their endpoints on the host's board.
@@ -115,6 +135,11 @@ pub(crate) fn share(
 }
 
 impl Plan {
+    /// Returns the interface's name, if programs of the host may serve the interface.
+    pub(crate) fn shared(&self) -> Option<&String> {
+        self.offer.as_ref().map(|offer| &offer.interface)
+    }
+
     /// Opens the interface. Needs `CAP_NET_RAW`.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use message::remote::{BOARD, INTERFACE_SOCKET};
+
 /// Runtime folder when none is configured.
 pub(crate) const RUNTIME_DIR: &str = "/run/vicinity";
 
@@ -15,12 +17,6 @@ pub(crate) const VIEW_SOCKET: &str = "view.sock";
 /// The folder of the sockets of the message plane's members.
 pub(crate) const MESSAGE_FOLDER: &str = "message-plane";
 
-/// The board of a VM or of the host.
-pub(crate) const BOARD: &str = "message";
-
-/// The prefix of the folder by which processes share a network interface for messages.
-const INTERFACE_FOLDER: &str = "message-";
-
 /// The folder of the trust groups' sockets and of their VMs' monitors.
 pub(crate) const DIRECT_FOLDER: &str = "direct";
 
@@ -29,6 +25,9 @@ pub(crate) const SPACE_FOLDER: &str = "space";
 
 /// The folder of the sockets plane's sockets.
 pub(crate) const VSOCK_FOLDER: &str = "vsock";
+
+/// The sockets in the runtime folder: no network has the name of one of them.
+pub(crate) const SOCKETS: [&str; 3] = [CONTROL_SOCKET, VIEW_SOCKET, INTERFACE_SOCKET];
 
 /// The folders that are not a network's; each network has a folder of its own name beside them.
 pub(crate) const FOLDERS: [&str; 5] = [
@@ -44,11 +43,6 @@ pub(crate) fn member_socket(runtime_dir: &Path, member: &str) -> PathBuf {
     runtime_dir
         .join(MESSAGE_FOLDER)
         .join(format!("{member}.sock"))
-}
-
-/// Returns the folder by which processes share this network interface for messages.
-pub(crate) fn interface_folder(runtime_dir: &Path, interface: &str) -> PathBuf {
-    runtime_dir.join(format!("{INTERFACE_FOLDER}{interface}"))
 }
 
 /// Returns the folder of the direct channel.

@@ -16,8 +16,19 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Memory in MiB of a guest with Open MPI.
 pub const MEMORY_MIB: u32 = 768;
 
-/// The private key of the first VM.
-pub const KEY: &str = "/root/.ssh/key";
+/// The ordinary user of the VMs that runs the jobs.
+const USER: &str = "mpi";
+
+/// The private key of the first VM's user.
+pub const KEY: &str = "/home/mpi/.ssh/key";
+
+/// The hostfile of the first VM.
+pub const HOSTFILE: &str = "/home/mpi/hosts";
+
+/// The command that makes a VM a member, with a user who may use the message plane.
+pub const JOIN: &str = "grep -q ^mpi: /etc/passwd || { echo vicinity:x:900:mpi >>/etc/group; \
+     echo mpi:x:1000: >>/etc/group; echo mpi:x:1000:1000::/home/mpi:/bin/bash >>/etc/passwd; \
+     install -d -o mpi -g mpi -m 755 /home/mpi; }; exec vicinity message join --unix-group vicinity";
 
 /// Path of MPI programs below a guest's root.
 const PROGRAMS: &str = "usr/local/bin";
@@ -81,8 +92,8 @@ impl Files {
     }
 }
 
-/// Lets the first VM start programs in the others by their names: each has all addresses, and a server for ssh that
-/// admits the first VM's key.
+/// Lets the user of the first VM start programs in the others by their names: each has all addresses, and a server for
+/// ssh that admits the user's key. All VMs have [joined](JOIN).
 ///
 /// # Errors
 /// A command in a guest fails.
@@ -90,8 +101,9 @@ pub fn admit(vms: &[Vm], addresses: &[String]) -> Result<()> {
     let Some(first) = vms.first() else {
         return Ok(());
     };
-    let make = "mkdir -p -m 700 /root/.ssh; dropbearkey -t ed25519 -f";
-    let make = format!("{make} {KEY} >/dev/null; dropbearkey -y -f {KEY} | grep ^ssh-");
+    let make =
+        format!("dropbearkey -t ed25519 -f {KEY} >/dev/null; dropbearkey -y -f {KEY} | grep ^ssh-");
+    let make = as_user(&format!("bash -c 'mkdir -p -m 700 $HOME/.ssh; {make}'"));
     let public = first.check(&make, LIMIT)?;
     let public = public.trim();
     let hosts = vms.iter().zip(addresses);
@@ -100,8 +112,9 @@ pub fn admit(vms: &[Vm], addresses: &[String]) -> Result<()> {
         .collect();
     for vm in vms {
         let command = format!(
-            "echo '127.0.0.1 localhost\n{hosts}' >/etc/hosts; echo /bin/bash >/etc/shells; \
-             mkdir -p -m 700 /root/.ssh; echo '{public}' >/root/.ssh/authorized_keys; \
+            "umask 022; echo '127.0.0.1 localhost\n{hosts}' >/etc/hosts; echo /bin/bash >/etc/shells; \
+             install -d -o {USER} -g {USER} -m 700 /home/mpi/.ssh; \
+             echo '{public}' >/home/mpi/.ssh/authorized_keys; \
              dropbearkey -t ed25519 -f /tmp/host.key >/dev/null; dropbear -s -r /tmp/host.key; \
              until ss -Htln 'sport = :22' | grep -q .; do sleep 0.1; done"
         );
@@ -110,11 +123,27 @@ pub fn admit(vms: &[Vm], addresses: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the command that runs a job with this hostfile of the first VM. `arguments` are options of `mpirun`, the
-/// program and its arguments.
+/// Writes the [hostfile](HOSTFILE) of the first VM.
+///
+/// # Errors
+/// The command in the guest fails.
+pub fn write_hostfile(vm: &Vm, text: &str) -> Result<()> {
+    let write = format!("printf '{text}' >{HOSTFILE} && chown {USER} {HOSTFILE}");
+    vm.check(&write, LIMIT).map(drop)
+}
+
+/// Returns the command by which root of a VM runs a command as the user.
 #[must_use]
-pub fn job(hostfile: &str, arguments: &str) -> String {
+pub fn as_user(command: &str) -> String {
+    format!("setpriv --reuid {USER} --regid {USER} --init-groups env HOME=/home/mpi {command}")
+}
+
+/// Returns the command that runs a job with the [hostfile](HOSTFILE) of the first VM. `arguments` are options of `mpirun`,
+/// the program and its arguments.
+#[must_use]
+pub fn job(arguments: &str) -> String {
     let agent = format!("--mca plm_rsh_agent 'dbclient -y -y -i {KEY}'");
-    let root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
-    format!("{root} mpirun.openmpi {agent} --hostfile {hostfile} --bind-to none {arguments}")
+    as_user(&format!(
+        "mpirun.openmpi {agent} --hostfile {HOSTFILE} --bind-to none {arguments}"
+    ))
 }

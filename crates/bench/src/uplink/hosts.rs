@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use message::remote::INTERFACE_VARIABLE;
 use serde_json::Value;
 
-use super::namespace::{HOSTS, Host, INTERFACE, Namespace, ip};
+use super::namespace::{HOSTS, INTERFACE, Namespace, ip};
 use super::tcp;
 use crate::process::Process;
 use report::message_perf::Row;
@@ -117,19 +118,18 @@ impl Hosts {
                 .arg("--runtime-dir")
                 .arg(self.runtime_dir(second.name));
             answer.args(["message", "answer", "--endpoint", endpoint]);
-            answer.args(poll);
+            answer.args(poll).env(INTERFACE_VARIABLE, "");
             let mut answerer =
                 Process::start(&format!("answerer-{endpoint}"), &self.folder, answer)?;
             answerer.expect("answering")?;
             processes.push(answerer);
         }
         let [_, namespace] = &self.namespaces;
-        let mut answer = namespace.program(&self.vicinity);
+        let mut answer = second.command(&self.vicinity);
         answer
             .arg("--runtime-dir")
             .arg(self.runtime_dir(second.name));
         answer.args(["message", "answer", "--poll", "--endpoint", SERVING]);
-        answer.args(in_process(second));
         let mut answerer = Process::start("answerer-serving", &self.folder, answer)?;
         answerer.expect("answering")?;
         processes.push(answerer);
@@ -190,18 +190,15 @@ impl Hosts {
     /// Returns a command of the first host that measures messages to an endpoint of the second.
     fn message(&self, measurement: &str, endpoint: &str, way: Way) -> Command {
         let [first, second] = HOSTS;
-        let [namespace, _] = &self.namespaces;
-        let mut command = match way {
-            Way::Daemons => first.command(&self.vicinity),
-            Way::InProcess => namespace.program(&self.vicinity),
-        };
+        let mut command = first.command(&self.vicinity);
         command
             .arg("--runtime-dir")
             .arg(self.runtime_dir(first.name));
         let peer = format!("{}:{endpoint}", second.name);
         command.args(["message", measurement, &peer, "--json"]);
-        if let Way::InProcess = way {
-            command.args(in_process(first));
+        if let Way::Daemons = way {
+            // Otherwise the program would use the daemon's offer.
+            command.env(INTERFACE_VARIABLE, "");
         }
         command
     }
@@ -232,11 +229,6 @@ impl Hosts {
         let bits = found.ok_or_else(|| Error::unreadable("the figures of iperf3", &text))?;
         Ok(bits / 8.0)
     }
-}
-
-/// Returns the options of a program that serves the interface itself.
-fn in_process(host: Host) -> [&'static str; 4] {
-    ["--interface", INTERFACE, "--host-name", host.name]
 }
 
 /// Runs `vicinity message ping`, and returns the median in microseconds.

@@ -80,13 +80,6 @@ impl Namespace {
         command
     }
 
-    /// Returns the command of a program of the host inside its namespace.
-    pub(super) fn program(&self, program: &Path) -> Command {
-        let mut command = self.command(&[]);
-        command.arg(program);
-        command
-    }
-
     fn inside(&self, taskset: Command) -> Command {
         let mut command = self.host.pinned(taskset, Path::new("ip"));
         command.args(["netns", "exec", &self.name]);

@@ -20,8 +20,12 @@ pub struct NamedNic {
     pub name: String,
 }
 
-/// Replaces the file atomically.
-pub(super) fn write(folder: &Path, named_nics: impl Iterator<Item = NamedNic>) -> io::Result<()> {
+/// Replaces the file atomically. `admit` lets others read the new one before.
+pub(super) fn write(
+    folder: &Path,
+    named_nics: impl Iterator<Item = NamedNic>,
+    admit: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let line = |named_nic: NamedNic| format!("{:012x} {}\n", named_nic.nic, named_nic.name);
     // A name that does not fit on a line is skipped.
     let sane = |named_nic: &NamedNic| {
@@ -31,6 +35,7 @@ pub(super) fn write(folder: &Path, named_nics: impl Iterator<Item = NamedNic>) -
     let text: String = named_nics.filter(sane).map(line).collect();
     let new = folder.join(".hosts");
     fs::write(&new, text)?;
+    admit(&new)?;
     fs::rename(new, folder.join(FILE))
 }
 

@@ -110,6 +110,8 @@ impl Gateway {
             }
             other => other?,
         };
+        board.admit_clients(&folder.join(GATEWAY))?;
+        board.admit_to_heap()?;
         directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
         let join_number = join_broker(&page, &doorbell)?;
@@ -213,7 +215,10 @@ impl Gateway {
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // A failed write affects names only, not messages.
-            let _result = directory::write(self.board.gateway_folder(), self.names.named_nics());
+            let (folder, admit) = (self.board.gateway_folder(), |file: &Path| {
+                self.board.admit_readers(file)
+            });
+            let _result = directory::write(folder, self.names.named_nics(), admit);
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {

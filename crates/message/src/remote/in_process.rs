@@ -21,6 +21,8 @@
 //! A buffered send ends when the message is copied, and the partner may acknowledge it later. So the end of the plane waits until
 //! all partners have acknowledged, for [`LINGER`] at most.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +30,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mxoe::Port;
+use mxoe::wire::Mac;
 use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
@@ -35,6 +38,7 @@ use super::broker::Broker;
 use super::directory::NamedNic;
 use super::gateway::Gateway;
 use super::interface_folder::InterfaceFolder;
+use super::interface_offer::InterfaceOffer;
 use super::resources::Member;
 use super::shared_interface::{INTERVAL, SharedInterface};
 use super::transport::Transport;
@@ -98,10 +102,33 @@ impl InProcess {
             Error::Join(text)
         };
         let mac = mxoe::address(interface).map_err(unusable)?;
+        let opened = InterfaceFolder::open(folder, mac.nic())?;
+        let socket = Port::open_shared_socket(interface);
+        let port = socket.and_then(|socket| Port::adopt_shared(socket, mac));
+        Self::serve_interface(opened, port.map_err(unusable)?, mac, name)
+    }
+
+    /// Opens a plane on the interface of a daemon's uplink, by the socket that came with its [offer](InterfaceOffer). The program serves the
+    /// interface only beside the daemon, or beside other programs of the daemon.
+    pub(super) fn open_offered(
+        folder: &Path,
+        offer: &InterfaceOffer,
+        socket: OwnedFd,
+    ) -> Result<Board, Error> {
+        let opened = InterfaceFolder::open_beside_daemon(folder, offer.mac.nic())?;
+        let port = Port::adopt_shared(socket, offer.mac)?;
+        Self::serve_interface(opened, port, offer.mac, &offer.host_name)
+    }
+
+    /// Serves the interface of a folder. The file that comes with the folder keeps other processes from opening it until this process has
+    /// announced the host, if it answers for the host.
+    fn serve_interface(
+        (shared_folder, _opening): (InterfaceFolder, File),
+        port: Port,
+        mac: Mac,
+        name: &str,
+    ) -> Result<Board, Error> {
         let nic = mac.nic();
-        // Until the end of this function: the process that answers for the host has announced it before the next one opens.
-        let (shared_folder, _opening) = InterfaceFolder::open(folder, nic)?;
-        let port = Port::open_shared(interface).map_err(unusable)?;
         // After the port is open, so that no host is missed.
         let known = shared_folder.known_hosts()?;
         let locks = Arc::clone(&shared_folder.locks);

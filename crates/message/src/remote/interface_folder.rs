@@ -7,8 +7,8 @@
 //! | `numbers` | its bytes are locked by the processes that have these numbers ([`ByteLocks`]) |
 //! | `session` | serial number, address, and board of the interface, from the first process on until the last has ended |
 //! | `members` | the NIC ids of the VMs of a daemon's plane |
-//! | `process-N/` | the sockets of a program's gateway, broker and uplink, and the hosts that it has found |
-//! | `N.sock` | the socket of an endpoint, if this folder is the board |
+//! | `processes/N/` | the sockets of a program's gateway, broker and uplink, and the hosts that it has found |
+//! | `endpoints/N.sock` | the socket of an endpoint, if this folder is the board |
 //!
 //! If the first process is a program, the folder is also the programs' board. Otherwise their board is the daemon's, so that they have
 //! the endpoints of one host, with the programs that use the daemon.
@@ -17,7 +17,7 @@
 //! sentence.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -30,15 +30,22 @@ use window::byte_locks::ByteLocks;
 
 use super::directory;
 use super::shared_interface::{SharedInterface, take_daemon, take_program_number};
-use crate::address::random;
+use crate::address::{Board, random};
 use crate::error::Error;
+use crate::unix_group::{self, Rights};
 use crate::wire::halves;
+
+/// The file whose bytes are the numbers' locks.
+const NUMBERS: &str = "numbers";
+
+/// The file with the serial number, the interface's address and the board.
+const SESSION: &str = "session";
 
 /// The file with the members of a daemon's plane.
 const MEMBERS: &str = "members";
 
-/// The prefix of the folder of a program.
-const PROCESS: &str = "process-";
+/// The folder of the programs' folders.
+const PROCESSES: &str = "processes";
 
 /// The longest time that a process waits for others that open the same folder.
 const OPENING: Duration = Duration::from_secs(30);
@@ -61,12 +68,13 @@ struct Session {
 }
 
 impl Session {
-    /// Joins the processes that serve the interface with this NIC id. The first process determines the board.
-    fn join(folder: &Path, nic: u64, board: &str) -> Result<Self, Error> {
-        fs::create_dir_all(folder)?;
+    /// Joins the processes that serve the interface with this NIC id. The first process determines the board, and needs one.
+    fn join(folder: &Path, nic: u64, board: Option<&str>) -> Result<Self, Error> {
+        fs::create_dir_all(folder.join(PROCESSES))?;
         let opening = wait_for_others(folder)?;
-        let lock = File::create(folder.join("lock"))?;
+        let lock = create(folder, "lock")?;
         if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
+            let board = board.ok_or_else(|| no_daemon(folder))?;
             begin_session(folder, nic, board)?;
         }
         if !try_lock(&lock, FlockOperation::NonBlockingLockShared)? {
@@ -76,7 +84,9 @@ impl Session {
             )));
         }
         let (serial, board) = read_session(folder, nic)?;
-        let locks = ByteLocks::open(&folder.join("numbers"))?;
+        let numbers = folder.join(NUMBERS);
+        let locks = ByteLocks::open(&numbers)?;
+        unix_group::admit(folder, &numbers, Rights::ReadAndWrite)?;
         Ok(Self {
             serial,
             board,
@@ -108,18 +118,31 @@ impl InterfaceFolder {
     /// Opens the folder for an interface with this NIC id. The file that it also returns is a lock that keeps other processes from
     /// opening the folder.
     pub(super) fn open(folder: &Path, nic: u64) -> Result<(Self, File), Error> {
-        let session = Session::join(folder, nic, OWN_BOARD)?;
+        Self::of_session(folder, Session::join(folder, nic, Some(OWN_BOARD))?)
+    }
+
+    /// The same, only if a daemon has the interface.
+    pub(super) fn open_beside_daemon(folder: &Path, nic: u64) -> Result<(Self, File), Error> {
+        let session = Session::join(folder, nic, None)?;
+        match session.board.as_str() {
+            OWN_BOARD => Err(no_daemon(folder)),
+            _ => Self::of_session(folder, session),
+        }
+    }
+
+    fn of_session(folder: &Path, session: Session) -> Result<(Self, File), Error> {
         let number = take_program_number(&session.locks)?.ok_or_else(|| {
             let folder = folder.display();
             Error::Join(format!("too many programs use the files in {folder}"))
         })?;
-        let own = folder.join(format!("{PROCESS}{number}"));
+        let own = folder.join(PROCESSES).join(number.to_string());
         // A program that has ended may have left its files.
         match fs::remove_dir_all(&own) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         fs::create_dir(&own)?;
+        unix_group::admit(folder, &own, Rights::ReadAndWrite)?;
         let (board, members) = match session.board.as_str() {
             OWN_BOARD => (folder.to_owned(), Vec::new()),
             board => (folder.join(board), read_members(folder)?),
@@ -164,6 +187,15 @@ pub struct DaemonInterface {
 }
 
 impl DaemonInterface {
+    /// Lets the users of a Unix group serve the interface beside the daemon, or only its owner, without a group. The folder around it
+    /// belongs to the same owner, and the users may pass it.
+    ///
+    /// # Errors
+    /// The folder cannot be created, or its permissions cannot be changed.
+    pub fn share(folder: &Path, group: Option<u32>) -> io::Result<()> {
+        unix_group::share(folder, PROCESSES, group)
+    }
+
     /// Opens the folder of the interface with this address, and takes over from programs that answer for the host. The programs will have
     /// their endpoints on the daemon's board: `board`, as seen from the folder. They reach the members with these NIC ids by the daemon's
     /// gateway.
@@ -176,7 +208,7 @@ impl DaemonInterface {
         board: &str,
         members: impl Iterator<Item = u64>,
     ) -> Result<Self, Error> {
-        let session = Session::join(folder, mac.nic(), board)?;
+        let session = Session::join(folder, mac.nic(), Some(board))?;
         if session.board != board {
             return Err(Error::Join(format!(
                 "programs have begun to serve the interface without this daemon: end them, and start the daemon \
@@ -191,7 +223,9 @@ impl DaemonInterface {
             )));
         }
         let lines = members.map(|nic| format!("{nic:012x}\n"));
-        fs::write(folder.join(MEMBERS), lines.collect::<String>())?;
+        let file = folder.join(MEMBERS);
+        fs::write(&file, lines.collect::<String>())?;
+        unix_group::admit(folder, &file, Rights::Read)?;
         Ok(Self {
             mac,
             locks: Arc::new(session.locks),
@@ -211,6 +245,22 @@ impl Drop for InterfaceFolder {
     }
 }
 
+/// The sentence for a program that may serve the interface beside a daemon only.
+fn no_daemon(folder: &Path) -> Error {
+    let folder = folder.display();
+    Error::Join(format!(
+        "no daemon has the files in {folder}: start its uplink first"
+    ))
+}
+
+/// Creates a file that all processes of the interface lock.
+fn create(folder: &Path, name: &str) -> Result<File, Error> {
+    let path = folder.join(name);
+    let file = File::create(&path)?;
+    unix_group::admit(folder, &path, Rights::ReadAndWrite)?;
+    Ok(file)
+}
+
 /// Locks a file. Returns false if another process has a lock that excludes this one.
 fn try_lock(file: &File, operation: FlockOperation) -> Result<bool, Error> {
     match flock(file, operation) {
@@ -222,7 +272,7 @@ fn try_lock(file: &File, operation: FlockOperation) -> Result<bool, Error> {
 
 /// Waits until no other process opens the folder, and keeps others from it until the file is dropped.
 fn wait_for_others(folder: &Path) -> Result<File, Error> {
-    let opening = File::create(folder.join("opening"))?;
+    let opening = create(folder, "opening")?;
     let end = Instant::now() + OPENING;
     while !try_lock(&opening, FlockOperation::NonBlockingLockExclusive)? {
         if Instant::now() > end {
@@ -241,23 +291,17 @@ fn begin_session(folder: &Path, nic: u64, board: &str) -> Result<(), Error> {
     for own in process_folders(folder)? {
         fs::remove_dir_all(own)?;
     }
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "sock")
-        {
-            fs::remove_file(path)?;
-        }
-    }
+    Board::clear(folder)?;
     let (serial, _) = halves(random()?);
     let text = format!("{serial:08x} {nic:012x} {board}\n");
-    Ok(fs::write(folder.join("session"), text)?)
+    let file = folder.join(SESSION);
+    fs::write(&file, text)?;
+    Ok(unix_group::admit(folder, &file, Rights::Read)?)
 }
 
 /// Returns the serial number and the board of the processes that serve the interface with this NIC id.
 fn read_session(folder: &Path, nic: u64) -> Result<(u32, String), Error> {
-    let file = folder.join("session");
+    let file = folder.join(SESSION);
     let text = fs::read_to_string(&file)?;
     let parsed = || {
         let (serial, rest) = text.trim_end().split_once(' ')?;
@@ -294,12 +338,8 @@ fn read_members(folder: &Path) -> Result<Vec<u64>, Error> {
 
 /// Returns the folders of programs.
 fn process_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let is_process = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with(PROCESS))
-    };
-    Ok(entries.filter(is_process).collect())
+    let entries = fs::read_dir(folder.join(PROCESSES))?.flatten();
+    Ok(entries.map(|entry| entry.path()).collect())
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub fn connect(
     members: Option<[u32; 2]>,
 ) -> (Channel, Peer) {
     let to = victim.address();
-    let socket = board.join(format!("{}.sock", to.endpoint));
+    let socket = board.join(format!("endpoints/{}.sock", to.endpoint));
     let channel = Channel::connect(&socket).unwrap();
     let hello = hello(from, to, flags, members);
     channel.offer(Some(window), None, &hello).unwrap();

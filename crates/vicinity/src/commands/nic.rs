@@ -244,6 +244,7 @@ pub(crate) mod tests {
                 network("green", true, vec![web]),
             ],
             members: Vec::new(),
+            message_unix_group: None,
             message_uplink: None,
             groups: Vec::new(),
             vsocks: Vec::new(),

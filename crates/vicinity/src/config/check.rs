@@ -27,6 +27,8 @@ pub(super) fn check(
     let members = plane.map_or(Ok(Vec::new()), |plane| members::check(text, plane))?;
     let uplink = plane.and_then(|plane| plane.get_ref().uplink.as_ref());
     let message_uplink = uplink.map(members::uplink).transpose()?;
+    let message_unix_group =
+        plane.map_or(Ok(None), |plane| members::unix_group(plane.get_ref()))?;
     let groups = file.direct.as_ref();
     let groups = groups.map_or(Ok(Vec::new()), |direct| direct::check(text, direct))?;
     let space_budget = file.space_budget.as_ref().map(spaces::budget).transpose()?;
@@ -60,6 +62,7 @@ pub(super) fn check(
         runtime_dir,
         networks,
         members,
+        message_unix_group,
         message_uplink,
         groups,
         space_budget,

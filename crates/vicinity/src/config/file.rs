@@ -72,6 +72,7 @@ pub(super) struct GroupPair {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Message {
+    pub(super) unix_group: Option<Spanned<String>>,
     pub(super) uplink: Option<MessageUplink>,
     #[serde(default)]
     pub(super) member: Vec<Spanned<Member>>,
@@ -85,6 +86,7 @@ pub(super) struct MessageUplink {
     pub(super) host_name: Option<Spanned<String>>,
     #[serde(rename = "peer-timeout", alias = "give-up")]
     pub(super) peer_timeout: Option<Spanned<i64>>,
+    pub(super) program_sockets: Option<Spanned<bool>>,
 }
 
 /// A `[[message.member]]`.
@@ -264,11 +266,16 @@ static OBJECTIVE: Keys = Keys(&[
     ("weight", None),
     ("class", None),
 ]);
-static MESSAGE: Keys = Keys(&[("uplink", Some(&MESSAGE_UPLINK)), ("member", Some(&MEMBER))]);
+static MESSAGE: Keys = Keys(&[
+    ("unix-group", None),
+    ("uplink", Some(&MESSAGE_UPLINK)),
+    ("member", Some(&MEMBER)),
+]);
 static MESSAGE_UPLINK: Keys = Keys(&[
     ("interface", None),
     ("host-name", None),
     ("peer-timeout", None),
+    ("program-sockets", None),
 ]);
 static DIRECT: Keys = Keys(&[("group", Some(&GROUP))]);
 static GROUP: Keys = Keys(&[

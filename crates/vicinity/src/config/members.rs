@@ -10,9 +10,9 @@ use super::diagnostic::ValueError;
 use super::model::MAX_MEMBERS;
 use super::owner::Owner;
 use super::values::{Unique, check_name, interface};
-use super::{file, owner};
+use super::{file, owner, values};
 use crate::message_uplink::{HOST, PEER_TIMEOUT, UPLINK, Uplink};
-use crate::runtime_paths::{CONTROL_SOCKET, FOLDERS, VIEW_SOCKET};
+use crate::runtime_paths::{FOLDERS, SOCKETS};
 
 /// Checks the `[message]` table.
 pub(super) fn check(
@@ -80,7 +80,34 @@ pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, ValueError>
             .peer_timeout
             .as_ref()
             .map_or(Ok(PEER_TIMEOUT), seconds)?,
+        has_program_sockets: uplink
+            .program_sockets
+            .as_ref()
+            .is_some_and(|sockets| *sockets.get_ref()),
     })
+}
+
+/// Checks the Unix group whose users may use the board of this host.
+pub(super) fn unix_group(plane: &file::Message) -> Result<Option<u32>, ValueError> {
+    let is_host = |member: &Spanned<file::Member>| member.get_ref().name.get_ref() == HOST;
+    if let Some(group) = &plane.unix_group {
+        if !plane.member.iter().any(is_host) {
+            let message = format!("this group is for programs of the member `{HOST}`");
+            let help =
+                format!("add a [[message.member]] with the name `{HOST}`, or remove the key");
+            return Err(ValueError::new(group.span(), message, help));
+        }
+        return values::unix_group(group).map(Some);
+    }
+    let uplink = plane.uplink.as_ref();
+    match uplink.and_then(|uplink| uplink.program_sockets.as_ref()) {
+        Some(sockets) if *sockets.get_ref() => Err(ValueError::new(
+            sockets.span(),
+            "this key is for programs of a Unix group",
+            "add `unix-group` to [message]; programs of root need neither",
+        )),
+        _ => Ok(None),
+    }
 }
 
 fn seconds(text: &Spanned<i64>) -> Result<Duration, ValueError> {
@@ -99,7 +126,7 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, ValueError> {
 /// folder, because the networks' folders are in the same parent folder.
 pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), ValueError> {
     let name = network.get_ref().as_str();
-    if !FOLDERS.contains(&name) && ![CONTROL_SOCKET, VIEW_SOCKET].contains(&name) {
+    if !FOLDERS.contains(&name) && !SOCKETS.contains(&name) {
         return Ok(());
     }
     let message = format!("the folder `{name}` is reserved");

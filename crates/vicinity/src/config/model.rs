@@ -34,6 +34,8 @@ pub(crate) struct Config {
     /// The message plane's members: none without a message plane, at most [`MAX_MEMBERS`], with
     /// different names and NIC ids; and the processes that may connect to each member's socket.
     pub(crate) members: Vec<(Member, Owner)>,
+    /// The number of the Unix group whose users may use the board of this host; without it, only root may.
+    pub(crate) message_unix_group: Option<u32>,
     /// The message plane's uplink to other hosts.
     pub(crate) message_uplink: Option<Uplink>,
     /// The direct channel's trust groups, with different names; no VM is in two of them.

@@ -399,3 +399,37 @@ fn the_message_planes_uplink_is_read_and_checked_in_place() {
         }
     }
 }
+
+#[test]
+fn the_message_planes_unix_group_needs_the_host_and_its_sockets_need_the_group() {
+    let group = "[message]\nunix-group = \"4711\"";
+    let with = |group: &str| PLANE.replace("[message]", group);
+    let host = "[[message.member]]\nname = \"host\"\n";
+    let sockets = |text: &str| text.replace("= 30", "= 30, program-sockets = true");
+    let of = |text: &str| parse("f", text, None).unwrap();
+    let config = of(&sockets(&format!("{}{host}", with(group))));
+    assert_eq!(config.message_unix_group, Some(4711));
+    assert!(config.message_uplink.unwrap().has_program_sockets);
+    let config = of(&format!("{PLANE}{host}"));
+    assert_eq!(config.message_unix_group, None);
+    assert!(!config.message_uplink.unwrap().has_program_sockets);
+    for (text, parts) in [
+        (
+            with(group),
+            ["message.unix-group: ", "with the name `host`"],
+        ),
+        (
+            format!("{}{host}", with("[message]\nunix-group = \"no such\"")),
+            ["message.unix-group: ", "no group `no such`"],
+        ),
+        (
+            sockets(&format!("{PLANE}{host}")),
+            ["message.uplink.program-sockets: ", "add `unix-group`"],
+        ),
+    ] {
+        let said = error(&text);
+        for part in parts {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}

@@ -30,6 +30,13 @@ pub(super) fn interface<'t>(
     Err(ValueError::new(text.span(), message, help))
 }
 
+/// Returns the number of a Unix group, given by name or number.
+pub(super) fn unix_group(written: &Spanned<String>) -> Result<u32, ValueError> {
+    let help = "write a group of this host, or its number; `groupadd --system NAME` adds one";
+    let refused = |message| ValueError::new(written.span(), message, help);
+    crate::unix_group::number(written.get_ref()).map_err(refused)
+}
+
 pub(super) fn check_name(name: &Spanned<String>) -> Result<(), ValueError> {
     name::check(name.get_ref()).map_err(|error| {
         let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use nix::unistd::Group;
 use toml::Spanned;
 
 use super::diagnostic::ValueError;
 use super::file;
-use super::values::absolute;
+use super::values::{absolute, unix_group};
 
 /// Who may see the page, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub(crate) struct WebListen {
 
 /// Checks `[web]`.
 pub(super) fn check(written: &file::Web) -> Result<Web, ValueError> {
-    let group = written.group.as_ref().map(group).transpose()?;
+    let group = written.group.as_ref().map(unix_group).transpose()?;
     let Some(listen) = &written.listen else {
         let alone = [&written.token_file, &written.certificate, &written.key];
         let alone = alone.into_iter().flatten().map(Spanned::span);
@@ -90,26 +89,6 @@ fn host_name(written: &Spanned<String>) -> Result<String, ValueError> {
         "this is no host name",
         help,
     ))
-}
-
-/// Returns the number of a group, given by name or number.
-fn group(written: &Spanned<String>) -> Result<u32, ValueError> {
-    let name = written.get_ref();
-    if let Ok(number) = name.parse() {
-        return Ok(number);
-    }
-    let shown = name.escape_debug();
-    let refused = |message: String| {
-        let help = "write a group of this host, or its number; `groupadd --system NAME` adds one";
-        ValueError::new(written.span(), message, help)
-    };
-    match Group::from_name(name) {
-        Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => Err(refused(format!("this host has no group `{shown}`"))),
-        Err(error) => Err(refused(format!(
-            "this host cannot look up the group `{shown}`: {error}"
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -117,7 +117,8 @@ impl Supervisor {
             return Ok(());
         }
         let uplink = self.config.message_uplink.as_ref();
-        let resources = PlaneResources::take(&self.config.runtime_dir, members, uplink)?;
+        let group = self.config.message_unix_group;
+        let resources = PlaneResources::take(&self.config.runtime_dir, members, uplink, group)?;
         let started = Messages::start(resources, self.launch.clone());
         let messages = started.map_err(|source| ChangeError::Start {
             whose: "the message plane".to_owned(),
@@ -234,6 +235,10 @@ impl Supervisor {
         for (same, key) in [
             (config.runtime_dir == self.config.runtime_dir, "runtime-dir"),
             (config.members == self.config.members, "message"),
+            (
+                config.message_unix_group == self.config.message_unix_group,
+                "message.unix-group",
+            ),
             (
                 config.message_uplink == self.config.message_uplink,
                 "message.uplink",

@@ -109,13 +109,23 @@ impl Hosts {
 
     /// Starts the daemon of a host, with these members in addition to the host itself.
     pub(crate) fn serve_with(&mut self, place: usize, members: &[&str]) -> usize {
+        self.serve_with_keys(place, members, ["", ""])
+    }
+
+    /// The same, with further keys of `[message]` and of its uplink.
+    pub(crate) fn serve_with_keys(
+        &mut self,
+        place: usize,
+        members: &[&str],
+        [keys, uplink_keys]: [&str; 2],
+    ) -> usize {
         let name = ["alpha", "beta"][place];
         let member = |name| format!("[[message.member]]\nname = \"{name}\"\n");
         let members: String = members.iter().chain(&["host"]).map(member).collect();
         let config = self.folder.path().join(format!("{name}.toml"));
         let text = format!(
-            "[message]\nuplink = {{ interface = \"mx\", host-name = \"{name}\", peer-timeout = 5 }}\n\
-             {members}"
+            "[message]\n{keys}\n\
+             uplink = {{ interface = \"mx\", host-name = \"{name}\", peer-timeout = 5{uplink_keys} }}\n{members}"
         );
         std::fs::write(&config, text).unwrap();
         let program = vicinity().get_program().to_owned();

@@ -16,6 +16,7 @@ mod hostile;
 mod hosts;
 mod in_process;
 mod keys;
+mod offered_interface;
 mod processor;
 mod programs;
 mod reopened;

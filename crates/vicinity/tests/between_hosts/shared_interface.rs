@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use message::remote::InProcess;
+use message::remote::{InProcess, Way, open_board};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
 
 use crate::common::{HANG, until};
@@ -18,17 +18,19 @@ const NAMES: [&str; 2] = ["alpha", "beta"];
 const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 
-/// A program, which a test runs in a host. It serves the interface itself, or uses a board. It opens an endpoint, answers requests, and obeys commands on its standard input:
-/// `ping NIC ENDPOINT`, `find NAME`, `close`, and `open ENDPOINT`. Each has a line as its result.
+/// A program, which a test runs in a host. It serves the interface itself, or uses a board, or the interface that a daemon offers. It opens
+/// an endpoint, answers requests, and obeys commands on its standard input: `ping NIC ENDPOINT`, `find NAME`, `close`, and
+/// `open ENDPOINT`. Each has a line as its result.
 #[test]
 #[ignore = "a role of the other tests"]
 fn program() {
     let variable = |name| std::env::var(format!("VICINITY_TEST_{name}")).unwrap();
-    let board = match std::env::var_os("VICINITY_TEST_BOARD") {
-        Some(board) => Board::open(board.as_ref()),
-        None => Ok(InProcess::open(variable("FOLDER").as_ref(), "mx", &variable("NAME")).unwrap()),
+    let place = |name| std::env::var_os(format!("VICINITY_TEST_{name}"));
+    let board = match (place("BOARD"), place("RUNTIME")) {
+        (Some(board), _) => Board::open(board.as_ref()).unwrap(),
+        (_, Some(runtime)) => open_board(runtime.as_ref(), Way::Offered, "-").unwrap(),
+        _ => InProcess::open(variable("FOLDER").as_ref(), "mx", &variable("NAME")).unwrap(),
     };
-    let board = board.unwrap();
     let open = |number: &str| {
         let options = Options {
             endpoint: Some(number.parse().unwrap()),
@@ -188,17 +190,22 @@ impl Program {
         // `exec`, so that the child is the program itself.
         command.args(["-c", "exec \"$@\"", "sh"]);
         command.arg(std::env::current_exe().unwrap());
-        let role = "shared_interface::program";
-        command.args([role, "--exact", "--ignored", "--nocapture"]);
         command.env(
             "VICINITY_TEST_FOLDER",
             hosts.runtime(place).join("message-mx"),
         );
         command.env("VICINITY_TEST_NAME", NAMES[place]);
-        command.env("VICINITY_TEST_ENDPOINT", endpoint.to_string());
         if let Some(board) = board {
             command.env("VICINITY_TEST_BOARD", board);
         }
+        Self::spawn(command, endpoint)
+    }
+
+    /// Starts a program by a command to which only the arguments of the test are missing.
+    pub(crate) fn spawn(mut command: Command, endpoint: u32) -> Self {
+        let role = "shared_interface::program";
+        command.args([role, "--exact", "--ignored", "--nocapture"]);
+        command.env("VICINITY_TEST_ENDPOINT", endpoint.to_string());
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -122,7 +122,7 @@ pub(crate) fn join(vm: &Vm, limit: Duration) -> Job<'_> {
 fn join_and_answer(vm: &Vm) -> [Job<'_>; 2] {
     let gateway = join(vm, LIMIT);
     let answer = "exec vicinity message answer --endpoint 7";
-    [gateway, open(vm, answer, "7.sock", LIMIT)]
+    [gateway, open(vm, answer, "endpoints/7.sock", LIMIT)]
 }
 
 /// Starts a process that answers at endpoint 7 of a host.
@@ -130,7 +130,7 @@ fn answer(rig: &Rig) -> ChildProcess {
     let mut command = message(rig, &["answer", "--endpoint", "7"]);
     command.stderr(Stdio::null());
     let answerer = ChildProcess::spawn(command).unwrap();
-    for file in ["7.sock", "gateway.sock"] {
+    for file in ["endpoints/7.sock", "gateway.sock"] {
         while !rig.daemon().path("message").join(file).exists() {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -8,7 +8,7 @@ use vm_harness::vm::{Job, SMP_MAXCPUS_2, Vm};
 
 use crate::common::open_mpi::{DIRECT, OpenMpi, collective, missing};
 use crate::common::until;
-use crate::message::{join, member};
+use crate::message::{member, open};
 use crate::rig::{Rig, ip, step};
 
 /// Time limit of a command on a busy machine.
@@ -50,7 +50,7 @@ pub(crate) fn boot<const N: usize>(rig: &Rig, names: [&str; N]) -> [Vm; N] {
     }));
     for (number, vm) in (1..).zip(&vms) {
         crate::guest::give_address(vm, number);
-        let _goes_on = join(vm, LIMIT);
+        let _goes_on = open(vm, mpi::JOIN, "gateway.sock", LIMIT);
     }
     let addresses: Vec<_> = (1..).map(ip).take(N).collect();
     mpi::admit(&vms, &addresses).unwrap();
@@ -71,8 +71,7 @@ pub(crate) fn until_joined(rig: &Rig) {
 /// Writes the hostfile into a VM. Open MPI may start a rank on each CPU.
 fn write_hostfile(rig: &Rig, vm: &Vm) {
     until_joined(rig);
-    vm.check(&format!("printf '{}' >/root/hosts", hostfile(rig)), LIMIT)
-        .unwrap();
+    mpi::write_hostfile(vm, &hostfile(rig)).unwrap();
 }
 
 #[test]
@@ -87,10 +86,9 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
     let [web, db] = boot(&rig, ["web", "db"]);
     write_hostfile(&rig, &web);
     step("ranks of two VMs pass the conformance program");
-    let job = mpi::job(
-        "/root/hosts",
-        &format!("{ONLY_PLANE} {BY_REQUESTS} -n 2 conformance {PARTS}"),
-    );
+    let job = mpi::job(&format!(
+        "{ONLY_PLANE} {BY_REQUESTS} -n 2 conformance {PARTS}"
+    ));
     let said = web.check(&job, LIMIT).unwrap();
     assert_eq!(
         said.matches(" passed in ").count(),
@@ -100,7 +98,7 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
 
     step("short collective operations use the VMs' heaps");
     let options = format!("{ONLY_PLANE} --mca btl_base_verbose 10 -n 2 conformance");
-    let job = mpi::job("/root/hosts", &format!("{options} short_collectives 2>&1"));
+    let job = mpi::job(&format!("{options} short_collectives 2>&1"));
     let said = web.check(&job, LIMIT).unwrap();
     assert!(said.contains("short_collectives    passed"), "{said}");
     assert!(said.contains(&collective(2)), "{said}");
@@ -112,7 +110,7 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
         ("single_accumulates", 1),
     ] {
         let options = format!("{ONLY_PLANE} --mca btl_base_verbose 10 -n 2 conformance");
-        let job = mpi::job("/root/hosts", &format!("{options} {part} 2>&1"));
+        let job = mpi::job(&format!("{options} {part} 2>&1"));
         let said = web.check(&job, LIMIT).unwrap();
         let passed = said.lines().any(|line| line.starts_with(part));
         assert!(passed, "{said}");
@@ -129,7 +127,7 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
     step("a killed VM ends the job");
     db.check("rm /run/vicinity/message/gateway.sock", LIMIT)
         .unwrap();
-    let _goes_on = join(&db, LIMIT);
+    let _goes_on = open(&db, mpi::JOIN, "gateway.sock", LIMIT);
     until_joined(&rig);
     // `mpirun` waits until the kernel gives up the connection to the killed VM, by default after 15 minutes.
     web.check("echo 3 >/proc/sys/net/ipv4/tcp_retries2", LIMIT)
@@ -142,10 +140,7 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
 
 /// Starts a job of two ranks that exchange messages, and returns when they do.
 fn endless(vm: &Vm) -> Job<'_> {
-    let job = mpi::job(
-        "/root/hosts",
-        &format!("{ONLY_PLANE} -n 2 conformance endless"),
-    );
+    let job = mpi::job(&format!("{ONLY_PLANE} -n 2 conformance endless"));
     let job = vm
         .start(&format!("rm -f /tmp/job; {job} >/tmp/job 2>&1"))
         .unwrap();

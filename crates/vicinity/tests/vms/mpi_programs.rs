@@ -36,7 +36,7 @@ fn config() -> String {
 /// Runs a job in the first VM with these components for ranks of other VMs, and returns what it says.
 fn run(vm: &Vm, btl: &str, job: &str) -> String {
     let options = format!("--mca mtl ^psm,ofi --mca btl self,vader,{btl} {job}");
-    vm.check(&mpi::job("/root/hosts", &options), JOB).unwrap()
+    vm.check(&mpi::job(&options), JOB).unwrap()
 }
 
 /// Returns a figure of HPC Challenge's summary.
@@ -57,7 +57,7 @@ fn netpipe_and_hpc_challenge_run_in_four_vms() {
     let files = OpenMpi::new(folder.path()).files();
     let input = root().join("mpi/openmpi/examples/hpccinf.txt");
     let mut all = files.in_guest();
-    all.push((input, PathBuf::from("root/hpccinf.txt")));
+    all.push((input, PathBuf::from("home/mpi/hpccinf.txt")));
     let packages = ["dropbear-bin", "openmpi-bin", "hpcc", "netpipe-openmpi"];
     let rig = Rig::isolated(&config()).with_packages_and_files(&packages, &all, "with-hpcc");
     let vms = boot(&rig, VMS);
@@ -70,9 +70,7 @@ fn netpipe_and_hpc_challenge_run_in_four_vms() {
     for vm in &vms {
         vm.check(blas, LIMIT).unwrap();
     }
-    first
-        .check(&format!("printf '{}' >/root/hosts", hostfile(&rig)), LIMIT)
-        .unwrap();
+    mpi::write_hostfile(first, &hostfile(&rig)).unwrap();
 
     step("where the ranks run");
     let map = run(first, "vicinity", "-n 4 --display-map hostname");
@@ -90,9 +88,9 @@ fn netpipe_and_hpc_challenge_run_in_four_vms() {
     for btl in ["vicinity", "tcp"] {
         step(&format!("HPC Challenge by {btl}"));
         let start = Instant::now();
-        run(first, btl, "--wdir /root -n 4 hpcc");
+        run(first, btl, "--wdir /home/mpi -n 4 hpcc");
         println!("{btl} took {:?}", start.elapsed());
-        let read = "cat /root/hpccoutf.txt; rm /root/hpccoutf.txt";
+        let read = "cat /home/mpi/hpccoutf.txt; rm /home/mpi/hpccoutf.txt";
         let summary = first.check(read, LIMIT).unwrap();
         assert_eq!(figure(&summary, "Success"), "1", "{summary}");
         for name in FIGURES.split_whitespace() {

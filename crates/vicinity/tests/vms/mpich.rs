@@ -13,7 +13,7 @@ use crate::mpi::{CONFIG, LIMIT, PARTS, boot, until_joined};
 use crate::rig::{Rig, step};
 
 /// What `mpiexec` calls instead of ssh.
-const REMOTE: &str = "/root/remote";
+const REMOTE: &str = "/usr/local/bin/remote";
 
 /// Files of the wheel that its programs use.
 fn mpich_files(wheel: &Path) -> Vec<(PathBuf, PathBuf)> {
@@ -59,11 +59,12 @@ fn with_mpich(rig: Rig, folder: &Path) -> Rig {
 
 /// Returns the command of a job with one rank in each VM.
 fn job(arguments: &str) -> String {
-    format!(
+    mpi::as_user(&format!(
         "MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=vicinity FI_PROVIDER_PATH=/usr/lib/x86_64-linux-gnu/libfabric \
          LD_LIBRARY_PATH=/usr/local/lib mpiexec.hydra -launcher rsh -launcher-exec {REMOTE} \
-         -f /root/hosts -n 2 {arguments}"
-    )
+         -f {} -n 2 {arguments}",
+        mpi::HOSTFILE
+    ))
 }
 
 #[test]
@@ -79,15 +80,12 @@ fn ranks_of_mpich_meet_by_the_provider_and_end_when_a_vm_is_killed() {
     until_joined(&rig);
     let hosts = rig.daemon().command(&["mpi-hosts", "--launcher", "hydra"]);
     let hosts = String::from_utf8(hosts.stdout).unwrap();
-    web.check(
-        &format!(
-            "printf '{hosts}' >/root/hosts; printf '#!/bin/bash\\nexec dbclient -y -y -i {} \"$@\"' >{REMOTE}; \
-             chmod +x {REMOTE}; echo 3 >/proc/sys/net/ipv4/tcp_retries2",
-            mpi::KEY
-        ),
-        LIMIT,
-    )
-    .unwrap();
+    mpi::write_hostfile(&web, &hosts).unwrap();
+    let remote = format!("exec dbclient -y -y -i {} \"$@\"", mpi::KEY);
+    let write = format!(
+        "printf '#!/bin/bash\\n{remote}' >{REMOTE}; chmod 755 {REMOTE}; echo 3 >/proc/sys/net/ipv4/tcp_retries2"
+    );
+    web.check(&write, LIMIT).unwrap();
 
     step("ranks of two VMs pass the conformance program");
     let said = web

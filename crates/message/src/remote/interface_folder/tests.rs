@@ -29,16 +29,18 @@ fn processes_of_one_interface_have_one_serial_number_until_all_have_ended() {
 fn what_killed_processes_have_left_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let left = [
-        folder.path().join("process-3").join("gateway.sock"),
-        folder.path().join("7.sock"),
+        folder.path().join("processes/3/gateway.sock"),
+        folder.path().join("endpoints/7.sock"),
     ];
-    fs::create_dir(folder.path().join("process-3")).unwrap();
+    for file in &left {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+    }
     let create = || left.iter().for_each(|file| fs::write(file, "").unwrap());
     create();
     let first = open(folder.path());
     assert!(left.iter().all(|file| !file.exists()));
     // The sockets of others stay while any process is left.
-    fs::create_dir(folder.path().join("process-3")).unwrap();
+    fs::create_dir(folder.path().join("processes/3")).unwrap();
     create();
     drop(open(folder.path()));
     assert!(left.iter().all(|file| file.exists()));
@@ -62,7 +64,7 @@ fn hosts_that_another_process_has_found_are_known() {
     // The second is a group's address, and the third none of Ethernet.
     let found = [0x0200_0000_0007, 0x0300_0000_0007, 1 << 50];
     let found = found.map(|nic| named_nic(nic, "beta"));
-    directory::write(&a.own, found.into_iter()).unwrap();
+    directory::write(&a.own, found.into_iter(), |_| Ok(())).unwrap();
     fs::write(b.own.join("hosts"), b"\xff\xfe no host\n7 seven\n").unwrap();
     let hosts = b.known_hosts().unwrap();
     assert_eq!(hosts, [Mac([2, 0, 0, 0, 0, 7])]);
@@ -84,6 +86,27 @@ fn a_folder_of_another_interface_and_a_malformed_file_are_refused() {
 }
 
 #[test]
+fn a_program_of_a_daemon_begins_only_beside_the_daemon_or_its_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("message-mx");
+    let mac = Mac::from_nic(NIC).unwrap();
+    let program = || InterfaceFolder::open_beside_daemon(&own, NIC).map(|(program, _)| program);
+    let no_daemon = |said: String| assert!(said.contains("no daemon has the files"), "{said}");
+    no_daemon(program().unwrap_err().to_string());
+    let alone = open(&own);
+    no_daemon(program().unwrap_err().to_string());
+    drop(alone);
+    let daemon = DaemonInterface::open(&own, mac, "../message", [].into_iter()).unwrap();
+    let first = program().unwrap();
+    assert_eq!(first.board, own.join("../message"));
+    drop(daemon);
+    let second = program().unwrap();
+    drop((first, second));
+    no_daemon(program().unwrap_err().to_string());
+    DaemonInterface::open(&own, mac, "../message", [].into_iter()).unwrap();
+}
+
+#[test]
 fn programs_that_begin_beside_a_daemon_have_its_board() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("message-mx");
@@ -102,7 +125,7 @@ fn programs_that_begin_beside_a_daemon_have_its_board() {
         nic,
         name: "x".to_owned(),
     });
-    directory::write(&program.board, named_nics.into_iter()).unwrap();
+    directory::write(&program.board, named_nics.into_iter(), |_| Ok(())).unwrap();
     assert_eq!(program.known_hosts().unwrap(), [Mac([2, 0, 0, 0, 0, 5])]);
     // A daemon that starts again finds its programs, and another program the board.
     drop(first);

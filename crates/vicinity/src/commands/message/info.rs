@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use message::remote::BOARD;
 use message::{Board, MessageError, limits};
 use serde::Serialize;
 use window::calibration::Thresholds;
@@ -10,7 +11,6 @@ use window::calibration::Thresholds;
 use crate::client::{self, ClientError};
 use crate::commands::failure::Failure;
 use crate::commands::output::as_json;
-use crate::runtime_paths::BOARD;
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 use crate::table::{self, Align};
 

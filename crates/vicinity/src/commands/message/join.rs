@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use message::MessageError;
-use message::remote::{self, Broker, Gateway, Member, uplink};
+use message::remote::{self, BOARD, Broker, Gateway, Member, uplink};
 use mxoe::Port;
 use vm_harness::interrupt;
 use window::cached::LoadTime;
@@ -15,9 +15,9 @@ use crate::commands::failure::Failure;
 use crate::commands::qemu_args::value;
 use crate::commands::signals::keep_running;
 use crate::config::deprecated;
-use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink, share};
+use crate::message_uplink::{HOST, PEER_TIMEOUT, Plan, UPLINK, Uplink, share, share_board};
 use crate::name;
-use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
+use crate::runtime_paths::{MESSAGE_FOLDER, member_socket};
 
 /// Pause between two attempts to join again.
 const REJOIN_PAUSE: Duration = Duration::from_millis(100);
@@ -52,6 +52,7 @@ impl UplinkArgs {
             interface: self.uplink.clone()?,
             host_name: self.host_name.clone(),
             peer_timeout: Duration::from_secs(self.give_up.unwrap_or(self.peer_timeout)),
+            has_program_sockets: false,
         })
     }
 }
@@ -123,7 +124,7 @@ pub(crate) fn serve(
 /// Runs the uplink until a signal comes, or until the uplink fails.
 fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageError> {
     let share = |interface: &String| share(runtime_dir, interface, &plan.named_nics);
-    let shared = plan.shared.as_ref().map(share).transpose()?;
+    let shared = plan.shared().map(share).transpose()?;
     let options = uplink::Options {
         socket: member_socket(runtime_dir, UPLINK),
         port,
@@ -135,9 +136,14 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
 }
 
 /// Runs the gateway of this VM until SIGINT or SIGTERM. With `socket`, runs the gateway for
-/// processes of the host instead, as the member with that socket.
-pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Failure> {
+/// processes of the host instead, as the member with that socket. The users of the Unix group may use the board.
+pub(crate) fn join(
+    runtime_dir: &Path,
+    socket: Option<&Path>,
+    unix_group: Option<u32>,
+) -> Result<(), Failure> {
     interrupt::install()?;
+    share_board(runtime_dir, unix_group)?;
     let way = socket.map_or(remote::Transport::Device, |socket| {
         remote::Transport::Socket(socket.to_owned())
     });

@@ -1,11 +1,9 @@
 //! `vicinity message`: command line tools that send and receive messages at endpoints of this host.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use message::remote::InProcess;
 use message::{
     Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Kind, Load, WaitMode},
@@ -41,13 +39,13 @@ const REMOTE_SENDS: u8 = 4;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Answers `ping` and `perf` at `endpoint` until SIGINT or SIGTERM.
-pub(crate) fn answer(board: &BoardPlace, endpoint: Option<u32>, poll: bool) -> Result<(), Failure> {
+pub(crate) fn answer(board: &Board, endpoint: Option<u32>, poll: bool) -> Result<(), Failure> {
     interrupt::install()?;
     let options = Options {
         endpoint,
         ..Options::default()
     };
-    let mut endpoint = Endpoint::open(&board.open()?, &options)?;
+    let mut endpoint = Endpoint::open(board, &options)?;
     let Address { nic, endpoint: id } = endpoint.address();
     eprintln!("answering at endpoint {id} on NIC {nic:012x}");
     while interrupt::check().is_ok() {
@@ -79,7 +77,7 @@ struct RoundTrips {
 
 /// Measures the times of `count` round trips to `peer` with messages of `length` bytes.
 pub(crate) fn ping(
-    board: &BoardPlace,
+    board: &Board,
     to: &EndpointName,
     (length, count): (u32, u32),
     poll: bool,
@@ -133,7 +131,7 @@ pub(crate) fn ping(
 
 /// Measures latency, message rate and bandwidth to `peer` with messages of these `lengths`.
 pub(crate) fn measure(
-    board: &BoardPlace,
+    board: &Board,
     to: &EndpointName,
     lengths: &[u32],
     json: bool,
@@ -226,27 +224,9 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The board of a program.
-pub(crate) struct BoardPlace {
-    /// The folder of the board.
-    pub(crate) folder: PathBuf,
-    /// The interface of a plane in this process, and the name of its host; `None` for a board of a daemon.
-    pub(crate) interface: Option<(String, String)>,
-}
-
-impl BoardPlace {
-    fn open(&self) -> Result<Board, MessageError> {
-        match &self.interface {
-            None => Ok(Board::open(&self.folder)?),
-            Some((interface, name)) => InProcess::open(&self.folder, interface, name),
-        }
-    }
-}
-
-fn connect(board: &BoardPlace, to: &EndpointName) -> Result<(Endpoint, Peer), Failure> {
+fn connect(board: &Board, to: &EndpointName) -> Result<(Endpoint, Peer), Failure> {
     interrupt::install()?;
-    let board = board.open()?;
-    let mut endpoint = Endpoint::open(&board, &Options::default())?;
+    let mut endpoint = Endpoint::open(board, &Options::default())?;
     let member = to.member.as_deref();
     member.into_iter().for_each(|name| board.discover(name));
     let address = Address {

@@ -7,19 +7,20 @@ pub(crate) mod measure;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use message::perf;
+use message::remote::{INTERFACE_VARIABLE, Way, open_board};
+use message::{Board, MessageError, perf};
 
 use super::failure::Failure;
 use super::qemu_args;
 use crate::commands::output::print;
 use crate::message_uplink::system_name;
-use crate::runtime_paths::{BOARD, interface_folder};
 
 /// A plane in the process of the command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InterfaceArgs {
-    /// Interface to other hosts, which this process serves itself; needs CAP_NET_RAW
-    #[arg(long, value_name = "INTERFACE")]
+    /// Interface to other hosts, which this process serves itself; needs CAP_NET_RAW [default: the one that the daemon
+    /// offers; '': none]
+    #[arg(long, env = INTERFACE_VARIABLE, hide_env_values = true, value_name = "INTERFACE")]
     interface: Option<String>,
     /// Name of this host for other hosts [default: the host name]
     #[arg(long, requires = "interface", value_parser = join::host_name, value_name = "NAME")]
@@ -27,18 +28,10 @@ pub(crate) struct InterfaceArgs {
 }
 
 impl InterfaceArgs {
-    fn board(&self, runtime_dir: &Path) -> measure::BoardPlace {
-        let Some(interface) = self.interface.clone() else {
-            return measure::BoardPlace {
-                folder: runtime_dir.join(BOARD),
-                interface: None,
-            };
-        };
+    fn board(&self, runtime_dir: &Path) -> Result<Board, MessageError> {
+        let way = Way::chosen(self.interface.as_deref());
         let name = self.host_name.clone().unwrap_or_else(system_name);
-        measure::BoardPlace {
-            folder: interface_folder(runtime_dir, &interface),
-            interface: Some((interface, name)),
-        }
+        open_board(runtime_dir, way, &name)
     }
 }
 
@@ -80,6 +73,9 @@ pub(crate) enum Message {
         /// Run the gateway for processes of the host instead, as the member with this socket
         #[arg(long, value_name = "FILE")]
         socket: Option<PathBuf>,
+        /// Unix group whose users may use the message plane, by name or number [default: root only]
+        #[arg(long, value_parser = crate::unix_group::number, value_name = "GROUP")]
+        unix_group: Option<u32>,
     },
     /// Print QEMU's options for a VM that is a member
     QemuArgs {
@@ -132,11 +128,13 @@ impl Message {
                 endpoint,
                 poll,
                 interface,
-            } => measure::answer(&interface.board(runtime_dir), *endpoint, *poll),
+            } => measure::answer(&interface.board(runtime_dir)?, *endpoint, *poll),
             Self::Info { json } => print(&info::info(runtime_dir, *json)?),
             Self::Counters { json } => print(&info::counters(runtime_dir, *json)?),
             Self::Serve { members, way } => join::serve(runtime_dir, members, way),
-            Self::Join { socket } => join::join(runtime_dir, socket.as_deref()),
+            Self::Join { socket, unix_group } => {
+                join::join(runtime_dir, socket.as_deref(), *unix_group)
+            }
             Self::QemuArgs { vm, json } => {
                 let options = join::qemu_args(runtime_dir, vm);
                 print(&qemu_args::lines(&options, *json))
@@ -149,7 +147,7 @@ impl Message {
                 json,
                 interface,
             } => print(&measure::ping(
-                &interface.board(runtime_dir),
+                &interface.board(runtime_dir)?,
                 peer,
                 (*length, *count),
                 *poll,
@@ -161,7 +159,7 @@ impl Message {
                 json,
                 interface,
             } => print(&measure::measure(
-                &interface.board(runtime_dir),
+                &interface.board(runtime_dir)?,
                 peer,
                 lengths,
                 *json,

@@ -6,12 +6,12 @@
 use std::path::Path;
 
 use message::MessageError;
-use message::remote::{Gateway, Transport};
+use message::remote::{BOARD, Gateway, Transport};
 
 use super::protocol::keep_running;
 use crate::message_uplink::HOST;
 use crate::processes::start::{ProcessError, set_up, take_control_socket};
-use crate::runtime_paths::{BOARD, member_socket};
+use crate::runtime_paths::member_socket;
 
 /// Serves this host's own programs.
 pub(crate) fn run(runtime_dir: &Path) -> Result<(), ProcessError> {

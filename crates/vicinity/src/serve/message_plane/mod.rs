@@ -7,6 +7,7 @@
 
 mod admission;
 mod auxiliary;
+mod program_sockets;
 mod resources;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use message::remote::MemberResources;
 use message::remote::uplink::NamedNic;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::admission::Admission;
@@ -62,6 +64,8 @@ pub(super) struct Messages {
     /// The part of the outstanding report that arrived so far; `members` is the last complete one.
     incoming: Vec<MemberStatus>,
     members: Vec<MemberStatus>,
+    /// The task that gives programs sockets; it ends with this.
+    _program_sockets: JoinSet<()>,
 }
 
 impl Messages {
@@ -76,6 +80,14 @@ impl Messages {
             .map(MemberResources::member);
         let admission = Admission::start(members, listeners, &sender, Message::Arrived);
         let is_host = |member_resources: &MemberResources| member_resources.member().name == HOST;
+        let mut program_sockets = JoinSet::new();
+        let offer = resources
+            .uplink
+            .as_ref()
+            .and_then(|plan| plan.offer.clone());
+        if let (Some(listener), Some(offer)) = (resources.program_sockets.take(), offer) {
+            program_sockets.spawn(program_sockets::serve(listener, offer));
+        }
         let gateway = resources
             .parts
             .member_resources()
@@ -102,6 +114,7 @@ impl Messages {
             pending: PendingRequest::new(ANSWER_TIMEOUT),
             incoming: Vec::new(),
             members: Vec::new(),
+            _program_sockets: program_sockets,
         };
         messages.set_up();
         messages.set_up_uplink();
@@ -167,7 +180,7 @@ impl Messages {
                 }
                 let order = Order::Uplink {
                     peer_timeout: plan.peer_timeout,
-                    shared: plan.shared.clone(),
+                    shared: plan.shared().cloned(),
                 };
                 uplink.push(order, Some(port.into()));
             }

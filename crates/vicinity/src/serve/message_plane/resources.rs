@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use message::MessageError;
-use message::remote::{Member, Resources};
+use message::remote::{DaemonInterface, INTERFACE_SOCKET, Member, Resources, interface_folder};
 use tokio::net::UnixListener;
 
 use crate::config::Owner;
-use crate::message_uplink::{Plan, Uplink};
+use crate::message_uplink::{HOST, Plan, Uplink, share_board};
 use crate::processes::message::protocol::Accepted;
 use crate::runtime_paths::{MESSAGE_FOLDER, member_socket};
 use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
@@ -40,6 +40,8 @@ pub(in crate::serve) struct PlaneResources {
     pub(super) parts: Resources,
     /// The members' sockets, each with its owner.
     pub(super) listeners: Vec<(UnixListener, Owner)>,
+    /// The socket by which programs get sockets on the uplink's interface.
+    pub(super) program_sockets: Option<UnixListener>,
     _files: Vec<SocketFile>,
     /// The connections of running VMs, by the number of the member. The connection of a VM that ended stays until
     /// the next one connects; the data plane notices its end by the socket.
@@ -56,6 +58,7 @@ impl PlaneResources {
         runtime_dir: &Path,
         members: Vec<(Member, Owner)>,
         uplink: Option<&Uplink>,
+        unix_group: Option<u32>,
     ) -> Result<Self, ResourcesError> {
         let (mut members, mut owners): (Vec<_>, Vec<_>) = members.into_iter().unzip();
         let plan = uplink.map(|uplink| {
@@ -74,10 +77,27 @@ impl PlaneResources {
             runtime_dir::listen(&member_socket(runtime_dir, &member.name), SOCKET_MODE)
         };
         let resources = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let (listeners, files): (Vec<_>, Vec<_>) = resources.into_iter().unzip();
+        let (listeners, mut files): (Vec<_>, Vec<_>) = resources.into_iter().unzip();
+        if members.iter().any(|member| member.name == HOST) {
+            share_board(runtime_dir, unix_group)?;
+        }
+        let serving = uplink.is_some_and(|uplink| uplink.has_program_sockets);
+        let serving = unix_group.filter(|_| serving);
+        let program_sockets = match plan.as_ref().and_then(Plan::shared) {
+            Some(interface) => {
+                DaemonInterface::share(&interface_folder(runtime_dir, interface), serving)
+                    .map_err(MessageError::from)?;
+                let path = runtime_dir.join(INTERFACE_SOCKET);
+                let (listener, file) = runtime_dir::listen_for_group(&path, serving)?;
+                files.push(file);
+                Some(listener)
+            }
+            None => None,
+        };
         Ok(Self {
             parts: Resources::create(members)?,
             listeners: listeners.into_iter().zip(owners).collect(),
+            program_sockets,
             _files: files,
             guests: BTreeMap::new(),
             uplink: plan,

@@ -1,0 +1,63 @@
+//! The board of a program of this host or VM, and how it reaches other hosts.
+
+use std::path::{Path, PathBuf};
+
+use super::in_process::InProcess;
+use super::interface_offer::InterfaceOffer;
+use crate::address::Board;
+use crate::error::Error;
+
+/// The folder of the board of this host or VM in the runtime directory.
+pub const BOARD: &str = "message";
+
+/// The environment variable by which the user of a program chooses its [`Way`].
+pub const INTERFACE_VARIABLE: &str = "VICINITY_INTERFACE";
+
+/// How a program reaches other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way<'a> {
+    /// The program serves this interface itself, with a daemon or without.
+    Interface(&'a str),
+    /// The program serves the interface that the daemon [offers](InterfaceOffer). Without an offer, the daemon serves it.
+    Offered,
+    /// The daemon serves its interface.
+    Daemon,
+}
+
+impl<'a> Way<'a> {
+    /// Returns the way that [`INTERFACE_VARIABLE`] chooses, by its value: an interface, or an empty string for the daemon.
+    #[must_use]
+    pub fn chosen(variable: Option<&'a str>) -> Self {
+        match variable {
+            None => Self::Offered,
+            Some("") => Self::Daemon,
+            Some(interface) => Self::Interface(interface),
+        }
+    }
+}
+
+/// Returns the folder by which the processes that serve an interface find each other.
+#[must_use]
+pub fn interface_folder(runtime_dir: &Path, interface: &str) -> PathBuf {
+    runtime_dir.join(format!("{BOARD}-{interface}"))
+}
+
+/// Opens the board of a program. `host_name` is the name of this host, unless a daemon has one.
+///
+/// # Errors
+/// The board cannot be opened ([`Board::open`]), or an interface that the user chose cannot be used ([`InProcess::open`]).
+pub fn open_board(runtime_dir: &Path, way: Way<'_>, host_name: &str) -> Result<Board, Error> {
+    if let Way::Interface(interface) = way {
+        let folder = interface_folder(runtime_dir, interface);
+        return InProcess::open(&folder, interface, host_name);
+    }
+    let offer = (way == Way::Offered).then(|| InterfaceOffer::ask(runtime_dir));
+    if let Some((offer, socket)) = offer.flatten() {
+        let folder = interface_folder(runtime_dir, &offer.interface);
+        // The daemon may have begun to end. It has the program's messages then, as far as it runs.
+        if let Ok(board) = InProcess::open_offered(&folder, &offer, socket) {
+            return Ok(board);
+        }
+    }
+    Ok(Board::open(&runtime_dir.join(BOARD))?)
+}
