@@ -261,6 +261,7 @@ impl Engine {
         taken: u64,
     ) -> Result<(), Fault> {
         self.requests.end_with(request, taken);
+        link.note_copy(taken);
         link.send_control(Control::Done { sender, taken })
     }
 }

@@ -31,8 +31,8 @@
 //! - *rendezvous*, above: the sender offers the message in a slot. If the message is on the
 //!   sender's heap, the receiver copies it from there, once. If it is in other memory, and both
 //!   are processes of one host that may read each other's memory, both have the kernel copy
-//!   parts of it at the same time (`process_fetch`, `process_join`). Otherwise the sender
-//!   streams it in chunks through the data area of the control lane, and both sides copy at the
+//!   parts of it at the same time (`process_fetch`, `process_join`), unless streams turn out to be
+//!   faster (`copy_choice`). Otherwise the sender streams it in chunks through the data area of the control lane, and both sides copy at the
 //!   same time. Memory that is allocated for a peer ([`Endpoint::allocate_for`]) is on a heap
 //!   in a region which both sides map ([`window::region::Heap`]): the region of the link, or
 //!   that of the trust group of both VMs. All programs that map the region can write it, so
@@ -88,6 +88,7 @@
 mod address;
 mod connect;
 mod cooperative_copy;
+mod copy_choice;
 mod endpoint;
 mod engine;
 mod error;

@@ -11,6 +11,7 @@ use window::lane::{Consumer, Producer};
 use window::{Ends, ProtocolError, SharedBytes};
 
 use crate::address::Address;
+use crate::copy_choice::CopyChoice;
 use crate::error::Code;
 use crate::ids::{Peer, Request};
 use crate::limits;
@@ -68,6 +69,8 @@ pub(crate) struct Link {
     pub(crate) remote_memory: Option<RemoteMemory>,
     /// The peer's process, if messages are copied from and to its memory.
     pub(crate) process: Option<ProcessMemory>,
+    /// Whether the kernel copies them, or they are streamed.
+    pub(crate) copy_choice: CopyChoice,
     /// Messages that are to be copied from there.
     pub(crate) fetches: Fetches,
     /// Whether the peer has copied a part of the last ones.
@@ -118,6 +121,7 @@ impl Link {
             heap_file,
             remote_memory: None,
             process: None,
+            copy_choice: CopyChoice::default(),
             fetches: Fetches::default(),
             sender_claims: false,
             joins: Joins::default(),

@@ -11,10 +11,13 @@
 //! Either side may find that the kernel does not copy: without the right, or because one of the memories is a device's. Then
 //! the sender streams the message. A receiver that has asked the sender to write first waits until the sender writes no more.
 
+use std::time::Instant;
+
 use arrayvec::ArrayVec;
 use window::chunk_claim::Claims;
 
 use crate::cooperative_copy::Pieces;
+use crate::copy_choice::Way;
 use crate::engine::Engine;
 use crate::ids::Request;
 use crate::limits::COPIED_TOGETHER;
@@ -42,6 +45,15 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Notes that a long message has been copied, in any way.
+    pub(crate) fn note_copy(&mut self, bytes: u64) {
+        if self.process.is_some() {
+            self.copy_choice.end(bytes, Instant::now());
+        }
+    }
+}
+
 impl Engine {
     /// Has an offered message copied from the memory of the peer's process, or streamed if the kernel does not copy it.
     pub(crate) fn fetch(
@@ -53,7 +65,8 @@ impl Engine {
         wanted: u64,
     ) -> Result<(), Fault> {
         let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
-        if !link.process.as_ref().is_some_and(ProcessMemory::may_read) {
+        let may_read = link.process.as_ref().is_some_and(ProcessMemory::may_read);
+        if !may_read || link.copy_choice.begin(Instant::now()) == Way::Stream {
             return self.ask_for_stream(link, request, sender, wanted);
         }
         let Some(to) = link.process_address(&entry.memory) else {

@@ -363,6 +363,7 @@ impl Engine {
         if got == wanted {
             link.awaited_replies = link.awaited_replies.saturating_sub(1);
             self.requests.end_with(request, wanted);
+            link.note_copy(wanted);
             self.copies.streamed += 1;
         }
         Ok(())

@@ -25,10 +25,12 @@ use refused::{READ, WRITE, refuse};
 use role::{HANG, Own, Role, connect, open};
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Short messages, of which several are copied by one call, and long ones.
-const LENGTHS: [usize; 8] = [
-    32_769, 40_000, 65_536, 65_537, 262_143, 262_144, 1_000_003, 5_000_000,
-];
+/// Short messages, of which several are copied by one call, and long ones. All together have fewer bytes than the receiver waits for
+/// before it tries streams.
+const LENGTHS: [usize; 7] = [32_769, 40_000, 65_536, 65_537, 262_143, 262_144, 1_000_003];
+
+/// Messages among which streams are tried.
+const MANY: [usize; 1] = [5_000_000];
 
 /// Messages that are sent before the first is waited for.
 const WINDOW: u64 = 20;
@@ -56,7 +58,8 @@ fn child() {
     let mut endpoint = open(&folder, 1);
     let peer = connect(&mut endpoint, 0);
     match role.as_str() {
-        "echo" | "unreadable" | "unwritable" | "of-nobody" => echo(&mut endpoint, peer),
+        "echo" | "unreadable" | "unwritable" | "of-nobody" => echo(&mut endpoint, peer, &LENGTHS),
+        "echo-many" => echo(&mut endpoint, peer, &MANY),
         "stopped" => stopped(&mut endpoint, peer),
         "sender" => send_without_end(&mut endpoint, peer),
         "receiver" => receive_without_end(&mut endpoint, peer),
@@ -77,8 +80,8 @@ fn wait(endpoint: &mut Endpoint, request: Request) -> (Code, Vec<u8>) {
 }
 
 /// Sends back what arrives, until the test ends.
-fn echo(endpoint: &mut Endpoint, peer: Peer) {
-    for round in LENGTHS {
+fn echo(endpoint: &mut Endpoint, peer: Peer, lengths: &[usize]) {
+    for &round in lengths {
         let requests: Vec<_> = (0..WINDOW)
             .map(|number| {
                 endpoint
@@ -105,7 +108,7 @@ fn echo(endpoint: &mut Endpoint, peer: Peer) {
 }
 
 /// Exchanges messages of all lengths with a child of this role; returns how they came.
-fn exchange(role: &str) -> Copies {
+fn exchange(role: &str, lengths: &[usize]) -> Copies {
     let folder = tempfile::tempdir().unwrap();
     let mut endpoint = open(folder.path(), 0);
     let endpoints = folder.path().join("endpoints");
@@ -114,7 +117,7 @@ fn exchange(role: &str) -> Copies {
     }
     let _child = Role::start(role, folder.path(), 1);
     let peer = connect(&mut endpoint, 1);
-    for length in LENGTHS {
+    for &length in lengths {
         let sent: Vec<_> = (0..WINDOW).map(|number| marked(length, number)).collect();
         let receives: Vec<_> = (0..WINDOW)
             .map(|number| {
@@ -143,14 +146,22 @@ const COUNT: u64 = LENGTHS.len() as u64 * WINDOW;
 
 #[test]
 fn large_messages_are_copied_once() {
-    let copies = exchange("echo");
+    let copies = exchange("echo", &LENGTHS);
     println!("{copies:?}");
     assert_eq!((copies.once, copies.streamed), (COUNT, 0));
 }
 
 #[test]
+fn messages_are_whole_while_streams_are_tried() {
+    let copies = exchange("echo-many", &MANY);
+    println!("{copies:?}");
+    assert_eq!(copies.once + copies.streamed, WINDOW);
+    assert!(copies.once >= 8 && copies.streamed >= 2, "{copies:?}");
+}
+
+#[test]
 fn a_receiver_copies_all_if_the_sender_may_not() {
-    let copies = exchange("unwritable");
+    let copies = exchange("unwritable", &LENGTHS);
     // The sender has to be refused once, with the first messages that are copied together.
     assert_eq!(copies.once + copies.streamed, COUNT);
     assert!(copies.streamed <= COPIED_TOGETHER as u64, "{copies:?}");
@@ -162,7 +173,7 @@ fn messages_are_streamed_if_the_receiver_may_not_read_the_sender() {
     // A thread of its own: the filter stays for as long as the thread.
     let test = std::thread::spawn(|| {
         refuse(&[READ]);
-        exchange("unreadable")
+        exchange("unreadable", &LENGTHS)
     });
     let copies = test.join().unwrap();
     assert_eq!((copies.once, copies.streamed), (0, COUNT));
@@ -171,7 +182,7 @@ fn messages_are_streamed_if_the_receiver_may_not_read_the_sender() {
 /// This process has the right to trace that of another user, which has not the same right.
 #[test]
 fn messages_of_another_users_process_are_streamed() {
-    let copies = exchange("of-nobody");
+    let copies = exchange("of-nobody", &LENGTHS);
     assert_eq!((copies.once, copies.streamed), (0, COUNT));
 }
 
