@@ -19,8 +19,9 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -49,6 +50,9 @@ const WAKE: &[u8] = b"w";
 
 /// The most descriptors in a message.
 const FDS: usize = 2;
+
+/// The longest time that a listener waits for others which create their sockets in the same folder.
+const LOCK: Duration = Duration::from_secs(1);
 
 /// The listen backlog: the kernel refuses further connections.
 const BACKLOG: i32 = 1024;
@@ -135,6 +139,20 @@ impl Channel {
         let socket = seqpacket_socket()?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self { socket })
+    }
+
+    /// Connects to the listener at `path` itself. Another user may have put a symbolic link there, to a socket to which this process may
+    /// connect and that user may not.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); `LOOP` for a symbolic link.
+    pub fn connect_directly(path: &Path) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::open(path, flags, Mode::empty())?;
+        if fs::FileType::from_raw_mode(fs::fstat(&file)?.st_mode).is_symlink() {
+            return Err(Errno::LOOP);
+        }
+        Self::connect(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
     }
 
     /// Creates both ends of a connection in one process.
@@ -348,12 +366,11 @@ impl Listener {
     /// Listens at `path`. A socket that an ended process left there is replaced.
     ///
     /// # Errors
-    /// `ADDRINUSE` if another process listens there; any other error of the kernel.
+    /// `ADDRINUSE` if another process listens there, `BUSY` if one keeps the folder locked; any other error of the kernel.
     pub fn bind(path: &Path) -> Result<Self, Errno> {
         let folder = path.parent().ok_or(Errno::INVAL)?;
         let folder = fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        // Two processes that find the same stale socket must not both replace it.
-        fs::flock(&folder, FlockOperation::LockExclusive)?;
+        lock(&folder)?;
         match Channel::connect(path) {
             // A full backlog means that a process listens.
             Ok(_) | Err(Errno::AGAIN) => return Err(Errno::ADDRINUSE),
@@ -385,6 +402,21 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Locks a folder: two processes that find the same stale socket must not both replace it. A process that may read the folder can keep
+/// it locked, so this does not wait for long.
+fn lock(folder: &OwnedFd) -> Result<(), Errno> {
+    let end = Instant::now() + LOCK;
+    loop {
+        match fs::flock(folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
+            other => return other,
+        }
     }
 }
 

@@ -167,3 +167,31 @@ fn a_path_has_one_listener_and_a_stale_socket_is_replaced() {
     drop(listener);
     assert!(!path.exists());
 }
+
+#[test]
+fn a_symbolic_link_leads_to_no_listener_if_it_must_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("7.sock"), folder.path().join("8.sock"));
+    let listener = Listener::bind(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(Channel::connect_directly(&link).unwrap_err(), Errno::LOOP);
+    assert!(listener.accept().unwrap().is_none());
+    Channel::connect_directly(&path).unwrap();
+    assert!(listener.accept().unwrap().is_some());
+    let refused = Channel::connect_directly(&folder.path().join("9.sock"));
+    assert_eq!(refused.unwrap_err(), Errno::NOENT);
+    std::fs::write(folder.path().join("9.sock"), "").unwrap();
+    let refused = Channel::connect_directly(&folder.path().join("9.sock"));
+    assert_eq!(refused.unwrap_err(), Errno::CONNREFUSED);
+}
+
+#[test]
+fn a_process_that_keeps_the_folder_locked_does_not_stop_a_listener_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let locked = std::fs::File::open(folder.path()).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let refused = Listener::bind(&folder.path().join("7.sock"));
+    assert_eq!(refused.unwrap_err(), Errno::BUSY);
+    drop(locked);
+    Listener::bind(&folder.path().join("7.sock")).unwrap();
+}

@@ -50,7 +50,11 @@ pub(super) fn clear(folder: &Path) -> io::Result<()> {
 /// Reads all lines, in the order in which the uplink reported them, which is members first; an
 /// empty list if there is no file.
 pub(crate) fn read(folder: &Path) -> Vec<NamedNic> {
-    let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
+    let file = folder.join(FILE);
+    // The folder may be another user's, who could have put a pipe there, whose read waits.
+    let is_file = fs::metadata(&file).is_ok_and(|found| found.is_file());
+    let text = is_file.then(|| fs::read_to_string(&file).unwrap_or_default());
+    let text = text.unwrap_or_default();
     let named_nic = |line: &str| {
         let (nic, name) = line.split_once(' ')?;
         let nic = u64::from_str_radix(nic, 16).ok()?;

@@ -289,7 +289,8 @@ fn wait_for_others(folder: &Path) -> Result<File, Error> {
 /// Removes what processes have left that have all ended, and chooses a serial number.
 fn begin_session(folder: &Path, nic: u64, board: &str) -> Result<(), Error> {
     for own in process_folders(folder)? {
-        fs::remove_dir_all(own)?;
+        // Other users may create anything there. A folder that stays prevents one program from using its number.
+        let _left = fs::remove_dir_all(&own).or_else(|_| fs::remove_file(&own));
     }
     Board::clear(folder)?;
     let (serial, _) = halves(random()?);

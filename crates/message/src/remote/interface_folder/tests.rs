@@ -106,6 +106,26 @@ fn a_program_of_a_daemon_begins_only_beside_the_daemon_or_its_programs() {
     DaemonInterface::open(&own, mac, "../message", [].into_iter()).unwrap();
 }
 
+/// Users of the group may create what they like among the programs' folders.
+#[test]
+fn nothing_among_the_programs_folders_keeps_a_daemon_or_a_program_from_the_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("message-mx");
+    let mac = Mac::from_nic(NIC).unwrap();
+    fs::create_dir_all(own.join("processes/9")).unwrap();
+    fs::write(own.join("processes/file"), "").unwrap();
+    std::os::unix::fs::symlink("/nonexistent", own.join("processes/link")).unwrap();
+    let daemon = DaemonInterface::open(&own, mac, "../message", [].into_iter()).unwrap();
+    assert_eq!(process_folders(&own).unwrap(), Vec::<PathBuf>::new());
+    fs::create_dir(own.join("processes/9")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let pipe = own.join("processes/9/hosts");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let program = open(&own);
+    assert_eq!(program.known_hosts().unwrap(), []);
+    drop((program, daemon));
+}
+
 #[test]
 fn programs_that_begin_beside_a_daemon_have_its_board() {
     let folder = tempfile::tempdir().unwrap();
