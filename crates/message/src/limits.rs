@@ -116,5 +116,8 @@ pub(crate) const DENSE_POLLS: Duration = Duration::from_micros(200);
 /// How long processors count as scarce after a program has lost its own.
 pub(crate) const CPU_LOSS_LASTS: Duration = Duration::from_millis(100);
 
+/// Polls of an endpoint without remote peers between two polls of the plane of its process.
+pub(crate) const POLLS_PER_CONNECT_CHECK: u32 = 32;
+
 /// Polls of shared memory alone between two polls of the sockets for connects and ended peers.
 pub const POLLS_PER_SOCKET_CHECK: u32 = 1024;

@@ -9,7 +9,7 @@ use window::waiter::WaitResult;
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
 use crate::ids::Request;
-use crate::limits::{POLLS_PER_CLOCK_READ, POLLS_PER_SOCKET_CHECK};
+use crate::limits::{POLLS_PER_CLOCK_READ, POLLS_PER_CONNECT_CHECK, POLLS_PER_SOCKET_CHECK};
 use crate::matching::Pattern;
 use crate::status::{Completion, Status};
 use crate::token::Token;
@@ -40,11 +40,14 @@ impl Endpoint {
         }
     }
 
-    /// Makes progress of the plane of this process, if there is one.
+    /// Makes progress of the plane of this process, if there is one. Without a remote peer, the plane has only connects, and a poll of it
+    /// takes as long as a short message.
     #[inline(always)]
     pub(crate) fn poll_plane(&self) {
         if let Some(plane) = &self.board.plane {
-            plane.poll();
+            if self.remote || self.polls % POLLS_PER_CONNECT_CHECK == 0 {
+                plane.poll();
+            }
         }
     }
 
