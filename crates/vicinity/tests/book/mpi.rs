@@ -118,15 +118,9 @@ fn hosts() -> Vec<String> {
 }
 
 /// Ranks that serve an interface.
-fn interfaces(figures: &[(&str, u64, &str)]) -> Vec<String> {
+fn interfaces(file: &str, figures: &[(&str, u64, &str)]) -> Vec<String> {
     let transports = ["plane", "plane_cm", "tcp"];
-    native(
-        "mpi-interfaces.json",
-        figures,
-        &transports,
-        &transports[..2],
-        "tcp",
-    )
+    native(file, figures, &transports, &transports[..2], "tcp")
 }
 
 /// Returns the rows that `docs/mpi.md` must contain.
@@ -137,12 +131,14 @@ pub(crate) fn rows() -> Vec<String> {
     let both = ["plane", "plane_cm"];
     let with_cm = [&both[..], &shared_memory[1..]].concat();
     [
-        native("mpi.json", &PAIR, &shared_memory, &["plane"], "vader"),
+        native("mpi.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
-        interfaces(&PAIR),
-        interfaces(&COLLECTIVE),
+        interfaces("mpi-interfaces.json", &PAIR),
+        interfaces("mpi-interfaces.json", &COLLECTIVE),
+        interfaces("mpi-interfaces-amd.json", &PAIR),
+        interfaces("mpi-interfaces-amd.json", &COLLECTIVE),
         hosts(),
         vms(),
     ]
