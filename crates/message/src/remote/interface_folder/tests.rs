@@ -93,6 +93,7 @@ fn a_program_of_a_daemon_begins_only_beside_the_daemon_or_its_programs() {
     let program = || InterfaceFolder::open_beside_daemon(&own, NIC).map(|(program, _)| program);
     let no_daemon = |said: String| assert!(said.contains("no daemon has the files"), "{said}");
     no_daemon(program().unwrap_err().to_string());
+    assert!(!own.join(SESSION).exists(), "it begins nothing");
     let alone = open(&own);
     no_daemon(program().unwrap_err().to_string());
     drop(alone);
