@@ -3,25 +3,25 @@
 //! The kernel copies a message once, but page by page, and between caches as well as past them. Streamed messages are copied twice, by
 //! stores that suit the distance of the two processors ([`window::lane`]). Between AMD processors that share a cache, streams are
 //! faster by a quarter; elsewhere, the kernel is faster by a half and more. The scheduler changes the distance at any time. So the receiver
-//! measures: it asks for a message in either way.
+//! measures: it asks for a message by either method.
 //!
-//! An *epoch* is [`EPOCH`] bytes of messages. Its rate is that of the time in which a message was being copied. After some epochs of the present way
-//! comes a *trial*: an epoch of the other way that does not count, because it has messages of the present way, and the lane looks for its
-//! stores; and one that counts. A trial that confirms the present way makes the next one rarer. One that does
-//! not is repeated soon, and several in a row change the way: a single one may have been interrupted.
+//! An *epoch* is [`EPOCH`] bytes of messages. Its rate is that of the time in which a message was being copied. After some epochs of the present method
+//! comes a *trial*: an epoch of the other method that does not count, because it has messages of the present method, and the lane looks for its
+//! stores; and one that counts. A trial that confirms the present method makes the next one rarer. One that does
+//! not is repeated soon, and several in a row change the method: a single one may have been interrupted.
 
 use std::time::{Duration, Instant};
 
-/// The ways of a message that is in the memory of its sender's process.
+/// How a message is copied that is in the memory of its sender's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Method {
     /// The kernel copies it, once.
     Kernel,
     /// It is streamed through the window.
     Stream,
 }
 
-impl Way {
+impl Method {
     fn other(self) -> Self {
         match self {
             Self::Kernel => Self::Stream,
@@ -33,34 +33,34 @@ impl Way {
 /// Bytes of an epoch: the messages that a benchmark sends at a time.
 const EPOCH: u64 = 4 << 20;
 
-/// Epochs of the present way before a trial: at first and after a trial against it, and at most.
+/// Epochs of the present method before a trial: at first and after a trial against it, and at most.
 const FIRST_INTERVAL: u32 = 8;
 const LAST_INTERVAL: u32 = 256;
 
-/// The other way has to be faster by one part in so many, three trials in a row.
+/// The other method has to be faster by one part in so many, three trials in a row.
 const FASTER_BY: u64 = 10;
 const TRIALS_TO_CHANGE: u32 = 3;
 
 /// What the present epoch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// One of the present way, with the number of those that follow.
+    /// One of the present method, with the number of those that follow.
     Present(u32),
-    /// The first of the other way.
+    /// The first of the other method.
     WarmUp,
-    /// The one of the other way that counts.
+    /// The one of the other method that counts.
     Trial,
 }
 
 /// The choice of a receiver for the messages of one peer.
 #[derive(Debug)]
 pub(crate) struct CopyChoice {
-    way: Way,
+    method: Method,
     stage: Stage,
     interval: u32,
     /// How many trials in a row were faster.
     against: u32,
-    /// Bytes a microsecond of the last epoch of the present way.
+    /// Bytes a microsecond of the last epoch of the present method.
     rate: u64,
     /// Messages that are being copied, and since when at least one is, in this epoch.
     pending: u32,
@@ -73,7 +73,7 @@ pub(crate) struct CopyChoice {
 impl Default for CopyChoice {
     fn default() -> Self {
         Self {
-            way: Way::Kernel,
+            method: Method::Kernel,
             stage: Stage::Present(FIRST_INTERVAL),
             interval: FIRST_INTERVAL,
             against: 0,
@@ -87,13 +87,13 @@ impl Default for CopyChoice {
 }
 
 impl CopyChoice {
-    /// Returns the way of a message that begins now.
-    pub(crate) fn begin(&mut self, now: Instant) -> Way {
+    /// Returns the method of a message that begins now.
+    pub(crate) fn begin(&mut self, now: Instant) -> Method {
         self.pending += 1;
         self.since.get_or_insert(now);
         match self.stage {
-            Stage::Present(_) => self.way,
-            Stage::WarmUp | Stage::Trial => self.way.other(),
+            Stage::Present(_) => self.method,
+            Stage::WarmUp | Stage::Trial => self.method.other(),
         }
     }
 
@@ -141,7 +141,7 @@ impl CopyChoice {
         self.against += 1;
         self.interval = 1;
         if self.against == TRIALS_TO_CHANGE {
-            self.way = self.way.other();
+            self.method = self.method.other();
             self.against = 0;
             self.interval = FIRST_INTERVAL;
         }
@@ -154,14 +154,14 @@ mod tests {
 
     use super::*;
 
-    /// Nanoseconds of a message in each way: [kernel, stream].
+    /// Nanoseconds of a message by each method: [kernel, stream].
     type Times = [u64; 2];
 
     /// A peer that sends windows of messages, all of which begin before the first one ends.
     struct Peer {
         choice: CopyChoice,
         now: Instant,
-        /// Messages by the present way, and by the other one.
+        /// Messages by the present method, and by the other one.
         counts: [u32; 2],
     }
 
@@ -179,12 +179,16 @@ mod tests {
 
         fn send(&mut self, windows: u32, mut times: impl FnMut() -> Times) {
             for _ in 0..windows {
-                let ways: Vec<_> = (0..WINDOW).map(|_| self.choice.begin(self.now)).collect();
-                for way in ways {
+                let methods: Vec<_> = (0..WINDOW).map(|_| self.choice.begin(self.now)).collect();
+                for method in methods {
                     let [kernel, stream] = times();
-                    let time = if way == Way::Kernel { kernel } else { stream };
+                    let time = if method == Method::Kernel {
+                        kernel
+                    } else {
+                        stream
+                    };
                     self.now += Duration::from_nanos(time);
-                    self.counts[usize::from(way != self.choice.way)] += 1;
+                    self.counts[usize::from(method != self.choice.method)] += 1;
                     self.choice.end(MESSAGE, self.now);
                 }
                 // The program computes, which is no time of a copy.
@@ -208,10 +212,10 @@ mod tests {
             for (near, windows, factor) in phases {
                 let times = if near { NEAR } else { FAR }.map(|time| time * factor);
                 peer.send(FOLLOWED_AFTER, || times);
-                let best = if near { Way::Stream } else { Way::Kernel };
-                prop_assert_eq!(peer.choice.way, best);
+                let best = if near { Method::Stream } else { Method::Kernel };
+                prop_assert_eq!(peer.choice.method, best);
                 peer.send(windows, || times);
-                prop_assert_eq!(peer.choice.way, best);
+                prop_assert_eq!(peer.choice.method, best);
             }
         }
     }
@@ -240,13 +244,13 @@ mod tests {
             }
         };
         peer.send(20_000, sometimes_late);
-        assert_eq!(peer.choice.way, Way::Kernel);
+        assert_eq!(peer.choice.method, Method::Kernel);
     }
 
     #[test]
     fn a_difference_within_the_scatter_changes_nothing() {
         let mut peer = Peer::new();
         peer.send(4000, || [20_000, 19_000]);
-        assert_eq!(peer.choice.way, Way::Kernel);
+        assert_eq!(peer.choice.method, Method::Kernel);
     }
 }

@@ -17,7 +17,7 @@ use arrayvec::ArrayVec;
 use window::chunk_claim::Claims;
 
 use crate::cooperative_copy::Pieces;
-use crate::copy_choice::Way;
+use crate::copy_choice::Method;
 use crate::engine::Engine;
 use crate::ids::Request;
 use crate::limits::COPIED_TOGETHER;
@@ -66,7 +66,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let may_read = link.process.as_ref().is_some_and(ProcessMemory::may_read);
-        if !may_read || link.copy_choice.begin(Instant::now()) == Way::Stream {
+        if !may_read || link.copy_choice.begin(Instant::now()) == Method::Stream {
             return self.ask_for_stream(link, request, sender, wanted);
         }
         let Some(to) = link.process_address(&entry.memory) else {
