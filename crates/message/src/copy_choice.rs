@@ -116,13 +116,9 @@ impl CopyChoice {
 
     fn end_epoch(&mut self, rate: u64) {
         self.stage = match self.stage {
-            Stage::Present(0) => {
-                self.rate = rate;
-                Stage::WarmUp
-            }
             Stage::Present(left) => {
                 self.rate = rate;
-                Stage::Present(left - 1)
+                left.checked_sub(1).map_or(Stage::WarmUp, Stage::Present)
             }
             Stage::WarmUp => Stage::Trial,
             Stage::Trial => {

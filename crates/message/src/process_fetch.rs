@@ -43,9 +43,7 @@ impl Link {
         let address = memory.address()?;
         process.peer_knows_this_process().then_some(address)
     }
-}
 
-impl Link {
     /// Notes that a long message has been copied, in any way.
     pub(crate) fn note_copy(&mut self, bytes: u64) {
         if self.process.is_some() {

@@ -1,8 +1,6 @@
 //! The members of the message plane that are not VMs: the host, and the uplink, which is the way to other hosts.
 
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +9,8 @@ use message::remote::{BOARD, DaemonInterface, InterfaceOffer, Member, interface_
 use message::{Board, MessageError};
 use mxoe::Port;
 use mxoe::wire::Mac;
+
+use crate::unix_group::let_pass;
 
 /// The member that is the host.
 pub(crate) const HOST: &str = "host";
@@ -111,9 +111,7 @@ impl Uplink {
 pub(crate) fn share_board(runtime_dir: &Path, unix_group: Option<u32>) -> Result<(), MessageError> {
     Board::share(&runtime_dir.join(BOARD), unix_group)?;
     if unix_group.is_some() {
-        // Everything in it has permissions of its own.
-        let mode = fs::metadata(runtime_dir)?.mode() | 0o001;
-        fs::set_permissions(runtime_dir, Permissions::from_mode(mode & 0o7777))?;
+        let_pass(runtime_dir)?;
     }
     Ok(())
 }

@@ -1,4 +1,9 @@
-//! Unix groups of this host, by name or number.
+//! Unix groups of this host, by name or number, and what their users may reach.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use nix::unistd::Group;
 
@@ -18,4 +23,14 @@ pub(crate) fn number(name: &str) -> Result<u32, String> {
             "this host cannot look up the group `{shown}`: {error}"
         )),
     }
+}
+
+/// Lets all users pass through a folder, because a group that may use something in it need not be the folder's. Everything in it has
+/// permissions of its own.
+///
+/// # Errors
+/// The permissions cannot be changed.
+pub(crate) fn let_pass(folder: &Path) -> io::Result<()> {
+    let mode = fs::metadata(folder)?.mode() | 0o001;
+    fs::set_permissions(folder, Permissions::from_mode(mode & 0o7777))
 }

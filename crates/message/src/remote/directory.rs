@@ -52,9 +52,10 @@ pub(super) fn clear(folder: &Path) -> io::Result<()> {
 pub(crate) fn read(folder: &Path) -> Vec<NamedNic> {
     let file = folder.join(FILE);
     // The folder may be another user's, who could have put a pipe there, whose read waits.
-    let is_file = fs::metadata(&file).is_ok_and(|found| found.is_file());
-    let text = is_file.then(|| fs::read_to_string(&file).unwrap_or_default());
-    let text = text.unwrap_or_default();
+    let text = match fs::metadata(&file).is_ok_and(|found| found.is_file()) {
+        true => fs::read_to_string(&file).unwrap_or_default(),
+        false => String::new(),
+    };
     let named_nic = |line: &str| {
         let (nic, name) = line.split_once(' ')?;
         let nic = u64::from_str_radix(nic, 16).ok()?;

@@ -73,7 +73,11 @@ impl Gateway {
     /// # Errors
     /// There is no device or socket, the host does not answer, or the board has a gateway already.
     pub fn join(folder: &Path, transport: &Transport) -> Result<Self, Error> {
-        Self::join_for(transport, |nic| Board::claim(folder, nic))
+        Self::join_for(transport, |nic| {
+            let board = Board::claim(folder, nic)?;
+            board.admit_to_heap()?;
+            Ok(board)
+        })
     }
 
     /// The same for the board that `claim` returns for this NIC id.
@@ -111,7 +115,6 @@ impl Gateway {
             other => other?,
         };
         board.admit_clients(&folder.join(GATEWAY))?;
-        board.admit_to_heap()?;
         directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
         let join_number = join_broker(&page, &doorbell)?;
@@ -215,9 +218,8 @@ impl Gateway {
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // A failed write affects names only, not messages.
-            let (folder, admit) = (self.board.gateway_folder(), |file: &Path| {
-                self.board.admit_readers(file)
-            });
+            let admit = |file: &Path| self.board.admit_readers(file);
+            let folder = self.board.gateway_folder();
             let _result = directory::write(folder, self.names.named_nics(), admit);
         }
         self.control.flush().map_err(broken)?;

@@ -13,6 +13,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{geteuid, umask};
 use tokio::net::UnixListener;
 
+use crate::unix_group::let_pass;
+
 /// Permissions of folders: the owner, and readers of the owner's group.
 const FOLDER_MODE: u32 = 0o750;
 
@@ -196,16 +198,11 @@ pub(super) fn listen_for_group(
 ) -> Result<(UnixListener, SocketFile), RuntimeDirError> {
     let listening = listen(path, OWNER_MODE)?;
     if let Some(group) = group {
-        // In this folder no other user can replace the socket, so the path is still the socket's. The group need not
-        // be the folder's, so others may pass through the folder: everything in it has permissions of its own.
+        // In this folder no other user can replace the socket, so the path is still the socket's.
         let folder = path.parent().unwrap_or(path);
-        let pass = || {
-            let mode = std::fs::metadata(folder)?.mode() | 0o001;
-            std::fs::set_permissions(folder, Permissions::from_mode(mode & 0o7777))
-        };
         let given = std::os::unix::fs::lchown(path, None, Some(group))
             .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)))
-            .and_then(|()| pass());
+            .and_then(|()| let_pass(folder));
         given.map_err(|source| RuntimeDirError::Socket {
             path: path.to_owned(),
             source,

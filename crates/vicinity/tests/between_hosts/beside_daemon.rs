@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::member::Member;
 use crate::common::{HANG, until};
 use crate::hosts::{Hosts, two_hosts};
-use crate::shared_interface::{Program, all_pairs, all_reach};
+use crate::shared_interface::{Program, all_find_closed, all_pairs, all_reach};
 
 fn board(hosts: &Hosts, place: usize) -> PathBuf {
     hosts.runtime(place).join("message")
@@ -92,9 +92,7 @@ fn programs_reach_the_virtual_machines_of_their_host_and_of_the_other() {
     let web = programs[2].address();
     assert_eq!(programs[1].obey("find web"), "true");
     programs.remove(2).kill();
-    for program in &mut programs[..2] {
-        until("the end", || program.ping(&web) == "Closed");
-    }
+    all_find_closed(&mut programs[..2], &web);
     all_pairs(&mut programs);
 }
 
@@ -106,9 +104,7 @@ fn a_program_that_is_killed_leaves_its_endpoint_to_the_daemon() {
     let killed = programs.remove(0);
     let address = killed.address();
     killed.kill();
-    for program in &mut programs {
-        until("the end", || program.ping(&address) == "Closed");
-    }
+    all_find_closed(&mut programs, &address);
     programs.push(Program::start_on(&hosts, 0, 1, Some(&board(&hosts, 0))));
     all_reach(&mut programs, &address);
     all_pairs(&mut programs);

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{until, vicinity};
 use crate::hosts::Hosts;
-use crate::shared_interface::{Program, all_pairs, all_reach};
+use crate::shared_interface::{Program, all_find_closed, all_pairs, all_reach};
 
 /// Two ordinary users, and a group that exists as a number only.
 const USERS: [&str; 2] = ["65534", "1"];
@@ -100,9 +100,7 @@ fn programs_of_several_users_serve_the_interface_that_a_daemon_offers() {
     let killed = programs.remove(0);
     let address = killed.address();
     killed.kill();
-    for program in &mut programs {
-        until("the end", || program.ping(&address) == "Closed");
-    }
+    all_find_closed(&mut programs, &address);
     programs.insert(0, start(&hosts, 0, other, 1));
     assert_eq!(serving(&hosts, 0), 2);
     all_reach(&mut programs, &address);

@@ -260,6 +260,13 @@ impl Program {
     }
 }
 
+/// Each program finds that an endpoint is closed.
+pub(crate) fn all_find_closed(programs: &mut [Program], address: &(String, u32)) {
+    for program in programs {
+        until("the end", || program.ping(address) == "Closed");
+    }
+}
+
 /// Each program pings each other one, all at the same time.
 pub(crate) fn all_pairs(programs: &mut [Program]) {
     let addresses: Vec<_> = programs.iter().map(Program::address).collect();
@@ -335,9 +342,7 @@ fn a_program_that_is_killed_does_not_disturb_the_others() {
     assert_eq!(programs[0].result(), "Success");
     all_pairs(&mut programs);
     // The program that answers for the host refuses what is for the other one.
-    for program in &mut programs {
-        until("the end", || program.ping(&address) == "Closed");
-    }
+    all_find_closed(&mut programs, &address);
     let nobody = (address.0.clone(), 77);
     assert_eq!(programs[1].ping(&nobody), "Closed");
     programs.push(Program::start(&hosts, 0, address.1));

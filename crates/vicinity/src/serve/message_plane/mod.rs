@@ -81,11 +81,7 @@ impl Messages {
         let admission = Admission::start(members, listeners, &sender, Message::Arrived);
         let is_host = |member_resources: &MemberResources| member_resources.member().name == HOST;
         let mut program_sockets = JoinSet::new();
-        let offer = resources
-            .uplink
-            .as_ref()
-            .and_then(|plan| plan.offer.clone());
-        if let (Some(listener), Some(offer)) = (resources.program_sockets.take(), offer) {
+        if let Some((listener, offer)) = resources.program_sockets.take() {
             program_sockets.spawn(program_sockets::serve(listener, offer));
         }
         let gateway = resources

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use message::MessageError;
-use message::remote::{DaemonInterface, INTERFACE_SOCKET, Member, Resources, interface_folder};
+use message::remote::{
+    DaemonInterface, INTERFACE_SOCKET, InterfaceOffer, Member, Resources, interface_folder,
+};
 use tokio::net::UnixListener;
 
 use crate::config::Owner;
@@ -40,8 +42,8 @@ pub(in crate::serve) struct PlaneResources {
     pub(super) parts: Resources,
     /// The members' sockets, each with its owner.
     pub(super) listeners: Vec<(UnixListener, Owner)>,
-    /// The socket by which programs get sockets on the uplink's interface.
-    pub(super) program_sockets: Option<UnixListener>,
+    /// The socket by which programs get sockets on the uplink's interface, and what they are told.
+    pub(super) program_sockets: Option<(UnixListener, InterfaceOffer)>,
     _files: Vec<SocketFile>,
     /// The connections of running VMs, by the number of the member. The connection of a VM that ended stays until
     /// the next one connects; the data plane notices its end by the socket.
@@ -83,14 +85,14 @@ impl PlaneResources {
         }
         let serving = uplink.is_some_and(|uplink| uplink.has_program_sockets);
         let serving = unix_group.filter(|_| serving);
-        let program_sockets = match plan.as_ref().and_then(Plan::shared) {
-            Some(interface) => {
-                DaemonInterface::share(&interface_folder(runtime_dir, interface), serving)
-                    .map_err(MessageError::from)?;
+        let program_sockets = match plan.as_ref().and_then(|plan| plan.offer.clone()) {
+            Some(offer) => {
+                let folder = interface_folder(runtime_dir, &offer.interface);
+                DaemonInterface::share(&folder, serving).map_err(MessageError::from)?;
                 let path = runtime_dir.join(INTERFACE_SOCKET);
                 let (listener, file) = runtime_dir::listen_for_group(&path, serving)?;
                 files.push(file);
-                Some(listener)
+                Some((listener, offer))
             }
             None => None,
         };
