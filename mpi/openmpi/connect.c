@@ -19,6 +19,14 @@ bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_
   return usable && card->format == htonl(VICINITY_CARD_FORMAT);
 }
 
+/* Whether the message plane reaches a process less well than another network: only by the process of a daemon's uplink, to which
+   ranks that poll leave little time. Both ends know the same of each other, and so decide alike. */
+static bool is_left_to_other_network(const vicinity_peer_t *peer, mx_endpoint_addr_t address) {
+  uint32_t other_host = 0;
+  return peer->needs_uplink && vicinity_has_other_network() &&
+         vicinity_mx.is_on_other_host(vicinity_plane.endpoint, address, &other_host) == MX_SUCCESS && other_host;
+}
+
 /* Starts a connect to a process, if it has published a usable address. */
 static bool start_connect(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_peer_t *peer,
                           mx_request_t *request) {
@@ -29,6 +37,7 @@ static bool start_connect(const mca_base_component_t *component, struct opal_pro
   }
   peer->key = ntohl(card.key);
   peer->near = be64toh(card.nic) == vicinity_plane.nic;
+  peer->needs_uplink = vicinity_plane.needs_uplink || ntohl(card.flags) & VICINITY_NEEDS_UPLINK;
   mx_return_t code = vicinity_mx.iconnect(vicinity_plane.endpoint, be64toh(card.nic), ntohl(card.endpoint),
                                           peer->key, 0, NULL, request);
   if (code != MX_SUCCESS)
@@ -50,6 +59,11 @@ static bool finish_connect(struct opal_proc_t *proc, vicinity_peer_t *peer, mx_r
                                                         : "no answer");
     if (code == MX_SUCCESS && !done)
       vicinity_mx.cancel(vicinity_plane.endpoint, request, &done);
+    return false;
+  }
+  /* The link stays: the peer may not have seen yet that it is connected. */
+  if (is_left_to_other_network(peer, status.source)) {
+    vicinity_unreachable(proc, "it is on another host, and one of the two users has no `program-sockets`");
     return false;
   }
   peer->address = status.source;

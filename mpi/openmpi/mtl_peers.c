@@ -5,6 +5,9 @@
 #include "ompi/runtime/mpiruntime.h"
 #include "opal/runtime/opal_progress.h"
 
+/* pml/cm has one component for all processes. */
+bool vicinity_has_other_network(void) { return false; }
+
 void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
   const char *host = opal_get_proc_hostname(proc);
   opal_output(0,

@@ -29,6 +29,8 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_test", test),
       SYMBOL("mx_wait", wait),
       SYMBOL("mx_ipeek", ipeek),
+      SYMBOL("mx_needs_uplink", needs_uplink),
+      SYMBOL("mx_is_on_other_host", is_on_other_host),
       SYMBOL("mx_inject", inject),
       SYMBOL("mx_next_unexpected", next_unexpected),
       SYMBOL("mx_keep_unexpected", keep_unexpected),

@@ -2,17 +2,22 @@
 /* For which peers Open MPI uses this component. */
 #include "vicinity.h"
 
+/* The module of another BTL, if it is in use. */
+static const mca_btl_base_module_t *find_module(const char *name) {
+  mca_btl_base_selected_module_t *selected;
+  OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
+    if (!strcmp(name, selected->btl_component->btl_version.mca_component_name))
+      return selected->btl_module;
+  return NULL;
+}
+
 /* Whether Open MPI's own shared memory is in use, which has precedence inside a VM. */
 static bool shared_memory_in_use(void) {
-  mca_btl_base_selected_module_t *selected;
-  OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-    const char *name = selected->btl_component->btl_version.mca_component_name;
-    if (!strcmp(name, VICINITY_SHARED_MEMORY) &&
-        selected->btl_module->btl_exclusivity > vicinity_module.super.btl_exclusivity)
-      return true;
-  }
-  return false;
+  const mca_btl_base_module_t *module = find_module(VICINITY_SHARED_MEMORY);
+  return module != NULL && module->btl_exclusivity > vicinity_module.super.btl_exclusivity;
 }
+
+bool vicinity_has_other_network(void) { return find_module("tcp") != NULL; }
 
 void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
   VICINITY_EXPLAIN("%s cannot be reached by the message plane (%s); another BTL is used",

@@ -32,6 +32,8 @@ bool vicinity_open(const char *library, bool threads, char *reason, size_t size)
     code = vicinity_mx.get_endpoint_addr(plane->endpoint, &own);
   if (code == MX_SUCCESS)
     code = vicinity_mx.decompose_endpoint_addr(own, &plane->nic, &plane->id);
+  if (code == MX_SUCCESS)
+    code = vicinity_mx.needs_uplink(plane->endpoint, &plane->needs_uplink);
   if (code != MX_SUCCESS) {
     snprintf(reason, size, "%s", vicinity_mx.strerror(code));
     return false;
@@ -47,6 +49,7 @@ int vicinity_publish(const mca_base_component_t *component) {
       .endpoint = htonl(vicinity_plane.id),
       .nic = htobe64(vicinity_plane.nic),
       .key = htonl(vicinity_plane.key),
+      .flags = htonl(vicinity_plane.needs_uplink ? VICINITY_NEEDS_UPLINK : 0),
   };
   OPAL_MODEX_SEND(result, VICINITY_MODEX_SCOPE, component, &card, sizeof card);
   return result;

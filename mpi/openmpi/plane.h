@@ -21,11 +21,14 @@ typedef struct {
   uint32_t endpoint;
   uint64_t nic;
   uint32_t key; /* random, so that an equal address on another plane does not answer */
-  uint32_t reserved;
+  uint32_t flags; /* VICINITY_NEEDS_UPLINK */
 } vicinity_card_t;
 
-/* 2: the package has coll/vicinity, which all ranks of a communicator need. */
-#define VICINITY_CARD_FORMAT 2
+/* All ranks of a communicator need coll/vicinity, which 2 has, and must choose the component for each peer alike: 3 has the flags. */
+#define VICINITY_CARD_FORMAT 3
+
+/* Only the process of a daemon's uplink reaches other hosts (mx_needs_uplink). */
+#define VICINITY_NEEDS_UPLINK 1u
 
 /* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
    peer receives only when MPI ends. If the peer's process or VM dies, the send fails, so a rank that
@@ -38,6 +41,7 @@ typedef struct vicinity_peer {
   struct opal_proc_t *proc; /* NULL: not reached */
   uint32_t key;             /* that the peer has published */
   bool near;                /* on this host, so that the kernel can copy between the processes */
+  bool needs_uplink;        /* it or this process has published VICINITY_NEEDS_UPLINK */
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
   struct vicinity_peer *next_ended, *next;
 } vicinity_peer_t;
@@ -48,6 +52,7 @@ typedef struct {
   uint64_t nic;
   uint32_t id; /* of the endpoint */
   uint32_t key;
+  uint32_t needs_uplink;  /* mx_needs_uplink */
   int watches;            /* received from peers */
   int peers;              /* number of watches sent */
   vicinity_peer_t *ended; /* peers whose end has no explanation yet */
@@ -76,6 +81,8 @@ typedef struct {
   __typeof__(&mx_test) test;
   __typeof__(&mx_wait) wait;
   __typeof__(&mx_ipeek) ipeek;
+  __typeof__(&mx_needs_uplink) needs_uplink;
+  __typeof__(&mx_is_on_other_host) is_on_other_host;
   __typeof__(&mx_inject) inject;
   __typeof__(&mx_next_unexpected) next_unexpected;
   __typeof__(&mx_keep_unexpected) keep_unexpected;
@@ -135,6 +142,9 @@ extern const char vicinity_name[];
 
 /* Where Open MPI describes the choice of components of this kind. */
 int vicinity_stream(void);
+
+/* Whether Open MPI has another component for a process on another host. */
+bool vicinity_has_other_network(void);
 
 /* A process cannot be connected. */
 void vicinity_unreachable(struct opal_proc_t *proc, const char *reason);

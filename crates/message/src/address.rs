@@ -47,6 +47,8 @@ pub struct Board {
     /// The NIC ids that only a gateway in the board's folder reaches.
     members: Vec<u64>,
     nic: u64,
+    /// Whether only the uplink of the daemon reaches other hosts, although its interface is offered to other users.
+    pub(crate) needs_uplink: bool,
     /// The plane of this process, if the board is not that of a daemon or a gateway.
     pub(crate) plane: Option<Arc<dyn Plane>>,
 }
@@ -94,6 +96,7 @@ impl Board {
             gateway_folder: folder.to_owned(),
             members: Vec::new(),
             nic,
+            needs_uplink: false,
             plane: None,
         }
     }
@@ -131,6 +134,14 @@ impl Board {
         Self {
             gateway_folder: gateway_folder.to_owned(),
             members,
+            ..self
+        }
+    }
+
+    /// Returns the same board, for a program that does not get the interface of the daemon's uplink.
+    pub(crate) fn without_interface(self) -> Self {
+        Self {
+            needs_uplink: true,
             ..self
         }
     }

@@ -108,6 +108,7 @@ impl Endpoint {
             key,
             fences: doorbell::register_membarrier(),
             process_memory: !remote && self.is_in_its_process(),
+            other_host: false,
             members: (!remote).then_some(AS_ATTACHER),
         };
         let heap = (!remote).then(|| self.engine.heap.as_fd());
@@ -228,6 +229,7 @@ impl Endpoint {
             session: self.session,
             fences: doorbell::register_membarrier(),
             process_memory: self.is_in_its_process(),
+            other_host: false,
             members: None,
         };
         let accepted = verdict == ACCEPTED;
@@ -279,6 +281,7 @@ impl Endpoint {
                         let members = near.then_some(AS_CREATOR).or(reply.members);
                         link.remote_memory = self.remote_memory_of(&window, members, address);
                         link.process = self.process_of(&link.channel, near && reply.process_memory);
+                        link.other_host = reply.other_host;
                         self.add_link(address, reply.session, Some(key), link);
                     }
                     Err(_) => self.fail_connect(id, Code::NoResources),
@@ -311,6 +314,7 @@ impl Endpoint {
         link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
         let near = hello.from.nic == self.address.nic;
         link.process = self.process_of(&link.channel, near && hello.process_memory);
+        link.other_host = hello.other_host;
         Ok(link)
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Hello {
     /// Whether the sender copies messages from and to the memory of the target's process, where the kernel lets it
     /// (`process_memory`).
     pub(crate) process_memory: bool,
+    /// Whether the sender is on another host. Only from gateways.
+    pub(crate) other_host: bool,
     /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
@@ -32,6 +34,8 @@ pub(crate) struct HelloReply {
     pub(crate) fences: bool,
     /// As [`Hello::process_memory`].
     pub(crate) process_memory: bool,
+    /// As [`Hello::other_host`].
+    pub(crate) other_host: bool,
     /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
@@ -69,6 +73,7 @@ impl MemberPair {
 const FENCES: u8 = 1;
 const HAS_OWN_KEY: u8 = 2;
 const PROCESS_MEMORY: u8 = 4;
+const OTHER_HOST: u8 = 8;
 
 /// Returns the flag if it is set.
 fn flag(flag: u8, is_set: bool) -> u8 {
@@ -102,7 +107,8 @@ impl Hello {
         bytes.extend(self.to.endpoint.to_le_bytes());
         let own_key = flag(HAS_OWN_KEY, self.own_key.is_some());
         let process_memory = flag(PROCESS_MEMORY, self.process_memory);
-        bytes.push(flag(FENCES, self.fences) | own_key | process_memory);
+        let other_host = flag(OTHER_HOST, self.other_host);
+        bytes.push(flag(FENCES, self.fences) | own_key | process_memory | other_host);
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -132,6 +138,7 @@ impl Hello {
             key: u32::from_le_bytes(*key),
             fences: flags & FENCES != 0,
             process_memory: flags & PROCESS_MEMORY != 0,
+            other_host: flags & OTHER_HOST != 0,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -142,7 +149,9 @@ impl HelloReply {
         let mut bytes = HandshakeData::new();
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.verdict.to_le_bytes());
-        bytes.push(flag(FENCES, self.fences) | flag(PROCESS_MEMORY, self.process_memory));
+        let process_memory = flag(PROCESS_MEMORY, self.process_memory);
+        let other_host = flag(OTHER_HOST, self.other_host);
+        bytes.push(flag(FENCES, self.fences) | process_memory | other_host);
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -156,6 +165,7 @@ impl HelloReply {
             verdict: u32::from_le_bytes(*verdict),
             fences: flags & FENCES != 0,
             process_memory: flags & PROCESS_MEMORY != 0,
+            other_host: flags & OTHER_HOST != 0,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -181,6 +191,7 @@ mod tests {
             key: 4,
             fences: true,
             process_memory: true,
+            other_host: true,
             members: None,
         };
         let reply = HelloReply {
@@ -188,6 +199,7 @@ mod tests {
             session: 9,
             fences: true,
             process_memory: true,
+            other_host: true,
             members: None,
         };
         for members in [None, Some(MemberPair { own: 1, peer: 2 })] {

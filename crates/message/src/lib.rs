@@ -98,6 +98,7 @@ mod in_place;
 mod inject;
 mod latency_samples;
 pub mod limits;
+mod locality;
 mod matching;
 mod memory;
 mod one_sided;

@@ -62,6 +62,8 @@ pub(crate) struct Link {
     /// Whether the peer is behind a gateway: then neither side can read the heap of the other's
     /// process.
     pub(crate) remote: bool,
+    /// Whether the peer is on another host, as a gateway says.
+    pub(crate) other_host: bool,
     /// The peer's heap, mapped at first use; before, its file.
     heap: Option<SharedBytes>,
     heap_file: Option<OwnedFd>,
@@ -117,6 +119,7 @@ impl Link {
             ringer,
             channel,
             remote: false,
+            other_host: false,
             heap: None,
             heap_file,
             remote_memory: None,

@@ -151,6 +151,7 @@ mod tests {
                 key: 0,
                 fences: true,
                 process_memory: false,
+                other_host: false,
                 members: None,
             };
             let channel = Channel::connect(socket.as_ref()).unwrap();

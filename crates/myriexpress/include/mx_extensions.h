@@ -97,6 +97,15 @@ mx_return_t mx_inject(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t c
                       mx_endpoint_addr_t dest, uint64_t match_info, uint32_t *result);
 
 /*
+ * For programs that have another network, too. The uplink of a host's daemon is a process of its own, to which programs that poll leave
+ * little time. result is 1 if this process reaches other hosts only by an uplink, because its user does not get the uplink's interface.
+ */
+mx_return_t mx_needs_uplink(mx_endpoint_t endpoint, uint32_t *result);
+
+/* result is 1 if a peer that is connected is on another host. */
+mx_return_t mx_is_on_other_host(mx_endpoint_t endpoint, mx_endpoint_addr_t addr, uint32_t *result);
+
+/*
  * One-sided access. A process allocates memory on the heap of its VM or host, and passes a handle to its
  * peers in a way of its own. The peers access the memory themselves, by loads, stores and atomic
  * operations of their processor, while the process makes no call. That works between the members of a

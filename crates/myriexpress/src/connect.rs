@@ -132,6 +132,19 @@ pub(crate) fn disconnect(shared: &Shared, address: Address) -> Result {
     Ok(())
 }
 
+/// `mx_needs_uplink`: returns whether only the process of a daemon's uplink reaches other hosts.
+pub(crate) fn needs_uplink(shared: &Shared) -> Result<bool> {
+    Ok(shared.lock_for_call()?.core()?.endpoint.needs_uplink())
+}
+
+/// `mx_is_on_other_host`
+pub(crate) fn is_on_other_host(shared: &Shared, address: Address) -> Result<bool> {
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
+    let peer = core.peer(address)?;
+    Ok(core.endpoint.is_on_other_host(peer))
+}
+
 /// `mx_decompose_endpoint_addr2`: returns the NIC id, the endpoint and the session.
 pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
     let shared = table::owner(address)?;

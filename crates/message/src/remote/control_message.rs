@@ -18,21 +18,20 @@ pub(super) const FROM_MEMBER: LinkId = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
-    /// An endpoint connects. From the host, with the link's window, and with the region member of
-    /// the other end if both are in one region and may read each other's heaps.
+    /// An endpoint connects. From the host, with the link's window, and with the place of the other end.
     Connect {
         link: LinkId,
         window: u32,
         hello: Hello,
-        member: Option<u32>,
+        other_end: OtherEnd,
     },
-    /// The result of a connect. From the host, with window and member if it was accepted.
+    /// The result of a connect. From the host, with window and other end if it was accepted.
     Answer {
         link: LinkId,
         window: u32,
         verdict: u32,
         session: u64,
-        member: Option<u32>,
+        other_end: OtherEnd,
     },
     /// The endpoint at the other end sleeps, and records were published for it.
     Ring { link: LinkId },
@@ -70,7 +69,7 @@ impl ControlMessage {
                 link,
                 window,
                 hello,
-                member,
+                other_end,
             } => {
                 let body = [
                     pair(link, window),
@@ -79,7 +78,7 @@ impl ControlMessage {
                     pair(hello.from.endpoint, hello.to.endpoint),
                     hello.session,
                     pair(hello.own_key.unwrap_or_default(), hello.key),
-                    encode_member(member),
+                    other_end.encode(),
                 ];
                 match hello.own_key {
                     Some(_) => (CONNECT, body),
@@ -91,10 +90,10 @@ impl ControlMessage {
                 window,
                 verdict,
                 session,
-                member,
+                other_end,
             } => {
-                let (verdict, member) = (u64::from(verdict), encode_member(member));
-                let body = [pair(link, window), verdict, session, member, 0, 0, 0];
+                let (verdict, other_end) = (u64::from(verdict), other_end.encode());
+                let body = [pair(link, window), verdict, session, other_end, 0, 0, 0];
                 (ANSWER, body)
             }
             Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
@@ -118,7 +117,7 @@ impl ControlMessage {
         let (link, window) = halves(first);
         Some(match record.tag {
             CONNECT | CONNECT_WITHOUT_KEY => {
-                let [from, to, endpoints, session, keys, member] = words;
+                let [from, to, endpoints, session, keys, other_end] = words;
                 let (from_endpoint, to_endpoint) = halves(endpoints);
                 let (own_key, key) = halves(keys);
                 let address = |nic, endpoint| Address { nic, endpoint };
@@ -133,19 +132,20 @@ impl ControlMessage {
                         key,
                         fences: false,
                         process_memory: false,
+                        other_host: false,
                         members: None,
                     },
-                    member: decode_member(member)?,
+                    other_end: OtherEnd::decode(other_end)?,
                 }
             }
             ANSWER => {
-                let [verdict, session, member, ..] = words;
+                let [verdict, session, other_end, ..] = words;
                 Self::Answer {
                     link,
                     window,
                     verdict: u32::try_from(verdict).ok()?,
                     session,
-                    member: decode_member(member)?,
+                    other_end: OtherEnd::decode(other_end)?,
                 }
             }
             RING => Self::Ring { link },
@@ -172,16 +172,38 @@ impl ControlMessage {
     }
 }
 
-/// Encodes a region member in a word: 0 is none.
-fn encode_member(member: Option<u32>) -> u64 {
-    member.map_or(0, |member| u64::from(member) + 1)
+/// Where the other end of a link is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OtherEnd {
+    /// A member of this host, in another region.
+    #[default]
+    Mediated,
+    /// A member of the same region, with this number there. Both may read each other's heaps.
+    InRegion(u32),
+    /// An endpoint of another host, by the uplink.
+    OtherHost,
 }
 
-/// Decodes the word of [`encode_member`].
-fn decode_member(word: u64) -> Option<Option<u32>> {
-    match word.checked_sub(1) {
-        None => Some(None),
-        Some(member) => u32::try_from(member).ok().map(Some),
+/// The member of [`OtherEnd::OtherHost`]. No region has one of this number, so a gateway of a guest with an older Vicinity finds no heap.
+const OTHER_HOST: u32 = u32::MAX;
+
+impl OtherEnd {
+    fn encode(self) -> u64 {
+        match self {
+            Self::Mediated => 0,
+            Self::InRegion(member) => u64::from(member) + 1,
+            Self::OtherHost => u64::from(OTHER_HOST) + 1,
+        }
+    }
+
+    fn decode(word: u64) -> Option<Self> {
+        let Some(member) = word.checked_sub(1) else {
+            return Some(Self::Mediated);
+        };
+        Some(match u32::try_from(member).ok()? {
+            OTHER_HOST => Self::OtherHost,
+            member => Self::InRegion(member),
+        })
     }
 }
 
@@ -197,13 +219,14 @@ impl ControlMessage {
             key: 0,
             fences: false,
             process_memory: false,
+            other_host: false,
             members: None,
         };
         Self::Connect {
             link,
             window: 0,
             hello,
-            member: None,
+            other_end: OtherEnd::default(),
         }
     }
 }
@@ -217,11 +240,19 @@ mod tests {
         any::<(u64, u32)>().prop_map(|(nic, endpoint)| Address { nic, endpoint })
     }
 
+    fn other_end() -> impl Strategy<Value = OtherEnd> {
+        prop_oneof![
+            Just(OtherEnd::Mediated),
+            (0..u32::MAX).prop_map(OtherEnd::InRegion),
+            Just(OtherEnd::OtherHost),
+        ]
+    }
+
     fn message() -> impl Strategy<Value = ControlMessage> {
         let keys = any::<(Option<u32>, u32, u64)>();
         prop_oneof![
-            (any::<(u32, u32, Option<u32>)>(), address(), address(), keys).prop_map(
-                |((link, window, member), from, to, (own_key, key, session))| {
+            (any::<(u32, u32)>(), other_end(), address(), address(), keys).prop_map(
+                |((link, window), other_end, from, to, (own_key, key, session))| {
                     let hello = Hello {
                         from,
                         to,
@@ -230,24 +261,25 @@ mod tests {
                         key,
                         fences: false,
                         process_memory: false,
+                        other_host: false,
                         members: None,
                     };
                     ControlMessage::Connect {
                         link,
                         window,
                         hello,
-                        member,
+                        other_end,
                     }
                 }
             ),
-            any::<(u32, u32, u32, u64, Option<u32>)>().prop_map(
-                |(link, window, verdict, session, member)| {
+            (any::<(u32, u32, u32, u64)>(), other_end()).prop_map(
+                |((link, window, verdict, session), other_end)| {
                     ControlMessage::Answer {
                         link,
                         window,
                         verdict,
                         session,
-                        member,
+                        other_end,
                     }
                 }
             ),

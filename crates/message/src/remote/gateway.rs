@@ -15,7 +15,7 @@ use window::region::{MemberPage, Region};
 use window::waiter::{Token, WaitResult, Waiter};
 
 use super::control_channel::ControlChannel;
-use super::control_message::{ControlMessage, LinkId};
+use super::control_message::{ControlMessage, LinkId, OtherEnd};
 use super::directory;
 use super::limits::BURST;
 use super::local_link::{LOCAL_LINK, LocalLink};
@@ -267,10 +267,14 @@ impl Gateway {
                     link,
                     window,
                     hello,
-                    member,
+                    other_end,
                 } => {
-                    let members = self.members(member);
-                    if let Err(verdict) = self.offer(link, window, &Hello { members, ..hello }) {
+                    let hello = Hello {
+                        members: self.members(other_end),
+                        other_host: other_end == OtherEnd::OtherHost,
+                        ..hello
+                    };
+                    if let Err(verdict) = self.offer(link, window, &hello) {
                         self.control.send(answer(link, verdict, 0))?;
                     }
                 }
@@ -279,14 +283,15 @@ impl Gateway {
                     window,
                     verdict,
                     session,
-                    member,
+                    other_end,
                 } => {
                     let reply = HelloReply {
                         verdict,
                         session,
                         fences: false,
                         process_memory: false,
-                        members: self.members(member),
+                        other_host: other_end == OtherEnd::OtherHost,
+                        members: self.members(other_end),
                     };
                     self.answered(link, window, reply)?;
                 }
@@ -303,6 +308,7 @@ impl Gateway {
                             session: 0,
                             fences: false,
                             process_memory: false,
+                            other_host: false,
                             members: None,
                         };
                         // If the endpoint has closed its socket, it needs no answer.
@@ -322,9 +328,14 @@ impl Gateway {
 
     /// Returns what an endpoint needs to access the heap of its peer's member, if the host permits
     /// that.
-    fn members(&self, peer: Option<u32>) -> Option<MemberPair> {
-        let own = self.member;
-        peer.map(|peer| MemberPair { own, peer })
+    fn members(&self, other_end: OtherEnd) -> Option<MemberPair> {
+        match other_end {
+            OtherEnd::InRegion(peer) => Some(MemberPair {
+                own: self.member,
+                peer,
+            }),
+            OtherEnd::Mediated | OtherEnd::OtherHost => None,
+        }
     }
 }
 
@@ -353,6 +364,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage
         window: 0,
         verdict,
         session,
-        member: None,
+        other_end: OtherEnd::default(),
     }
 }

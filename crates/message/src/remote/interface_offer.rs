@@ -74,6 +74,11 @@ impl InterfaceOffer {
         Some((Self::parse(&text)?, socket?))
     }
 
+    /// Returns whether the daemon of this runtime directory offers an interface to any program.
+    pub(super) fn is_made(runtime_dir: &Path) -> bool {
+        runtime_dir.join(SOCKET).exists()
+    }
+
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let text = text.strip_prefix(MAGIC)?.strip_suffix('\n')?;

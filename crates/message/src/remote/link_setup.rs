@@ -3,7 +3,7 @@
 use window::Side;
 
 use super::broker::Broker;
-use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
+use super::control_message::{ControlMessage, FROM_MEMBER, LinkId, OtherEnd};
 use super::limits::LINKS_PER_MEMBER;
 use super::link::{End, Link};
 use super::member::MemberState;
@@ -49,7 +49,7 @@ impl Broker {
                 window: 0,
                 verdict,
                 session: 0,
-                member: None,
+                other_end: OtherEnd::default(),
             };
             self.send(number, message);
         }
@@ -145,17 +145,21 @@ impl Broker {
             link: other,
             window: second,
             hello,
-            member: self.readable_member(to, from),
+            other_end: self.other_end(to, from),
         };
         self.send(to, message);
         Some(())
     }
 
-    /// Returns the region member whose heap the endpoints of `of` may read. An uplink has none.
-    fn readable_member(&self, of: usize, other: usize) -> Option<u32> {
-        let (of, other) = (self.members.get(of)?, self.members.get(other)?);
-        let shares = of.link_pool == other.link_pool && !of.config.uplink && !other.config.uplink;
-        shares.then_some(other.index)
+    /// Returns where `other` is for the endpoints of `of`. An uplink has no heap that they may read.
+    fn other_end(&self, of: usize, other: usize) -> OtherEnd {
+        match (self.members.get(of), self.members.get(other)) {
+            (_, Some(other)) if other.config.uplink => OtherEnd::OtherHost,
+            (Some(of), Some(other)) if of.link_pool == other.link_pool && !of.config.uplink => {
+                OtherEnd::InRegion(other.index)
+            }
+            _ => OtherEnd::Mediated,
+        }
     }
 
     /// Ends draining links between two endpoints that connect again. An endpoint that connects
@@ -215,7 +219,7 @@ impl Broker {
                 verdict
             },
             session,
-            member: self.readable_member(origin.member, number),
+            other_end: self.other_end(origin.member, number),
         };
         self.send(origin.member, message);
         match verdict {

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use window::Window;
 use window::attach::{Channel, Message};
 
-use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
+use super::control_message::{ControlMessage, FROM_MEMBER, LinkId, OtherEnd};
 use super::gateway::{Gateway, answer};
 use super::local_link::{CONNECTING, LOCAL_LINK, LocalLink, State};
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, HelloReply};
@@ -69,7 +69,7 @@ impl Gateway {
                 link,
                 window: 0,
                 hello,
-                member: None,
+                other_end: OtherEnd::default(),
             })?;
         }
         Ok(())

@@ -51,13 +51,21 @@ pub fn open_board(runtime_dir: &Path, way: Way<'_>, host_name: &str) -> Result<B
         let folder = interface_folder(runtime_dir, interface);
         return InProcess::open(&folder, interface, host_name);
     }
-    let offer = (way == Way::Offered).then(|| InterfaceOffer::ask(runtime_dir));
-    if let Some((offer, socket)) = offer.flatten() {
+    if way == Way::Offered
+        && let Some((offer, socket)) = InterfaceOffer::ask(runtime_dir)
+    {
         let folder = interface_folder(runtime_dir, &offer.interface);
         // The daemon may have begun to end. It has the program's messages then, as far as it runs.
         if let Ok(board) = InProcess::open_offered(&folder, &offer, socket) {
             return Ok(board);
         }
     }
-    Ok(Board::open(&runtime_dir.join(BOARD))?)
+    let board = Board::open(&runtime_dir.join(BOARD))?;
+    // A user who has chosen the daemon may depend on it.
+    Ok(
+        match way == Way::Offered && InterfaceOffer::is_made(runtime_dir) {
+            true => board.without_interface(),
+            false => board,
+        },
+    )
 }

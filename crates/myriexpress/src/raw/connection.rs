@@ -57,6 +57,26 @@ extern "C" fn mx_disconnect(endpoint: Endpoint, address: Address) -> Return {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn mx_needs_uplink(endpoint: Endpoint, result: Out<u32>) -> Return {
+    endpoint_call(endpoint, |shared| {
+        result.put(connect::needs_uplink(shared)?.into());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_is_on_other_host(
+    endpoint: Endpoint,
+    address: Address,
+    result: Out<u32>,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        result.put(connect::is_on_other_host(shared, address)?.into());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn mx_get_endpoint_addr(endpoint: Endpoint, address: Out<Address>) -> Return {
     endpoint_call(endpoint, |shared| {
         let own = shared.lock_for_call()?.core()?.endpoint.own();

@@ -53,6 +53,9 @@ int main(void) {
   OK(mx_get_endpoint_addr(other, &no_address));
   OK(mx_decompose_endpoint_addr(no_address, &nic, &id));
   CHECK(id == 0);
+  OK(mx_is_on_other_host(other, no_address, &result));
+  CHECK(result == 0);
+  RETURNS(MX_BAD_ENDPOINT, mx_needs_uplink(NULL, &result));
   /* Names. */
   RETURNS(MX_BOARD_UNKNOWN, mx_board_number_to_nic_id(1, &nic));
   OK(mx_board_number_to_nic_id(0, &nic));

@@ -1,5 +1,5 @@
 /* Two members of the message plane or two hosts, each with one process:
-   members OWN OTHER ENDPOINT OTHERS-ENDPOINT. */
+   members OWN OTHER ENDPOINT OTHERS-ENDPOINT [other-host]. */
 #include "check.h"
 
 static unsigned char out[300000], in[300000];
@@ -7,9 +7,9 @@ static unsigned char out[300000], in[300000];
 static const uint32_t lengths[] = {0, 8, 48, 49, 4096, 32768, 32769, 300000};
 
 int main(int count, char **words) {
-  CHECK(count == 5);
+  CHECK(count == 5 || (count == 6 && !strcmp(words[5], "other-host")));
   alarm(HANG);
-  uint32_t own = (uint32_t)atoi(words[3]), other = (uint32_t)atoi(words[4]), id;
+  uint32_t own = (uint32_t)atoi(words[3]), other = (uint32_t)atoi(words[4]), id, result;
   uint64_t nic, found;
   char name[MX_MAX_HOSTNAME_LEN];
   mx_endpoint_addr_t peer;
@@ -43,6 +43,11 @@ int main(int count, char **words) {
   OK(code);
   OK(mx_decompose_endpoint_addr(peer, &found, &id));
   CHECK(found == nic && id == other);
+  OK(mx_is_on_other_host(side.endpoint, peer, &result));
+  CHECK(result == (count == 6));
+  /* Without an uplink, or with its interface. */
+  OK(mx_needs_uplink(side.endpoint, &result));
+  CHECK(result == 0);
   side.peer = peer;
   barrier(side.endpoint, peer);
   if (own < other) {

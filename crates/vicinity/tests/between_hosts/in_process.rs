@@ -226,7 +226,7 @@ fn c_programs_of_two_hosts_talk_without_daemons() {
     let installed = Installed::new(hosts.folder.path().join("mx"));
     let program = hosts.folder.path().join("program");
     installed.compile("tests/c/members.c", &program);
-    let run = |place: usize, words: [&str; 4]| {
+    let run = |place: usize, words: [&str; 5]| {
         let mut command = hosts.within(place, "unshare".as_ref());
         command.args(["--uts", "sh", "-c", "hostname $1; exec $0 $@"]);
         command.arg(&program).args(words);
@@ -236,8 +236,8 @@ fn c_programs_of_two_hosts_talk_without_daemons() {
         succeed(&mut command);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| run(0, ["alpha", "beta", "1", "2"]));
-        run(1, ["beta", "alpha", "2", "1"]);
+        scope.spawn(|| run(0, ["alpha", "beta", "1", "2", "other-host"]));
+        run(1, ["beta", "alpha", "2", "1", "other-host"]);
     });
 }
 

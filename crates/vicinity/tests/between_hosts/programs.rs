@@ -64,7 +64,7 @@ fn c_programs_of_two_hosts_talk() {
     let program = hosts.folder.path().join("program");
     installed.compile("tests/c/members.c", &program);
     drop((hosts.open(0, " beta"), hosts.open(1, " alpha")));
-    let run = |place: usize, words: [&str; 4]| {
+    let run = |place: usize, words: [&str; 5]| {
         let mut command = hosts.within(place, &program);
         command.args(words);
         command.env("LD_LIBRARY_PATH", installed.libraries());
@@ -72,8 +72,8 @@ fn c_programs_of_two_hosts_talk() {
         succeed(&mut command);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| run(0, ["alpha", "beta", "1", "2"]));
-        run(1, ["beta", "alpha", "2", "1"]);
+        scope.spawn(|| run(0, ["alpha", "beta", "1", "2", "other-host"]));
+        run(1, ["beta", "alpha", "2", "1", "other-host"]);
     });
 }
 

@@ -74,15 +74,12 @@ fn built() -> &'static Path {
     })
 }
 
-/// Returns the folder of the library that the components load.
-fn libraries() -> PathBuf {
-    built().join("mx/lib64")
-}
-
 /// The components and the conformance program, for jobs with a folder of their own.
 pub(crate) struct OpenMpi {
     folder: PathBuf,
-    components: String,
+    built: PathBuf,
+    /// Those of the distribution.
+    system: String,
 }
 
 impl OpenMpi {
@@ -92,8 +89,23 @@ impl OpenMpi {
         let system = succeed(Command::new("ompi_info").args(path));
         let (_, system) = system.trim().rsplit_once(':').unwrap();
         Self {
-            components: format!("{}:{system}", built().display()),
+            built: built().to_owned(),
+            system: system.to_owned(),
             folder: folder.to_owned(),
+        }
+    }
+
+    /// Returns the same in a folder that all users may read, for jobs of this user.
+    pub(crate) fn of_user(&self, user: u32) -> Self {
+        let [built, folder] = ["built", "of-user"].map(|name| self.folder.join(name));
+        succeed(Command::new("cp").arg("-r").arg(&self.built).arg(&built));
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::chown(&folder, Some(user), None).unwrap();
+        succeed(Command::new("chmod").args(["-R", "a+rX"]).arg(&self.folder));
+        Self {
+            built,
+            folder,
+            system: self.system.clone(),
         }
     }
 
@@ -102,10 +114,11 @@ impl OpenMpi {
         let mut run = Command::new("mpirun");
         run.args(["--oversubscribe", "--bind-to", "none"]);
         run.args(["--mca", "btl", components]);
-        run.env("OMPI_MCA_mca_base_component_path", &self.components);
+        let components = format!("{}:{}", self.built.display(), self.system);
+        run.env("OMPI_MCA_mca_base_component_path", components);
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
         run.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        run.env("LD_LIBRARY_PATH", libraries());
+        run.env("LD_LIBRARY_PATH", self.libraries());
         run.env("VICINITY_RUNTIME_DIR", self.folder.join("run"));
         run.env("TMPDIR", &self.folder);
         run
@@ -115,14 +128,19 @@ impl OpenMpi {
     pub(crate) fn files(&self) -> vm_harness::mpi::Files {
         vm_harness::mpi::Files {
             vicinity: PathBuf::from(env!("CARGO_BIN_EXE_vicinity")),
-            components: built().to_owned(),
-            library: libraries().join("libmyriexpress.so"),
+            components: self.built.clone(),
+            library: self.libraries().join("libmyriexpress.so"),
             program: self.program(),
         }
     }
 
     /// Returns the test program.
     pub(crate) fn program(&self) -> PathBuf {
-        built().join("conformance")
+        self.built.join("conformance")
+    }
+
+    /// Returns the folder of the library that the components load.
+    fn libraries(&self) -> PathBuf {
+        self.built.join("mx/lib64")
     }
 }

@@ -109,9 +109,11 @@ fn below_cm_the_plane_must_reach_each_rank() {
         run.arg(format!("VICINITY_RUNTIME_DIR={}", other.display()));
         run.arg(mpi.program()).arg("persistent");
     });
-    let sentence = "mtl:vicinity: rank 1 on ";
+    // Each rank says it of the other one, and ends the job, so that maybe only one of the two is heard.
+    let sentences = [0, 1].map(|rank| format!("mtl:vicinity: rank {rank} on "));
+    let said = sentences.iter().any(|sentence| text.contains(sentence));
     let advice = "leave out `--mca pml cm`";
-    assert!(text.contains(sentence) && text.contains(advice), "{text}");
+    assert!(said && text.contains(advice), "{text}");
     let text = fails(&|run| {
         run.env("LD_LIBRARY_PATH", folder.path());
         run.args(["-n", "2"]).arg(mpi.program()).arg("persistent");

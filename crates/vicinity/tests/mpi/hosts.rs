@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::common::mx::succeed;
 use crate::common::open_mpi::{OpenMpi, PARTS};
 use crate::common::{Daemon, until, vicinity};
-use crate::{BY_CM, ONLY_PLANE, passes, prepare};
+use crate::{BY_CM, ONLY_PLANE, passes, prepare, ranks_in};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
 
@@ -85,20 +85,28 @@ impl Hosts {
     }
 }
 
-/// Starts the first host's daemon, whose uplink has the interface of the ranks, and waits until it serves the interface.
-fn start_daemon(hosts: &Hosts, folder: &Path) -> Daemon {
-    let daemon = folder.join("daemon");
+/// Starts a host's daemon, whose uplink has the interface of the ranks, and waits until it serves the interface. The daemon has
+/// these keys of `[message]` and of its uplink.
+fn start_daemon(
+    hosts: &Hosts,
+    folder: &Path,
+    place: usize,
+    [keys, of_uplink]: [&str; 2],
+) -> Daemon {
+    let daemon = folder.join(format!("daemon-{place}"));
     std::fs::create_dir(&daemon).unwrap();
     // The ranks' runtime directory.
-    std::os::unix::fs::symlink(daemon.join("run"), folder.join(NAMES[0])).unwrap();
-    let shell = hosts.shell(0, "exec");
+    let runtime = folder.join(NAMES[place]);
+    std::os::unix::fs::symlink(daemon.join("run"), &runtime).unwrap();
+    let shell = hosts.shell(place, "exec");
     let mut command = Command::new(&shell[0]);
     command.args(&shell[1..]).arg(vicinity().get_program());
-    let config =
-        "[message]\nuplink = { interface = \"mx\" }\n[[message.member]]\nname = \"host\"\n";
-    let started = Daemon::start_by(command, &daemon, Some(config));
+    let config = format!(
+        "[message]\n{keys}\nuplink = {{ interface = \"mx\"{of_uplink} }}\n[[message.member]]\nname = \"host\"\n"
+    );
+    let started = Daemon::start_by(command, &daemon, Some(&config));
     until("the uplink", || {
-        std::fs::read_to_string(daemon.join("run/message-mx/session"))
+        std::fs::read_to_string(runtime.join("message-mx/session"))
             .is_ok_and(|session| session.ends_with(" ../message\n"))
     });
     started
@@ -162,7 +170,7 @@ fn ranks_serve_the_interface_of_a_daemon() {
         return;
     };
     let hosts = Hosts::new();
-    let _daemon = start_daemon(&hosts, folder.path());
+    let _daemon = start_daemon(&hosts, folder.path(), 0, ["", ""]);
     let program = mpi.program();
     for options in [&[][..], &BY_CM] {
         let mut run = mpi.run(ONLY_PLANE);
@@ -170,4 +178,62 @@ fn ranks_serve_the_interface_of_a_daemon() {
         let mut job = hosts.job(folder.path(), 2, &run);
         passes(job.arg(&program).arg("persistent"), 1);
     }
+}
+
+/// An ordinary user, and a group that exists as a number only.
+const USER: u32 = 65534;
+const GROUP: &str = "4711";
+
+/// Returns what the two ranks of an ordinary user say with each list of components. Each rank is on a host with a daemon, of which these
+/// give programs their interface. Both ranks are in this network namespace, where `tcp` connects them.
+fn said_by_users_ranks(program_sockets: [bool; 2], lists: &[&str]) -> Option<Vec<String>> {
+    let (folder, mpi) = prepare()?;
+    let hosts = Hosts::new();
+    let group = format!("unix-group = \"{GROUP}\"");
+    let _daemons = [0, 1].map(|place| {
+        let key = match program_sockets[place] {
+            true => ", program-sockets = true",
+            false => "",
+        };
+        start_daemon(&hosts, folder.path(), place, [&group, key])
+    });
+    let mpi = mpi.of_user(USER);
+    let said = |components: &&str| {
+        let mut run = mpi.run(components);
+        run.args(["--mca", "btl_base_verbose", "10"]);
+        ranks_in(
+            &mut run,
+            folder.path(),
+            &NAMES,
+            &mpi.program(),
+            &["persistent"],
+        );
+        let user = USER.to_string();
+        let mut job = Command::new("setpriv");
+        job.args(["--reuid", &user, "--regid", &user, "--groups", GROUP]);
+        job.arg(run.get_program()).args(run.get_args());
+        let variables = run.get_envs();
+        job.envs(variables.filter_map(|(key, value)| Some((key, value?))));
+        passes(&mut job, 1)
+    };
+    Some(lists.iter().map(said).collect())
+}
+
+/// Ranks that poll leave an uplink's process little time, and `tcp` is faster. Both ends decide alike, also if only one of them
+/// needs the uplink. Without another network, the uplinks have to do.
+#[test]
+fn ranks_that_need_an_uplink_use_another_network() {
+    let lists = ["self,vicinity,tcp", ONLY_PLANE];
+    let Some(said) = said_by_users_ranks([true, false], &lists) else {
+        return;
+    };
+    let [plane, tcp] = ["is reached by the message plane", "Using tcp btl for send"];
+    for (text, by, not_by) in [(&said[0], tcp, plane), (&said[1], plane, tcp)] {
+        assert_eq!(text.matches(by).count(), 2, "{text}");
+        assert!(!text.contains(not_by), "{text}");
+    }
+    assert!(said[0].contains("has no `program-sockets`"), "{}", said[0]);
+    let said = said_by_users_ranks([true, true], &lists[..1]).unwrap();
+    assert_eq!(said[0].matches(plane).count(), 2, "{}", said[0]);
+    assert!(!said[0].contains(tcp), "{}", said[0]);
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, FULL};
 use crate::remote::control_channel::ControlChannel;
-use crate::remote::control_message::FROM_MEMBER;
+use crate::remote::control_message::{FROM_MEMBER, OtherEnd};
 use crate::remote::limits::LINKS;
 use crate::remote::resources::Member;
 
@@ -55,7 +55,7 @@ fn answer(link: LinkId, verdict: u32) -> ControlMessage {
         window: 0,
         verdict,
         session: 2,
-        member: None,
+        other_end: OtherEnd::default(),
     }
 }
 

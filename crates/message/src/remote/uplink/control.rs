@@ -11,7 +11,7 @@ use super::wire_member::WireMember;
 use crate::address::random;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
-use crate::remote::control_message::{ControlMessage, LinkId};
+use crate::remote::control_message::{ControlMessage, LinkId, OtherEnd};
 use crate::remote::directory::NamedNic;
 use crate::remote::limits::BURST;
 use crate::remote::names;
@@ -294,6 +294,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage
         window: 0,
         verdict,
         session,
-        member: None,
+        other_end: OtherEnd::default(),
     }
 }

@@ -11,7 +11,7 @@ use crate::address;
 use crate::error::Error;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};
 use crate::peer::Fault;
-use crate::remote::control_message::{ControlMessage, LinkId};
+use crate::remote::control_message::{ControlMessage, LinkId, OtherEnd};
 use crate::remote::directory::NamedNic;
 use crate::wire::halves;
 
@@ -199,6 +199,7 @@ impl Uplink {
             key,
             fences: false,
             process_memory: false,
+            other_host: false,
             members: None,
         };
         let window = 0;
@@ -206,7 +207,7 @@ impl Uplink {
             link,
             window,
             hello,
-            member: None,
+            other_end: OtherEnd::default(),
         })
     }
 }

@@ -1,0 +1,21 @@
+//! Which peers are on other hosts, and by what processes their messages go: for programs that have another network, as MPI libraries do.
+
+use crate::endpoint::Endpoint;
+use crate::ids::Peer;
+
+impl Endpoint {
+    /// Returns whether the daemon's uplink carries messages to other hosts, and the user may not use its interface. A program that polls
+    /// takes the processor that the uplink needs. `false` in a VM, without an uplink, and if the user has left the interface to the daemon.
+    #[must_use]
+    pub fn needs_uplink(&self) -> bool {
+        self.board.needs_uplink
+    }
+
+    /// Returns whether a connected peer is on another host.
+    #[must_use]
+    pub fn is_on_other_host(&self, peer: Peer) -> bool {
+        let known = self.peers.get(peer);
+        let link = known.and_then(|known| known.link.as_ref());
+        link.is_some_and(|link| link.other_host)
+    }
+}
