@@ -58,9 +58,8 @@ selftest:
 test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly style $(MAKE) style
-	@scripts/beside 'CARGO_TARGET_DIR=target/lint scripts/quietly lint $(MAKE) clippy && \
-		scripts/quietly deny $(MAKE) deny && scripts/quietly loom $(MAKE) loom && \
-		scripts/quietly fuzz-build scripts/fuzz build' \
+	@scripts/beside 'scripts/quietly deny $(MAKE) deny && scripts/quietly loom $(MAKE) loom && \
+		scripts/quietly fuzz-build scripts/fuzz build && scripts/quietly lint $(MAKE) clippy' \
 		scripts/quietly unit $(MAKE) unit
 	@scripts/quietly fuzz $(MAKE) fuzz
 
@@ -156,12 +155,13 @@ unit:
 
 ## make loom          Runs the loom models: ring notifications, doorbells, FDB lock, ports that come and go.
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
-		--package vicinity-vhost --lib model
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
-		--package vicinity-window --lib model
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
-		--package vicinity-switch --lib model
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom $(LOOM_PROFILE) \
+		$(foreach crate,$(LOOM_CRATES),--package $(crate)) --lib model
+
+LOOM_CRATES := vicinity-vhost vicinity-window vicinity-switch
+# What explores the models is optimized, and nothing else.
+LOOM_PROFILE := --config profile.dev.opt-level=0 \
+	$(foreach crate,loom generator $(LOOM_CRATES),--config profile.dev.package.$(crate).opt-level=3)
 
 ## make fuzz          Runs each fuzz target for five seconds.
 fuzz:

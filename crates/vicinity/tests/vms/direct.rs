@@ -7,7 +7,7 @@ use vm_harness::vm::{Job, Spec, Vm};
 
 use crate::common::until;
 use crate::guest::{self, GUARD, sh};
-use crate::rig::Rig;
+use crate::rig::{Preferred, Rig};
 
 /// Path of the module in the guests.
 const MODULE: &str = "/lib/modules/vicinity_direct.ko";
@@ -83,6 +83,7 @@ pub(crate) fn start_again(vm: &Vm) {
         vm,
         "setsid bash -c 'sleep 0.1; echo b >/proc/sysrq-trigger' </dev/null >/dev/null 2>&1 &",
     );
+    let _first = Preferred::over_other_vms(vm);
     until("another start", || {
         vm.wait_ready(GUARD).unwrap();
         vm.check(boot, GUARD).is_ok_and(|now| now.trim() != before)

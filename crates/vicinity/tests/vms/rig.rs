@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use observe::proc::Proc;
+use rustix::process::{Pid, Signal, setpriority_process};
 use vm_harness::accel;
 use vm_harness::image::{Image, Recipe};
 use vm_harness::scope::{self, RunFolder};
@@ -241,6 +242,7 @@ impl Rig {
     /// Boots VMs in parallel, and returns when they can be used.
     pub(crate) fn boot<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
         let vms = specs.map(|spec| self.power_on(spec));
+        let _first = vms.each_ref().map(Preferred::over_other_vms);
         for vm in &vms {
             vm.wait_ready(BOOT).unwrap();
         }
@@ -273,6 +275,35 @@ impl Rig {
             self.until_state(vm.name(), "running");
         }
         vms
+    }
+}
+
+/// The priority of a VM that boots, as nice(2) counts it.
+const BOOTING: i32 = -10;
+
+/// Gives a VM that boots processors before other VMs, which a test keeps busy meanwhile. The VM has the normal priority again when
+/// this is dropped.
+pub(crate) struct Preferred(u32);
+
+impl Preferred {
+    pub(crate) fn over_other_vms(vm: &Vm) -> Self {
+        let preferred = Self(vm.id());
+        preferred.set_priority(BOOTING);
+        preferred
+    }
+
+    fn set_priority(&self, priority: i32) {
+        for thread in Proc::default().threads(self.0) {
+            let thread = Pid::from_raw(thread.try_into().unwrap());
+            // The thread may have ended.
+            let _ended = setpriority_process(thread, priority);
+        }
+    }
+}
+
+impl Drop for Preferred {
+    fn drop(&mut self) {
+        self.set_priority(0);
     }
 }
 
