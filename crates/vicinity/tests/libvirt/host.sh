@@ -36,7 +36,18 @@ mount -t proc proc /proc
 } >/run/group
 mount --bind /run/passwd /etc/passwd
 mount --bind /run/group /etc/group
+# libvirtd looks for the name of its host again and again, and where no name server answers, waits for 9 s each time.
+{
+    cat /etc/hosts
+    echo "127.0.0.1 $name"
+} >/run/hosts
+mount --bind /run/hosts /etc/hosts
 hostname "$name"
+# The domains are emulated. Where KVM is there and does not work, libvirtd asks QEMU for its capabilities before each of them.
+if [ -e /dev/kvm ]; then
+    install --mode 000 /dev/null /run/no-kvm
+    mount --bind /run/no-kvm /dev/kvm
+fi
 
 cat >/etc/libvirt/qemu.conf <<'TEXT'
 security_driver = "none"
