@@ -58,7 +58,8 @@ selftest:
 test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly style $(MAKE) style
-	@scripts/beside 'scripts/quietly deny $(MAKE) deny && scripts/quietly loom $(MAKE) loom && \
+	@scripts/beside 'CARGO_TARGET_DIR=target/tmp/vms/agent scripts/quietly agent scripts/agent --profile dev && \
+		scripts/quietly deny $(MAKE) deny && scripts/quietly loom $(MAKE) loom && \
 		scripts/quietly fuzz-build scripts/fuzz build && scripts/quietly lint $(MAKE) clippy' \
 		scripts/quietly unit $(MAKE) unit
 	@scripts/quietly fuzz $(MAKE) fuzz

@@ -260,8 +260,10 @@ impl Engine {
         sender: Handle,
         taken: u64,
     ) -> Result<(), Fault> {
+        if let Some(entry) = self.requests.get(request) {
+            link.end_copy(entry, taken);
+        }
         self.requests.end_with(request, taken);
-        link.note_copy(taken);
         link.send_control(Control::Done { sender, taken })
     }
 }

@@ -25,7 +25,7 @@ use crate::memory::Memory;
 use crate::peer::{Fault, Link};
 use crate::process_memory::{Part, ProcessMemory};
 use crate::process_messages::{Fetch, Fetches, is_short, piece};
-use crate::request::State;
+use crate::request::{Entry, State};
 use crate::wire::{Control, Handle, Share, Target};
 
 /// How many times an endpoint serves a peer with further records before it copies the messages that it has collected: a program
@@ -44,9 +44,9 @@ impl Link {
         process.peer_knows_this_process().then_some(address)
     }
 
-    /// Notes that a long message has been copied, in any way.
-    pub(crate) fn note_copy(&mut self, bytes: u64) {
-        if self.process.is_some() {
+    /// Ends the time of a message's copy, if it counts.
+    pub(crate) fn end_copy(&mut self, entry: &mut Entry, bytes: u64) {
+        if std::mem::take(&mut entry.timed) {
             self.copy_choice.end(bytes, Instant::now());
         }
     }
@@ -64,7 +64,11 @@ impl Engine {
     ) -> Result<(), Fault> {
         let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let may_read = link.process.as_ref().is_some_and(ProcessMemory::may_read);
-        if !may_read || link.copy_choice.begin(Instant::now()) == Method::Stream {
+        if !may_read {
+            return self.ask_for_stream(link, request, sender, wanted);
+        }
+        entry.timed = true;
+        if link.copy_choice.begin(Instant::now()) == Method::Stream {
             return self.ask_for_stream(link, request, sender, wanted);
         }
         let Some(to) = link.process_address(&entry.memory) else {

@@ -362,8 +362,8 @@ impl Engine {
         entry.state = State::Filling { got, wanted };
         if got == wanted {
             link.awaited_replies = link.awaited_replies.saturating_sub(1);
+            link.end_copy(entry, wanted);
             self.requests.end_with(request, wanted);
-            link.note_copy(wanted);
             self.copies.streamed += 1;
         }
         Ok(())

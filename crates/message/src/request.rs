@@ -55,6 +55,8 @@ pub(crate) struct Entry {
     pub(crate) synchronous: bool,
     /// The result is dropped when the request ends.
     forgotten: bool,
+    /// The time of its copy counts ([`CopyChoice`](crate::copy_choice::CopyChoice)).
+    pub(crate) timed: bool,
     pub(crate) memory: Memory,
     pub(crate) status: Status,
     /// Neighbours in the list of ended requests, oldest first; in the list of free entries, only
@@ -170,6 +172,7 @@ impl Requests {
             state: State::Free,
             synchronous: false,
             forgotten: false,
+            timed: false,
             memory: Memory::Empty,
             status: Status {
                 code: Code::Success,
@@ -300,6 +303,7 @@ impl Requests {
         entry.generation = entry.generation.wrapping_add(1);
         entry.synchronous = false;
         entry.forgotten = false;
+        entry.timed = false;
         entry.next = free;
         let completion = Completion {
             status: entry.status,
