@@ -139,6 +139,8 @@ pub(crate) fn rows() -> Vec<String> {
         interfaces("mpi-interfaces.json", &COLLECTIVE),
         interfaces("mpi-interfaces-amd.json", &PAIR),
         interfaces("mpi-interfaces-amd.json", &COLLECTIVE),
+        interfaces("mpi-interfaces-own-reception-amd.json", &PAIR),
+        interfaces("mpi-interfaces-own-reception-amd.json", &COLLECTIVE),
         hosts(),
         vms(),
     ]
