@@ -55,6 +55,7 @@ selftest:
 	$(RUN) selftest
 
 ## make test          Runs all checks of CI: lints, dependencies, all tests with VMs, loom, short fuzzing.
+# The agent is built where the tests look for it (tests/common).
 test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly style $(MAKE) style

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::common::mx::succeed;
 use crate::common::open_mpi::{OpenMpi, PARTS};
 use crate::common::{Daemon, until, vicinity};
-use crate::{BY_CM, ONLY_PLANE, passes, prepare, ranks_in};
+use crate::{BY_CM, ONLY_PLANE, passes, prepare, ranks_in, run_by};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
 
@@ -67,9 +67,9 @@ impl Hosts {
         std::fs::write(&agent, text).unwrap();
         succeed(Command::new("chmod").arg("+x").arg(&agent));
         let shell = self.shell(0, "exec");
-        let mut job = Command::new(&shell[0]);
-        job.args(&shell[1..]);
-        job.arg(run.get_program()).args(run.get_args());
+        let mut shell_of_host = Command::new(&shell[0]);
+        shell_of_host.args(&shell[1..]);
+        let mut job = run_by(shell_of_host, run);
         job.args(["--mca", "oob_tcp_if_include", "net"]);
         job.args(["--mca", "btl_tcp_if_include", "net"]);
         job.args(["--mca", "plm_rsh_agent"]).arg(&agent);
@@ -79,8 +79,6 @@ impl Hosts {
         job.args(["-x", "VICINITY_INTERFACE=mx", "-H", &both]);
         let plane = format!("VICINITY_RUNTIME_DIR={}/$(hostname)", folder.display());
         job.args(["sh", "-c", &format!("{plane} exec \"$@\""), "sh"]);
-        let variables = run.get_envs();
-        job.envs(variables.filter_map(|(key, value)| Some((key, value?))));
         job
     }
 }
@@ -209,12 +207,9 @@ fn said_by_users_ranks(program_sockets: [bool; 2], lists: &[&str]) -> Option<Vec
             &["persistent"],
         );
         let user = USER.to_string();
-        let mut job = Command::new("setpriv");
-        job.args(["--reuid", &user, "--regid", &user, "--groups", GROUP]);
-        job.arg(run.get_program()).args(run.get_args());
-        let variables = run.get_envs();
-        job.envs(variables.filter_map(|(key, value)| Some((key, value?))));
-        passes(&mut job, 1)
+        let mut as_user = Command::new("setpriv");
+        as_user.args(["--reuid", &user, "--regid", &user, "--groups", GROUP]);
+        passes(&mut run_by(as_user, &run), 1)
     };
     Some(lists.iter().map(said).collect())
 }

@@ -45,14 +45,19 @@ fn prepare() -> Option<(TempDir, OpenMpi)> {
     Some((folder, mpi))
 }
 
+/// Returns the command that has another one run this command, with its variables.
+fn run_by(mut other: Command, command: &Command) -> Command {
+    other.arg(command.get_program()).args(command.get_args());
+    let variables = command.get_envs();
+    other.envs(variables.filter_map(|(key, value)| Some((key, value?))));
+    other
+}
+
 /// Returns a command that ends the job if it hangs.
 fn limited(command: &Command) -> Command {
-    let mut limited = Command::new("timeout");
-    limited.args(["--kill-after=5", "120"]);
-    limited.arg(command.get_program()).args(command.get_args());
-    let variables = command.get_envs();
-    limited.envs(variables.filter_map(|(key, value)| Some((key, value?))));
-    limited
+    let mut limit = Command::new("timeout");
+    limit.args(["--kill-after=5", "120"]);
+    run_by(limit, command)
 }
 
 /// Returns both outputs of a job.
