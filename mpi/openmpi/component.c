@@ -29,6 +29,9 @@ static int register_parameters(void) {
   component->connect_timeout = 10000;
   parameter("connect_timeout", "Milliseconds that a peer has to answer before another BTL is used",
             MCA_BASE_VAR_TYPE_INT, &component->connect_timeout);
+  component->long_by_tcp = true;
+  parameter("long_by_tcp", "Whether tcp, where it is in use, carries the long messages to ranks on other hosts",
+            MCA_BASE_VAR_TYPE_BOOL, &component->long_by_tcp);
   component->fragments_max = -1;
   parameter("free_list_max", "Largest number of fragments of each kind (-1: no limit)",
             MCA_BASE_VAR_TYPE_INT, &component->fragments_max);
@@ -104,6 +107,8 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
     VICINITY_EXPLAIN("the message plane is not used, because it cannot be opened: %s", reason);
     return NULL;
   }
+  if (mca_btl_vicinity_component.long_by_tcp)
+    vicinity_plane.flags |= VICINITY_LONG_BY_TCP;
   OBJ_CONSTRUCT(&module->region_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->regions, opal_pointer_array_t);
   OBJ_CONSTRUCT(&module->operations, opal_pointer_array_t);
@@ -111,21 +116,25 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
       make_list(&module->large_fragments, module->super.btl_max_send_size, 0) != OPAL_SUCCESS ||
       vicinity_publish(&mca_btl_vicinity_component.super.btl_version) != OPAL_SUCCESS)
     return NULL;
-  mca_btl_base_module_t **modules = malloc(sizeof *modules);
+  mca_btl_base_module_t **modules = calloc(2, sizeof *modules);
   if (modules == NULL)
     return NULL;
+  vicinity_other_hosts_start();
   modules[0] = &module->super;
-  *count = 1;
+  modules[1] = &vicinity_other_hosts;
+  *count = 2;
   mca_btl_vicinity_component.heap = &vicinity_heap;
   return modules;
 }
 
-/* Called after the job's last barrier. */
+/* Called for each module, after the job's last barrier. */
 static int finalize(mca_btl_base_module_t *btl) {
   vicinity_module_t *module = &vicinity_module;
-  (void)btl;
+  if (btl != &module->super)
+    return OPAL_SUCCESS;
   mca_btl_vicinity_component.heap = NULL;
   vicinity_close();
+  vicinity_other_hosts_stop();
   OBJ_DESTRUCT(&module->operations);
   OBJ_DESTRUCT(&module->regions);
   OBJ_DESTRUCT(&module->region_lock);

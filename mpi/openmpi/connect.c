@@ -21,10 +21,15 @@ bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_
 
 /* Whether the message plane reaches a process less well than another network: only by the process of a daemon's uplink, to which
    ranks that poll leave little time. Both ends know the same of each other, and so decide alike. */
-static bool is_left_to_other_network(const vicinity_peer_t *peer, mx_endpoint_addr_t address) {
+static bool is_left_to_other_network(const vicinity_peer_t *peer) {
+  bool needs_uplink = (vicinity_plane.flags | peer->flags) & VICINITY_NEEDS_UPLINK;
+  return needs_uplink && peer->other_host && vicinity_has_other_network();
+}
+
+static bool is_on_other_host(mx_endpoint_addr_t address) {
   uint32_t other_host = 0;
-  return peer->needs_uplink && vicinity_has_other_network() &&
-         vicinity_mx.is_on_other_host(vicinity_plane.endpoint, address, &other_host) == MX_SUCCESS && other_host;
+  mx_return_t code = vicinity_mx.is_on_other_host(vicinity_plane.endpoint, address, &other_host);
+  return code == MX_SUCCESS && other_host;
 }
 
 /* Starts a connect to a process, if it has published a usable address. */
@@ -37,7 +42,7 @@ static bool start_connect(const mca_base_component_t *component, struct opal_pro
   }
   peer->key = ntohl(card.key);
   peer->near = be64toh(card.nic) == vicinity_plane.nic;
-  peer->needs_uplink = vicinity_plane.needs_uplink || ntohl(card.flags) & VICINITY_NEEDS_UPLINK;
+  peer->flags = ntohl(card.flags);
   mx_return_t code = vicinity_mx.iconnect(vicinity_plane.endpoint, be64toh(card.nic), ntohl(card.endpoint),
                                           peer->key, 0, NULL, request);
   if (code != MX_SUCCESS)
@@ -61,8 +66,9 @@ static bool finish_connect(struct opal_proc_t *proc, vicinity_peer_t *peer, mx_r
       vicinity_mx.cancel(vicinity_plane.endpoint, request, &done);
     return false;
   }
+  peer->other_host = is_on_other_host(status.source);
   /* The link stays: the peer may not have seen yet that it is connected. */
-  if (is_left_to_other_network(peer, status.source)) {
+  if (is_left_to_other_network(peer)) {
     vicinity_unreachable(proc, "it is on another host, and one of the two users has no `program-sockets`");
     return false;
   }

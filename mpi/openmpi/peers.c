@@ -2,8 +2,7 @@
 /* For which peers Open MPI uses this component. */
 #include "vicinity.h"
 
-/* The module of another BTL, if it is in use. */
-static const mca_btl_base_module_t *find_module(const char *name) {
+mca_btl_base_module_t *vicinity_find_module(const char *name) {
   mca_btl_base_selected_module_t *selected;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
     if (!strcmp(name, selected->btl_component->btl_version.mca_component_name))
@@ -13,11 +12,11 @@ static const mca_btl_base_module_t *find_module(const char *name) {
 
 /* Whether Open MPI's own shared memory is in use, which has precedence inside a VM. */
 static bool shared_memory_in_use(void) {
-  const mca_btl_base_module_t *module = find_module(VICINITY_SHARED_MEMORY);
+  const mca_btl_base_module_t *module = vicinity_find_module(VICINITY_SHARED_MEMORY);
   return module != NULL && module->btl_exclusivity > vicinity_module.super.btl_exclusivity;
 }
 
-bool vicinity_has_other_network(void) { return find_module("tcp") != NULL; }
+bool vicinity_has_other_network(void) { return vicinity_find_module("tcp") != NULL; }
 
 void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
   VICINITY_EXPLAIN("%s cannot be reached by the message plane (%s); another BTL is used",
@@ -40,7 +39,6 @@ static bool local_peers_are_served(size_t count, struct opal_proc_t **procs) {
 
 int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable) {
-  (void)btl;
   bool skip_local = local_peers_are_served(count, procs);
   vicinity_peer_t **found = calloc(count, sizeof *found);
   if (found == NULL)
@@ -57,7 +55,12 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
       free(peers[i]);
       peers[i] = NULL;
     }
-    if (peers[i] != NULL && reachable != NULL)
+    if (peers[i] == NULL)
+      continue;
+    peers[i]->module = btl;
+    if (vicinity_other_hosts_take(peers[i]))
+      peers[i] = NULL;
+    else if (reachable != NULL)
       opal_bitmap_set_bit(reachable, (int)i);
   }
   free(found);

@@ -12,6 +12,7 @@ vicinity_plane_t vicinity_plane;
 bool vicinity_open(const char *library, bool threads, char *reason, size_t size) {
   vicinity_plane_t *plane = &vicinity_plane;
   mx_endpoint_addr_t own;
+  uint32_t needs_uplink = 0;
   /* Without threads, MPI and so a component make one call at a time. */
   mx_param_t parameters[] = {{.key = MX_PARAM_IN_PLACE, .val.unexp_queue_max = 1},
                              {.key = MX_PARAM_SERIALIZED, .val.unexp_queue_max = !threads}};
@@ -33,11 +34,12 @@ bool vicinity_open(const char *library, bool threads, char *reason, size_t size)
   if (code == MX_SUCCESS)
     code = vicinity_mx.decompose_endpoint_addr(own, &plane->nic, &plane->id);
   if (code == MX_SUCCESS)
-    code = vicinity_mx.needs_uplink(plane->endpoint, &plane->needs_uplink);
+    code = vicinity_mx.needs_uplink(plane->endpoint, &needs_uplink);
   if (code != MX_SUCCESS) {
     snprintf(reason, size, "%s", vicinity_mx.strerror(code));
     return false;
   }
+  plane->flags = needs_uplink ? VICINITY_NEEDS_UPLINK : 0;
   OBJ_CONSTRUCT(&plane->progress_lock, opal_mutex_t);
   return true;
 }
@@ -49,7 +51,7 @@ int vicinity_publish(const mca_base_component_t *component) {
       .endpoint = htonl(vicinity_plane.id),
       .nic = htobe64(vicinity_plane.nic),
       .key = htonl(vicinity_plane.key),
-      .flags = htonl(vicinity_plane.needs_uplink ? VICINITY_NEEDS_UPLINK : 0),
+      .flags = htonl(vicinity_plane.flags),
   };
   OPAL_MODEX_SEND(result, VICINITY_MODEX_SCOPE, component, &card, sizeof card);
   return result;

@@ -21,7 +21,7 @@ typedef struct {
   uint32_t endpoint;
   uint64_t nic;
   uint32_t key; /* random, so that an equal address on another plane does not answer */
-  uint32_t flags; /* VICINITY_NEEDS_UPLINK */
+  uint32_t flags; /* VICINITY_NEEDS_UPLINK, VICINITY_LONG_BY_TCP */
 } vicinity_card_t;
 
 /* All ranks of a communicator need coll/vicinity, which 2 has, and must choose the component for each peer alike: 3 has the flags. */
@@ -29,6 +29,9 @@ typedef struct {
 
 /* Only the process of a daemon's uplink reaches other hosts (mx_needs_uplink). */
 #define VICINITY_NEEDS_UPLINK 1u
+
+/* Where tcp is in use, it is to carry long messages to other hosts (other_hosts.c). Both ends have to publish this. */
+#define VICINITY_LONG_BY_TCP 2u
 
 /* The match value of a watch: a synchronous message that each rank sends to each peer, and that the
    peer receives only when MPI ends. If the peer's process or VM dies, the send fails, so a rank that
@@ -41,7 +44,8 @@ typedef struct vicinity_peer {
   struct opal_proc_t *proc; /* NULL: not reached */
   uint32_t key;             /* that the peer has published */
   bool near;                /* on this host, so that the kernel can copy between the processes */
-  bool needs_uplink;        /* it or this process has published VICINITY_NEEDS_UPLINK */
+  bool other_host;          /* mx_is_on_other_host */
+  uint32_t flags;           /* that the peer has published */
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
   struct vicinity_peer *next_ended, *next;
 } vicinity_peer_t;
@@ -52,7 +56,7 @@ typedef struct {
   uint64_t nic;
   uint32_t id; /* of the endpoint */
   uint32_t key;
-  uint32_t needs_uplink;  /* mx_needs_uplink */
+  uint32_t flags;         /* to publish */
   int watches;            /* received from peers */
   int peers;              /* number of watches sent */
   vicinity_peer_t *ended; /* peers whose end has no explanation yet */

@@ -12,7 +12,8 @@ static void deliver(mx_endpoint_addr_t source, uint64_t match, const void *data,
     return;
   }
   mca_btl_base_segment_t segment = {.seg_addr.pval = (void *)data, .seg_len = length};
-  vicinity_pass_on(&vicinity_module.super, (mca_btl_base_tag_t)match, &segment);
+  vicinity_pass_on(match & VICINITY_OTHER_HOSTS ? &vicinity_other_hosts : &vicinity_module.super,
+                   (mca_btl_base_tag_t)match, &segment);
 }
 
 /* Fetches a message that is still at its sender: it does not fit into the shared memory at once. */

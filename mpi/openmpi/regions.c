@@ -12,9 +12,10 @@ static struct mca_btl_base_registration_handle_t *find(uint64_t key) {
 
 /* With the right to read alone, ob1 would have a long message fetched by a get. Fragments have one exchange less, and
    between VMs are copied as often. On one host, the kernel copies what is fetched, once. */
-static bool is_sent_faster(const struct mca_btl_base_endpoint_t *peer, size_t size, uint32_t flags) {
+static bool is_sent_faster(const mca_btl_base_module_t *btl, const struct mca_btl_base_endpoint_t *peer, size_t size,
+                           uint32_t flags) {
   bool is_message = flags == MCA_BTL_REG_FLAG_REMOTE_READ;
-  return is_message && (peer == NULL || !peer->plane.near || size <= VICINITY_IN_PLACE_MAX);
+  return is_message && (peer == NULL || peer->module != btl || !peer->plane.near || size <= VICINITY_IN_PLACE_MAX);
 }
 
 struct mca_btl_base_registration_handle_t *
@@ -23,8 +24,7 @@ vicinity_register(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pe
   static uint32_t registered;
   vicinity_module_t *module = &vicinity_module;
   struct mca_btl_base_registration_handle_t *region = malloc(sizeof *region);
-  (void)btl;
-  if (region == NULL || is_sent_faster(peer, size, flags)) {
+  if (region == NULL || is_sent_faster(btl, peer, size, flags)) {
     free(region);
     return NULL;
   }

@@ -10,6 +10,7 @@ typedef struct {
   uint32_t id;     /* its place in the table of operations */
   uint32_t kind;   /* VICINITY_PUT ... */
   uint32_t length; /* of the bytes that it writes at local_address */
+  mca_btl_base_module_t *btl;
   struct mca_btl_base_endpoint_t *peer;
   void *local_address;
   struct mca_btl_base_registration_handle_t *local_handle;
@@ -57,14 +58,15 @@ bool vicinity_post(mx_endpoint_addr_t to, uint64_t match, const void *head, size
   return true;
 }
 
-static operation_t *begin(uint32_t kind, struct mca_btl_base_endpoint_t *peer, void *local_address,
-                          size_t length, struct mca_btl_base_registration_handle_t *local_handle,
+static operation_t *begin(mca_btl_base_module_t *btl, uint32_t kind, struct mca_btl_base_endpoint_t *peer,
+                          void *local_address, size_t length, struct mca_btl_base_registration_handle_t *local_handle,
                           mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
   operation_t *operation = malloc(sizeof *operation);
   if (operation == NULL)
     return NULL;
   *operation = (operation_t){.what = OPERATION,
                              .kind = kind,
+                             .btl = btl,
                              .length = (uint32_t)length,
                              .peer = peer,
                              .local_address = local_address,
@@ -93,16 +95,16 @@ static void end(operation_t *operation, int result) {
   operation_t ended = *operation;
   drop(operation);
   if (ended.callback != NULL)
-    ended.callback(&vicinity_module.super, ended.peer, ended.local_address, ended.local_handle,
+    ended.callback(ended.btl, ended.peer, ended.local_address, ended.local_handle,
                    ended.context, ended.data, result);
 }
 
 /* Reports an operation that this process has carried out by itself. */
-static int done(struct mca_btl_base_endpoint_t *peer, void *local_address,
+static int done(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer, void *local_address,
                 struct mca_btl_base_registration_handle_t *local_handle,
                 mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
   if (callback != NULL)
-    callback(&vicinity_module.super, peer, local_address, local_handle, context, data, OPAL_SUCCESS);
+    callback(btl, peer, local_address, local_handle, context, data, OPAL_SUCCESS);
   return OPAL_SUCCESS;
 }
 
@@ -144,10 +146,10 @@ int vicinity_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pee
                  struct mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
                  int order, mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
   if (vicinity_put_direct(peer, local_address, remote_address, remote_handle, size))
-    return done(peer, local_address, local_handle, callback, context, data);
+    return done(btl, peer, local_address, local_handle, callback, context, data);
   operation_t *operation =
-      begin(VICINITY_PUT, peer, local_address, 0, local_handle, callback, context, data);
-  (void)btl, (void)flags, (void)order;
+      begin(btl, VICINITY_PUT, peer, local_address, 0, local_handle, callback, context, data);
+  (void)flags, (void)order;
   if (operation == NULL)
     return OPAL_ERR_OUT_OF_RESOURCE;
   const unsigned char *bytes = local_address;
@@ -175,12 +177,12 @@ int vicinity_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pee
                  struct mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
                  int order, mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
   if (vicinity_get_direct(peer, local_address, remote_address, remote_handle, size))
-    return done(peer, local_address, local_handle, callback, context, data);
+    return done(btl, peer, local_address, local_handle, callback, context, data);
   operation_t *operation =
-      begin(VICINITY_GET, peer, local_address, size, local_handle, callback, context, data);
+      begin(btl, VICINITY_GET, peer, local_address, size, local_handle, callback, context, data);
   mx_segment_t segment = {local_address, (uint32_t)size};
   mx_request_t receive;
-  (void)btl, (void)flags, (void)order;
+  (void)flags, (void)order;
   if (operation == NULL)
     return OPAL_ERR_OUT_OF_RESOURCE;
   vicinity_rma_request_t get = {.kind = VICINITY_GET,
@@ -224,16 +226,16 @@ int vicinity_fetch(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *p
                    mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
                    mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
   if (vicinity_fetch_direct(peer, local_address, remote_address, remote_handle, op, operand, width(flags)))
-    return done(peer, local_address, local_handle, callback, context, data);
+    return done(btl, peer, local_address, local_handle, callback, context, data);
   vicinity_rma_request_t fetch = {.kind = VICINITY_FETCH,
                                   .key = remote_handle->key,
                                   .address = remote_address,
                                   .op = op,
                                   .flags = (uint32_t)flags,
                                   .operands = {operand}};
-  (void)btl, (void)order;
+  (void)order;
   return start_atomic(
-      begin(VICINITY_FETCH, peer, local_address, width(flags), local_handle, callback, context, data), &fetch);
+      begin(btl, VICINITY_FETCH, peer, local_address, width(flags), local_handle, callback, context, data), &fetch);
 }
 
 int vicinity_swap(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *peer,
@@ -248,15 +250,15 @@ int vicinity_swap(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *pe
     return OPAL_ERR_NOT_SUPPORTED;
   if (vicinity_swap_direct(peer, local_address, remote_address, remote_handle, compare, value,
                            width(flags)))
-    return done(peer, local_address, local_handle, callback, context, data);
+    return done(btl, peer, local_address, local_handle, callback, context, data);
   vicinity_rma_request_t swap = {.kind = VICINITY_SWAP,
                                  .key = remote_handle->key,
                                  .address = remote_address,
                                  .flags = (uint32_t)flags,
                                  .operands = {compare, value}};
-  (void)btl, (void)order;
+  (void)order;
   return start_atomic(
-      begin(VICINITY_SWAP, peer, local_address, width(flags), local_handle, callback, context, data), &swap);
+      begin(btl, VICINITY_SWAP, peer, local_address, width(flags), local_handle, callback, context, data), &swap);
 }
 
 /* Ends an operation that the target has answered. */

@@ -93,7 +93,7 @@ static int inject(struct mca_btl_base_endpoint_t *peer, mx_segment_t *segments, 
                   mca_btl_base_tag_t tag) {
   uint32_t sent = 0;
   mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->plane.address,
-                                        tag, &sent);
+                                        peer->match | tag, &sent);
   if (code == MX_SUCCESS)
     return (int)sent;
   vicinity_fail(peer->plane.proc, vicinity_mx.strerror(code));
@@ -106,7 +106,7 @@ static int queue(vicinity_fragment_t *fragment, mx_segment_t *segments, uint32_t
   mx_request_t request;
   vicinity_plane.requests++;
   mx_return_t code = vicinity_mx.isend(vicinity_plane.endpoint, segments, count,
-                                       fragment->peer->plane.address, tag, fragment, &request);
+                                       fragment->peer->plane.address, fragment->peer->match | tag, fragment, &request);
   if (code == MX_SUCCESS)
     return OPAL_SUCCESS;
   vicinity_plane.requests--;
@@ -172,7 +172,7 @@ void vicinity_sent(vicinity_fragment_t *fragment, const mx_status_t *status) {
     result = OPAL_ERR_UNREACH;
   }
   if (fragment->base.des_cbfunc != NULL)
-    fragment->base.des_cbfunc(&vicinity_module.super, fragment->peer, &fragment->base, result);
+    fragment->base.des_cbfunc(fragment->peer->module, fragment->peer, &fragment->base, result);
   if (owned)
     give_back(fragment);
 }

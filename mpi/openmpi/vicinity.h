@@ -7,11 +7,11 @@
  *   Open MPI: pml/ob1 (matching, protocols)
  *       |  fragments with a one-byte tag            |                     |
  *   btl/vicinity (this component)               btl/vader             btl/tcp
- *       |  mx_inject, mx_next_unexpected            same VM               other peers
+ *       |  mx_inject, mx_next_unexpected            same VM               other peers, and long messages to other hosts
  *       |  (libmyriexpress.so)
  *   message plane: shared memory between the processes of a host, VMs and the host
  *
- * A fragment is one message: the tag is the message's match value, so a fragment has no header of
+ * A fragment is one message: the tag is in the message's match value, so a fragment has no header of
  * this component. The sender's memory is copied once into the shared memory, and ob1 reads the
  * fragment there. The plane keeps the order of the messages of a pair, and holds a fast sender back.
  *
@@ -31,12 +31,17 @@
 #define VICINITY_RMA_ANSWER ((uint64_t)3 << 32)
 #define VICINITY_RMA_DATA ((uint64_t)4 << 32)
 
+/* In the match values of fragments beside the tag: the module that sends. ob1 answers by the same one. */
+#define VICINITY_OTHER_HOSTS ((uint64_t)1 << 40)
+
 /* Bytes of the longest message that is read where it arrives. */
 #define VICINITY_IN_PLACE_MAX 32768
 
 /* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
 struct mca_btl_base_endpoint_t {
   vicinity_peer_t plane;
+  mca_btl_base_module_t *module; /* that sends to it */
+  uint64_t match;                /* of fragments, without the tag: 0 or VICINITY_OTHER_HOSTS */
   _Atomic int requests; /* operations of RMA that the peer has not answered */
   bool direct;          /* an access to the peer's heap was reported */
 };
@@ -61,7 +66,8 @@ typedef struct {
   unsigned char data[];
 } vicinity_received_t;
 
-/* The module: one per process, because a process has one endpoint. */
+/* The module of the peers that Open MPI sends to by this component alone. What is not in `super` is that of both modules,
+   because a process has one endpoint. */
 typedef struct {
   mca_btl_base_module_t super;
   opal_free_list_t small_fragments; /* of btl_eager_limit bytes */
@@ -73,6 +79,9 @@ typedef struct {
 } vicinity_module_t;
 
 extern vicinity_module_t vicinity_module;
+
+/* other_hosts.c: the module of the peers on other hosts to which `tcp` sends long messages. */
+extern mca_btl_base_module_t vicinity_other_hosts;
 
 /* The memory of MPI_Alloc_mem and MPI_Win_allocate, and that of short collective operations, for the components
    mpool, osc and coll, which are other files of the same package. */
@@ -98,6 +107,7 @@ typedef struct {
   char *library;         /* file name of libmyriexpress.so */
   int connect_timeout;   /* milliseconds */
   int fragments_max;     /* of each free list; -1: no limit */
+  bool long_by_tcp;      /* whether to publish VICINITY_LONG_BY_TCP */
 } vicinity_component_t;
 
 /* The name that Open MPI looks for: mca_<framework>_<component>_component. */
@@ -113,11 +123,20 @@ mca_btl_base_module_t *vicinity_find_transfers(void);
 void *vicinity_alloc_for_program(const vicinity_heap_t *heap, size_t length, size_t alignment);
 
 /* peers.c */
+/* The module of another BTL, if it is in use. */
+mca_btl_base_module_t *vicinity_find_module(const char *name);
 bool vicinity_published(struct opal_proc_t *proc);
 int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable);
 int vicinity_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers);
+
+/* other_hosts.c */
+/* Makes the second module like the first one, with the parameters that the user has set. */
+void vicinity_other_hosts_start(void);
+/* Takes a peer that the first module has connected. Returns whether the second one sends to it. */
+bool vicinity_other_hosts_take(struct mca_btl_base_endpoint_t *peer);
+void vicinity_other_hosts_stop(void);
 
 /* send.c */
 mca_btl_base_descriptor_t *vicinity_alloc(mca_btl_base_module_t *btl,

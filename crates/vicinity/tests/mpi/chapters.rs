@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::common;
 use crate::common::open_mpi::{DIRECT, PARTS, missing};
-use crate::{BY_CM, ONLY_PLANE, passes, prepare};
+use crate::{BY_CM, LEFT_TO_TCP, ONLY_PLANE, passes, prepare};
 
 #[test]
 fn every_chapter_passes_with_four_ranks() {
@@ -80,8 +80,9 @@ fn the_packages_of_debian_13_work_as_installed() {
     let text = common::mx::succeed(&mut run);
     // Five parts more have two ranks of different members. In `single_accumulates`, one accesses the other.
     let passed = text.matches(" passed in ").count();
-    // Below cm, six parts with windows are left out.
-    assert_eq!(passed, PARTS + (PARTS - 6) + 5, "{text}");
+    // Below cm, six parts with windows are left out. Five parts have two ranks on each of two hosts.
+    assert_eq!(passed, PARTS + (PARTS - 6) + 5 + 5, "{text}");
+    assert_eq!(text.matches(LEFT_TO_TCP).count(), 4 * 2, "{text}");
     assert_eq!(text.matches(DIRECT).count(), 4 * 2 + 1, "{text}");
     // The two sides of `fi_pingpong`.
     assert_eq!(text.matches("\n1m ").count(), 2, "{text}");

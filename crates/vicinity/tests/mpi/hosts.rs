@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::common::mx::succeed;
 use crate::common::open_mpi::{OpenMpi, PARTS};
 use crate::common::{Daemon, until, vicinity};
-use crate::{BY_CM, ONLY_PLANE, passes, prepare, ranks_in, run_by};
+use crate::{BY_CM, LEFT_TO_TCP, ONLY_PLANE, passes, prepare, ranks_in, run_by};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
 
@@ -161,6 +161,64 @@ fn two_ranks_of_each_host_share_its_interface() {
     assert_eq!(reached, 4 * 3, "{text}");
 }
 
+/// Returns how many bytes the first host has sent on a link.
+fn sent_bytes(hosts: &Hosts, link: &str) -> u64 {
+    let path = format!("/sys/class/net/{link}/statistics/tx_bytes");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &hosts.namespaces[0], "cat", &path]);
+    let found = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    found.trim().parse().unwrap()
+}
+
+/// Runs parts of the program. Returns the output, and which part of the bytes that the first host sent went by the message plane.
+fn part_of_plane(hosts: &Hosts, job: &mut Command, parts: &[&str]) -> (String, f64) {
+    let sent = || ["mx", "net"].map(|link| sent_bytes(hosts, link));
+    let before = sent();
+    let text = passes(job.args(parts), parts.len());
+    let [plane, tcp] = [0, 1].map(|link| (sent()[link] - before[link]) as f64);
+    (text, plane / (plane + tcp))
+}
+
+/// Short messages are faster by the message plane, and long ones by `tcp`. One-sided operations of windows with ranks on both hosts
+/// need one component, which is the message plane. A rank that wants the plane for all messages has its way, because both ends of a pair
+/// choose alike.
+#[test]
+fn tcp_carries_the_long_messages_between_hosts() {
+    let Some((folder, mpi)) = prepare() else {
+        return;
+    };
+    let hosts = Hosts::new();
+    let job = |components, wants_the_plane| {
+        let mut run = mpi.run(components);
+        run.args(["--mca", "btl_base_verbose", "10"]);
+        let mut job = hosts.job(folder.path(), 2, &run);
+        let script =
+            "[ $(hostname) = $0 ] && export OMPI_MCA_btl_vicinity_long_by_tcp=0; exec \"$@\"";
+        job.args(["sh", "-c", script, wants_the_plane])
+            .arg(mpi.program());
+        job
+    };
+    let all = "self,vader,vicinity,tcp";
+    let left = |text: &str| text.matches(LEFT_TO_TCP).count();
+    let parts = [
+        "long_messages",
+        "order_and_wildcards",
+        "modes",
+        "indexed_types",
+        "large_collectives",
+        "one_sided",
+        "remote_atomics",
+    ];
+    let (text, plane) = part_of_plane(&hosts, &mut job(all, "none"), &parts);
+    assert_eq!(left(&text), 4 * 2, "{text}");
+    assert!(0.01 < plane && plane < 0.3, "{plane} of the bytes");
+    for mut job in [job(all, "alpha"), job("self,vader,vicinity", "none")] {
+        let (text, plane) = part_of_plane(&hosts, &mut job, &parts[..1]);
+        assert_eq!(left(&text), 0, "{text}");
+        assert!(plane > 0.9, "{plane} of the bytes");
+    }
+}
+
 /// The ranks of the first host have their endpoints on the daemon's board.
 #[test]
 fn ranks_serve_the_interface_of_a_daemon() {
@@ -229,6 +287,7 @@ fn ranks_that_need_an_uplink_use_another_network() {
     }
     assert!(said[0].contains("has no `program-sockets`"), "{}", said[0]);
     let said = said_by_users_ranks([true, true], &lists[..1]).unwrap();
-    assert_eq!(said[0].matches(plane).count(), 2, "{}", said[0]);
-    assert!(!said[0].contains(tcp), "{}", said[0]);
+    for sentence in [plane, LEFT_TO_TCP] {
+        assert_eq!(said[0].matches(sentence).count(), 2, "{}", said[0]);
+    }
 }

@@ -31,6 +31,8 @@ use common::open_mpi::{OpenMpi, missing};
 use tempfile::TempDir;
 
 const ONLY_PLANE: &str = "self,vicinity";
+/// Each rank says so of each rank on another host, if `tcp` is in use.
+const LEFT_TO_TCP: &str = "is on another host: long messages are left to tcp";
 /// Options for the component that matches messages itself. Windows use the other one.
 const BY_CM: [&str; 6] = ["--mca", "pml", "cm", "--mca", "mtl", "vicinity"];
 
