@@ -28,6 +28,24 @@ pub(crate) fn leaving_vm(rig: &Rig, time: usize) -> Spec {
     })
 }
 
+/// How the member leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Leaves,
+    UnloadsModule,
+    StartsAgain,
+    IsKilled,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [
+        Self::Leaves,
+        Self::UnloadsModule,
+        Self::StartsAgain,
+        Self::IsKilled,
+    ];
+}
+
 /// The test of a member that leaves and joins repeatedly, while two others keep a connection. At
 /// the end, the others hold no more resources than before.
 pub(crate) struct Churn<'vm> {
@@ -63,11 +81,11 @@ impl<'vm> Churn<'vm> {
         }
     }
 
-    /// Makes the member leave under load, in one of four ways in turn, and join again.
-    pub(crate) fn go_on(&mut self) {
+    /// Makes the member leave under load, and join again.
+    pub(crate) fn go_on(&mut self, way: Way) {
         let vm = self.goes.take().unwrap();
-        let (way, stream) = (self.rounds % 4, self.random.bool());
-        println!("round {}: way {way}, stream: {stream}", self.rounds);
+        let stream = self.random.bool();
+        println!("round {}: {way:?}, stream: {stream}", self.rounds);
         let loads = self.load(&vm, stream);
         let vm = self.come_and_go(vm, way);
         for load in loads {
@@ -96,16 +114,16 @@ impl<'vm> Churn<'vm> {
         loads
     }
 
-    fn come_and_go(&mut self, vm: Vm, way: usize) -> Vm {
+    fn come_and_go(&mut self, vm: Vm, way: Way) -> Vm {
         match way {
-            0 => self.leave_and_join(&vm),
-            1 => {
+            Way::Leaves => self.leave_and_join(&vm),
+            Way::UnloadsModule => {
                 sh(&vm, "rmmod vicinity_direct");
                 is_well(&vm);
                 load(&vm, NUMBER);
             }
-            2 => self.start_again(&vm),
-            _ => {
+            Way::StartsAgain => self.start_again(&vm),
+            Way::IsKilled => {
                 signal(&vm, Signal::KILL);
                 drop(vm);
                 let [vm] = self.rig.boot([leaving_vm(self.rig, self.boots)]);
@@ -218,8 +236,8 @@ fn members_that_come_and_go_cost_the_others_nothing() {
     }
     let end = Instant::now() + how_long();
     let mut churn = Churn::begin(&rig, [&a, &b], c);
-    while churn.rounds < 4 || Instant::now() < end {
-        churn.go_on();
+    while churn.rounds < Way::ALL.len() || Instant::now() < end {
+        churn.go_on(Way::ALL[churn.rounds % Way::ALL.len()]);
     }
     churn.end();
 }
