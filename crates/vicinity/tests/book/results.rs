@@ -26,11 +26,14 @@ pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().unwrap()
 }
 
-/// Returns the median of an odd number of values.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    assert!(values.len() % 2 == 1, "{values:?}");
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let half = values.len() / 2;
+    match values.len() % 2 {
+        1 => values[half],
+        _ => f64::midpoint(values[half - 1], values[half]),
+    }
 }
 
 /// Returns the median over all rounds of a figure of TCP between two VMs on this channel.
