@@ -65,7 +65,6 @@ bool vicinity_other_hosts_take(struct mca_btl_base_endpoint_t *peer) {
     return false;
   any = true;
   peer->module = &vicinity_other_hosts;
-  peer->match = VICINITY_OTHER_HOSTS;
   peer->module->btl_exclusivity = tcp->btl_exclusivity;
   VICINITY_EXPLAIN("%s is on another host: long messages are left to tcp", OPAL_NAME_PRINT(peer->plane.proc->proc_name));
   return true;

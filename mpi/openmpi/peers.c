@@ -2,7 +2,7 @@
 /* For which peers Open MPI uses this component. */
 #include "vicinity.h"
 
-mca_btl_base_module_t *vicinity_find_module(const char *name) {
+const mca_btl_base_module_t *vicinity_find_module(const char *name) {
   mca_btl_base_selected_module_t *selected;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
     if (!strcmp(name, selected->btl_component->btl_version.mca_component_name))

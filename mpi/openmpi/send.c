@@ -87,13 +87,18 @@ mca_btl_base_descriptor_t *vicinity_prepare(mca_btl_base_module_t *btl,
   return &fragment->base;
 }
 
+/* The match value of a fragment. */
+static uint64_t match_value(const struct mca_btl_base_endpoint_t *peer, mca_btl_base_tag_t tag) {
+  return peer->module == &vicinity_other_hosts ? VICINITY_OTHER_HOSTS | tag : tag;
+}
+
 /* Sends the segments if there is room for them now, as most often. Returns 1 if they have left, 0 if
    there is no room or the peer is lost, and else an error. */
 static int inject(struct mca_btl_base_endpoint_t *peer, mx_segment_t *segments, uint32_t count,
                   mca_btl_base_tag_t tag) {
   uint32_t sent = 0;
   mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->plane.address,
-                                        peer->match | tag, &sent);
+                                        match_value(peer, tag), &sent);
   if (code == MX_SUCCESS)
     return (int)sent;
   vicinity_fail(peer->plane.proc, vicinity_mx.strerror(code));
@@ -106,7 +111,7 @@ static int queue(vicinity_fragment_t *fragment, mx_segment_t *segments, uint32_t
   mx_request_t request;
   vicinity_plane.requests++;
   mx_return_t code = vicinity_mx.isend(vicinity_plane.endpoint, segments, count,
-                                       fragment->peer->plane.address, fragment->peer->match | tag, fragment, &request);
+                                       fragment->peer->plane.address, match_value(fragment->peer, tag), fragment, &request);
   if (code == MX_SUCCESS)
     return OPAL_SUCCESS;
   vicinity_plane.requests--;

@@ -41,7 +41,6 @@
 struct mca_btl_base_endpoint_t {
   vicinity_peer_t plane;
   mca_btl_base_module_t *module; /* that sends to it */
-  uint64_t match;                /* of fragments, without the tag: 0 or VICINITY_OTHER_HOSTS */
   _Atomic int requests; /* operations of RMA that the peer has not answered */
   bool direct;          /* an access to the peer's heap was reported */
 };
@@ -66,8 +65,8 @@ typedef struct {
   unsigned char data[];
 } vicinity_received_t;
 
-/* The module of the peers that Open MPI sends to by this component alone. What is not in `super` is that of both modules,
-   because a process has one endpoint. */
+/* The first module: Open MPI uses no other BTL to send to its peers. The component has a second module, vicinity_other_hosts. Both
+   use the fields after `super`, because a process has one endpoint. */
 typedef struct {
   mca_btl_base_module_t super;
   opal_free_list_t small_fragments; /* of btl_eager_limit bytes */
@@ -124,7 +123,7 @@ void *vicinity_alloc_for_program(const vicinity_heap_t *heap, size_t length, siz
 
 /* peers.c */
 /* The module of another BTL, if it is in use. */
-mca_btl_base_module_t *vicinity_find_module(const char *name);
+const mca_btl_base_module_t *vicinity_find_module(const char *name);
 bool vicinity_published(struct opal_proc_t *proc);
 int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable);
