@@ -85,7 +85,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity-vsock --test device figures -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	$(CARGO) test --release --locked --package vicinity --test vms sixty_four_ports -- --ignored --nocapture
-	$(CARGO) test --release --locked --package vicinity --test vms data_plane_with_two_workers -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms two_workers -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms a_vm_that_sends_nothing -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms eight_qemus -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms guarded_vms -- --ignored --nocapture
