@@ -101,6 +101,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test mpi -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms ranks_of_mpich -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms netpipe_and_hpc_challenge -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms ranks_in_vms_of_two_hosts -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 

@@ -36,6 +36,7 @@ mod message_many;
 mod migration;
 mod migration_blockers;
 mod mpi;
+mod mpi_hosts;
 mod mpi_programs;
 mod mpich;
 mod queues;

@@ -51,7 +51,7 @@ pub(crate) fn with_wake(rig: Rig) -> Rig {
 }
 
 /// Two network namespaces with a link between them.
-struct Link([String; 2]);
+pub(crate) struct Link(pub(crate) [String; 2]);
 
 fn ip(words: &[&str]) {
     let mut command = vm_harness::host::command("ip");
@@ -60,15 +60,15 @@ fn ip(words: &[&str]) {
 }
 
 impl Link {
-    fn new() -> Self {
+    pub(crate) fn new(mtu: &str) -> Self {
         let link = Self(["a", "b"].map(|part| format!("vms-{}-{part}", std::process::id())));
         for name in &link.0 {
             ip(&["netns", "add", name]);
         }
         let [a, b] = &link.0;
         ip(&[
-            "-n", a, "link", "add", "mx", "mtu", "4200", "type", "veth", "peer", "name", "mx",
-            "mtu", "4200", "netns", b,
+            "-n", a, "link", "add", "mx", "mtu", mtu, "type", "veth", "peer", "name", "mx", "mtu",
+            mtu, "netns", b,
         ]);
         for name in &link.0 {
             ip(&["-n", name, "link", "set", "mx", "up"]);
@@ -161,7 +161,7 @@ fn links(rig: &Rig, name: &str) -> u64 {
 
 #[test]
 fn vms_and_hosts_exchange_messages() {
-    let link = Link::new();
+    let link = Link::new("4200");
     let [alpha, beta] = &link.0;
     let alpha = with_wake(Rig::within(alpha, ALPHA).with_program());
     let beta = alpha.beside_within(beta, BETA);

@@ -327,8 +327,9 @@ fn recipe() -> Recipe {
 /// Runs a command in its own network namespace.
 const UNSHARED: [&str; 2] = ["unshare", "--net"];
 
-fn inside_of(namespace: &str) -> [&str; 4] {
-    ["ip", "netns", "exec", namespace]
+/// Runs a daemon in a network namespace, with the priority of `vicinity.service`.
+fn inside_of(namespace: &str) -> [&str; 7] {
+    ["nice", "-n", "-10", "ip", "netns", "exec", namespace]
 }
 
 /// Gives the calling test exclusive use of the machine until the returned value is dropped.

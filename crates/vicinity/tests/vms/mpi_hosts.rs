@@ -1,0 +1,126 @@
+//! MPI ranks in VMs of two hosts, which are network namespaces: the message plane's uplink joins the hosts, and so does a cable
+//! between their bridges for TCP. The guests have the module that passes interrupts to programs. Prints the figures of
+//! `docs/mpi.md`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use report::stats::median;
+use vm_harness::mpi;
+use vm_harness::vm::{SMP_MAXCPUS_2, Vm};
+
+use crate::common::mx::succeed;
+use crate::common::open_mpi::{OpenMpi, missing};
+use crate::common::root;
+use crate::message::{Link, MODULE, member, open};
+use crate::migration::Hosts;
+use crate::mpi::{LIMIT, PARTS};
+use crate::rig::{Rig, ip, step};
+
+/// A host with a VM, on the network and on the message plane.
+fn config(host: &str, vm: &str) -> String {
+    format!(
+        "
+[[network]]
+name = \"lan\"
+uplink = {{ tap = \"vic0\" }}
+[[network.port]]
+vm = \"{vm}\"
+[message]
+uplink = {{ interface = \"mx\", host-name = \"{host}\" }}
+[[message.member]]
+name = \"{vm}\"
+"
+    )
+}
+
+/// The components by which ranks of two hosts exchange messages.
+const WAYS: [&str; 3] = ["vicinity,tcp", "vicinity", "tcp"];
+
+const ROUNDS: usize = 5;
+
+/// Boots a VM on each host. They reach each other by ssh.
+fn boot(hosts: &Hosts) -> [Vm; 2] {
+    let vms = hosts.one.boot(
+        [(&hosts.one, "web"), (&hosts.two, "db")].map(|(rig, name)| {
+            let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
+            spec.qemu_args.extend(member(rig, name).qemu_args);
+            spec.qemu_args.extend(SMP_MAXCPUS_2.map(str::to_owned));
+            spec
+        }),
+    );
+    for (number, vm) in (1..).zip(&vms) {
+        crate::guest::give_address(vm, number);
+        vm.check(&format!("insmod {MODULE}"), LIMIT).unwrap();
+        let _goes_on = open(vm, mpi::JOIN, "gateway.sock", LIMIT);
+    }
+    mpi::admit(&vms, &[ip(1), ip(2)]).unwrap();
+    mpi::write_hostfile(&vms[0], "web slots=1\\ndb slots=1\\n").unwrap();
+    vms
+}
+
+/// Returns the figures that a job prints, each with its name.
+fn figures(said: &str) -> Vec<(String, f64)> {
+    let figure = |line: &str| {
+        let (name, value) = line.rsplit_once(' ')?;
+        (!name.starts_with("rank")).then_some((name.to_owned(), value.parse().ok()?))
+    };
+    said.lines().filter_map(figure).collect()
+}
+
+#[test]
+#[ignore = "long: make soak"]
+fn ranks_in_vms_of_two_hosts() {
+    if let Some(reason) = missing() {
+        println!("skipped: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("figures");
+    let mut compile = Command::new("mpicc");
+    compile.args(["-std=gnu11", "-O2", "-o"]).arg(&program);
+    succeed(compile.arg(root().join("mpi/openmpi/examples/figures.c")));
+    let mut files = OpenMpi::new(folder.path()).files().in_guest();
+    files.push((program, PathBuf::from("usr/local/bin/figures")));
+    let link = Link::new("9000");
+    let [alpha, beta] = &link.0;
+    let one = Rig::within(alpha, &config("alpha", "web"));
+    let module = crate::guest::module("wake", one.kernel());
+    files.push((module, PathBuf::from(&MODULE[1..])));
+    let packages = ["dropbear-bin", "openmpi-bin"];
+    let one = one.with_packages_and_files(&packages, &files, "with-mpi-figures");
+    let two = one.beside_within(beta, &config("beta", "db"));
+    let hosts = Hosts::cabled(one, two);
+    let [web, _db] = boot(&hosts);
+
+    step("the ranks pass the conformance program");
+    for way in &WAYS[..2] {
+        let options = format!("--mca btl self,{way} --mca btl_base_verbose 10");
+        let job = mpi::job(&format!("{options} -n 2 conformance {PARTS} 2>&1"));
+        let said = web.check(&job, LIMIT).unwrap();
+        let passed = said.matches(" passed in ").count();
+        assert_eq!(passed, PARTS.split_whitespace().count(), "{said}");
+        let reached = said.matches("is reached by the message plane").count();
+        assert_eq!(reached, 2, "{said}");
+    }
+
+    step("figures");
+    let mut found = WAYS.map(|_| Vec::new());
+    for round in 0..ROUNDS {
+        for turn in 0..WAYS.len() {
+            let way = (round + turn) % WAYS.len();
+            let job = format!("--mca btl self,{} -n 2 figures 0.5 pair", WAYS[way]);
+            found[way].push(figures(&web.check(&mpi::job(&job), LIMIT).unwrap()));
+        }
+    }
+    println!("figure: {}, and the ratios to the last", WAYS.join(" | "));
+    for (number, (name, _)) in found[0][0].iter().enumerate() {
+        let values = |way: usize| found[way].iter().map(move |round| round[number].1);
+        let medians = [0, 1, 2].map(|way| median(&values(way).collect::<Vec<_>>()));
+        let ratios = [0, 1].map(|way| {
+            let rounds = values(way).zip(values(2)).map(|(own, tcp)| own / tcp);
+            median(&rounds.collect::<Vec<_>>())
+        });
+        println!("{name}: {medians:.4?} {ratios:.2?}");
+    }
+}
