@@ -86,6 +86,7 @@ soak:
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	$(CARGO) test --release --locked --package vicinity --test vms sixty_four_ports -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms two_workers -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms write_back_memory -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms a_vm_that_sends_nothing -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms eight_qemus -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms guarded_vms -- --ignored --nocapture

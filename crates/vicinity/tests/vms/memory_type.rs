@@ -27,6 +27,7 @@ fn mapped(vm: &Vm) -> (u64, Vec<String>) {
 }
 
 #[test]
+#[ignore = "`make soak` runs it; vms_and_hosts_exchange_messages has VMs with the module and without"]
 fn the_region_is_write_back_memory_with_the_module_and_an_idle_vm_sleeps() {
     let rig = with_wake(Rig::new(Some(MEMBERS)).with_program());
     let specs = ["small", "large"].map(|name| member(&rig, name));
