@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use vm_harness::mpi;
-use vm_harness::vm::{Job, SMP_MAXCPUS_2, Vm};
+use vm_harness::vm::{Job, SMP_MAXCPUS_2, Spec, Vm};
 
 use crate::common::open_mpi::{DIRECT, OpenMpi, collective, missing};
 use crate::common::until;
@@ -39,21 +39,29 @@ const BY_REQUESTS: &str = "--mca osc ^vicinity --mca mpool ^vicinity";
 pub(crate) const PARTS: &str =
     "order_and_wildcards large_collectives long_one_sided remote_atomics threads";
 
-/// Boots VMs as members that the first one reaches by ssh.
-pub(crate) fn boot<const N: usize>(rig: &Rig, names: [&str; N]) -> [Vm; N] {
-    let vms = rig.boot(names.map(|name| {
-        let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
-        spec.qemu_args.extend(member(rig, name).qemu_args);
-        // Emulated machines with one possible CPU use no heap for windows (`window::locks`).
-        spec.qemu_args.extend(SMP_MAXCPUS_2.map(str::to_owned));
-        spec
-    }));
-    for (number, vm) in (1..).zip(&vms) {
+/// Returns a VM that may be a member.
+pub(crate) fn spec(rig: &Rig, name: &str) -> Spec {
+    let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
+    spec.qemu_args.extend(member(rig, name).qemu_args);
+    // Emulated machines with one possible CPU use no heap for windows (`window::locks`).
+    spec.qemu_args.extend(SMP_MAXCPUS_2.map(str::to_owned));
+    spec
+}
+
+/// Makes VMs members that the first one reaches by ssh.
+pub(crate) fn join(vms: &[Vm]) {
+    for (number, vm) in (1..).zip(vms) {
         crate::guest::give_address(vm, number);
         let _goes_on = open(vm, mpi::JOIN, "gateway.sock", LIMIT);
     }
-    let addresses: Vec<_> = (1..).map(ip).take(N).collect();
-    mpi::admit(&vms, &addresses).unwrap();
+    let addresses: Vec<_> = (1..).map(ip).take(vms.len()).collect();
+    mpi::admit(vms, &addresses).unwrap();
+}
+
+/// Boots VMs as such members.
+pub(crate) fn boot<const N: usize>(rig: &Rig, names: [&str; N]) -> [Vm; N] {
+    let vms = rig.boot(names.map(|name| spec(rig, name)));
+    join(&vms);
     vms
 }
 

@@ -7,15 +7,15 @@ use std::process::Command;
 
 use report::stats::median;
 use vm_harness::mpi;
-use vm_harness::vm::{SMP_MAXCPUS_2, Vm};
+use vm_harness::vm::Vm;
 
 use crate::common::mx::succeed;
 use crate::common::open_mpi::{OpenMpi, missing};
 use crate::common::root;
-use crate::message::{Link, MODULE, member, open};
+use crate::message::{Link, MODULE};
 use crate::migration::Hosts;
-use crate::mpi::{LIMIT, PARTS};
-use crate::rig::{Rig, ip, step};
+use crate::mpi::{LIMIT, PARTS, join, spec};
+use crate::rig::{Rig, step};
 
 /// A host with a VM, on the network and on the message plane.
 fn config(host: &str, vm: &str) -> String {
@@ -41,20 +41,12 @@ const ROUNDS: usize = 5;
 
 /// Boots a VM on each host. They reach each other by ssh.
 fn boot(hosts: &Hosts) -> [Vm; 2] {
-    let vms = hosts.one.boot(
-        [(&hosts.one, "web"), (&hosts.two, "db")].map(|(rig, name)| {
-            let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
-            spec.qemu_args.extend(member(rig, name).qemu_args);
-            spec.qemu_args.extend(SMP_MAXCPUS_2.map(str::to_owned));
-            spec
-        }),
-    );
-    for (number, vm) in (1..).zip(&vms) {
-        crate::guest::give_address(vm, number);
+    let specs = [spec(&hosts.one, "web"), spec(&hosts.two, "db")];
+    let vms = hosts.one.boot(specs);
+    for vm in &vms {
         vm.check(&format!("insmod {MODULE}"), LIMIT).unwrap();
-        let _goes_on = open(vm, mpi::JOIN, "gateway.sock", LIMIT);
     }
-    mpi::admit(&vms, &[ip(1), ip(2)]).unwrap();
+    join(&vms);
     mpi::write_hostfile(&vms[0], "web slots=1\\ndb slots=1\\n").unwrap();
     vms
 }
