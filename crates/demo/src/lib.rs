@@ -49,7 +49,7 @@ use pair::Pair;
 
 pub use messages::{MessageResult, MessageSample, TcpSample, messages};
 pub use metric::{METRICS, Metric};
-pub use mpi::{MpiFigure, MpiResult, MpiSample, mpi};
+pub use mpi::{MpiFigure, MpiResult, MpiSample, mpi, mpi_figures};
 pub use options::{Durations, Options};
 pub use result::{DemoResult, Ratio, Summary, Verdict};
 pub use sample::{Cpu, Described, Sample};

@@ -167,7 +167,7 @@ impl Cluster {
         let one_sided = (over == "plane").then_some(ONE_SIDED);
         for job in one_sided.into_iter().chain(JOBS) {
             let said = first.check(&mpi::job(&format!("--mca btl {btl} {job}")), LIMIT)?;
-            let (figures, placement) = read(&said)?;
+            let (figures, placement) = mpi_figures(&said)?;
             sample.figures.extend(figures);
             sample.placement = placement;
         }
@@ -175,8 +175,11 @@ impl Cluster {
     }
 }
 
-/// Reads the output of `figures`.
-fn read(said: &str) -> Result<(Vec<MpiFigure>, Vec<String>)> {
+/// Reads the output of the program `figures`: its figures, and the VM of each rank.
+///
+/// # Errors
+/// A line is none of the program's.
+pub fn mpi_figures(said: &str) -> Result<(Vec<MpiFigure>, Vec<String>)> {
     let mut figures = Vec::new();
     let mut placement = Vec::new();
     for line in said.lines() {
@@ -283,11 +286,11 @@ mod tests {
     #[test]
     fn figures_and_placement_are_read() {
         let (figures, placement) =
-            read("latency 8 1.5\nrate 8 2e6\nrank 0 vm1\nrank 1 vm2\n").unwrap();
+            mpi_figures("latency 8 1.5\nrate 8 2e6\nrank 0 vm1\nrank 1 vm2\n").unwrap();
         assert_eq!(figures.len(), 2);
         assert_eq!((figures[0].bytes, figures[0].value), (8, 1.5));
         assert_eq!(placement, ["vm1", "vm2"]);
-        assert!(read("latency 8\n").is_err());
+        assert!(mpi_figures("latency 8\n").is_err());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The committed results of MPI, and the rows of the tables in `docs/mpi.md` made from them.
 
+use report::stats::{median, paired_ratio};
 use serde_json::Value;
 
-use super::results::{list, median, number, read};
+use super::results::{list, number, read};
 
 /// The figures of the table, with their names and units.
 const PAIR: [(&str, u64, &str); 7] = [
@@ -24,8 +25,7 @@ const COLLECTIVE: [(&str, u64, &str); 4] = [
 /// Returns the values of the rounds, and the median of their ratios to those of `base`.
 fn cell(of: &dyn Fn(&str) -> Vec<f64>, transport: &str, base: &str) -> (f64, f64) {
     let (own, base) = (of(transport), of(base));
-    let ratios = own.iter().zip(&base).map(|(own, base)| own / base);
-    (median(own.clone()), median(ratios.collect()))
+    (median(&own), paired_ratio(&base, &own))
 }
 
 fn digits(value: f64) -> String {

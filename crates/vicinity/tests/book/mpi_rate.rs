@@ -1,6 +1,7 @@
 //! The committed rates of MPI messages, and the rows of their table in `docs/mpi.md`: `scripts/bench-mpi-rate` groups them in
 //! the same way.
 
+use report::stats::median;
 use serde_json::Value;
 
 use super::results::{list, number, read};
@@ -24,17 +25,6 @@ fn slices(results: &Value, transport: &str) -> Vec<Slice> {
     let slice = |slice: &Value| [0, 1, 2].map(|at| number(slice, &format!("/{at}")));
     mine.flat_map(|sample| list(sample, "slices").iter().map(slice))
         .collect()
-}
-
-/// Returns the median; of an even number of rates, the mean of the two in the middle.
-fn median(rates: &[f64]) -> f64 {
-    let mut sorted = rates.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() % 2 {
-        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        _ => sorted[middle],
-    }
 }
 
 /// Returns the median rate of a group in millions, with the number of slices.

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use report::stats::median;
 use serde_json::Value;
 
 use crate::common::root;
@@ -26,23 +27,14 @@ pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().unwrap()
 }
 
-/// Returns the median.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() % 2 {
-        1 => values[half],
-        _ => f64::midpoint(values[half - 1], values[half]),
-    }
-}
-
 /// Returns the median over all rounds of a figure of TCP between two VMs on this channel.
 pub(crate) fn tcp(channel: &str, key: &str) -> f64 {
     let results = read("message-vms.json");
     let rounds = list(&results, "samples").iter();
     let cells = rounds.flat_map(|round| list(round, "tcp"));
     let cells = cells.filter(|cell| cell["channel"] == channel);
-    median(cells.map(|cell| cell[key].as_f64().unwrap()).collect())
+    let values: Vec<_> = cells.map(|cell| cell[key].as_f64().unwrap()).collect();
+    median(&values)
 }
 
 /// Returns a number with a comma between thousands.

@@ -128,6 +128,11 @@ pub(crate) fn ip(number: u8) -> String {
 pub(crate) fn load(vm: &Vm, number: u8) {
     insert(vm);
     address(vm, number);
+    assert_cached(vm);
+}
+
+/// Asserts that the module maps the devices cached.
+pub(crate) fn assert_cached(vm: &Vm) {
     let said = sh(vm, "dmesg");
     assert!(!said.contains("mapped uncached"), "{said}");
 }

@@ -8,9 +8,9 @@ use vm_harness::vm::{Job, Spec, Vm};
 
 use crate::common::until;
 use crate::direct::{
-    address, config, counter, devices, insert, ip, is_well, load, member, member_on_q35, received,
-    restartable, signal, standing, start_again, tell, until_device, until_devices, until_peers,
-    until_reached, with_module,
+    address, assert_cached, config, counter, devices, insert, ip, is_well, load, member,
+    member_on_q35, received, restartable, signal, standing, start_again, tell, until_device,
+    until_devices, until_peers, until_reached, with_module,
 };
 use crate::guest::{self, GUARD, sh};
 use crate::migration::Stream;
@@ -128,7 +128,7 @@ impl<'vm> Churn<'vm> {
                 drop(vm);
                 let [vm] = self.rig.boot([leaving_vm(self.rig, self.boots)]);
                 self.boots += 1;
-                self.settle(&vm);
+                Self::settle(&vm);
                 return vm;
             }
         }
@@ -151,12 +151,8 @@ impl<'vm> Churn<'vm> {
         let resent = || self.stay.map(|vm| counter(vm, "tx_resent"));
         let before = resent();
         start_again(vm);
-        until_devices(vm, 3);
-        // Without the check of `load`: SeaBIOS places a device that is there when an i440FX machine starts where Linux maps it
-        // uncached, and the module says so.
-        insert(vm);
-        address(vm, NUMBER);
-        guest::serve_iperf(vm);
+        // Not `settle`: SeaBIOS places a device that is there when an i440FX machine starts where Linux maps it uncached.
+        set_up(vm);
         for vm in self.stay {
             until_peers(vm, 2);
         }
@@ -164,10 +160,9 @@ impl<'vm> Churn<'vm> {
     }
 
     /// Sets up a guest into which the devices were plugged.
-    fn settle(&self, vm: &Vm) {
-        until_devices(vm, 3);
-        load(vm, NUMBER);
-        guest::serve_iperf(vm);
+    fn settle(vm: &Vm) {
+        set_up(vm);
+        assert_cached(vm);
     }
 
     /// Asserts that the connection was kept and no resources are left over. Returns the member that
@@ -187,6 +182,14 @@ impl<'vm> Churn<'vm> {
         }
         self.goes.unwrap()
     }
+}
+
+/// Sets up a guest with all devices.
+fn set_up(vm: &Vm) {
+    until_devices(vm, 3);
+    insert(vm);
+    address(vm, NUMBER);
+    guest::serve_iperf(vm);
 }
 
 /// Returns the numbers of descriptors and mappings of the daemon, of the group's process and of a

@@ -116,7 +116,8 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
         let job = mpi::job(&format!("{options} {parts} 2>&1"));
         let said = web.check(&job, LIMIT).unwrap();
         for part in parts.split(' ') {
-            let passed = said.lines().any(|line| line.starts_with(part));
+            let passed = |line: &str| line.starts_with(part) && line.contains(" passed in ");
+            let passed = said.lines().any(passed);
             assert!(passed, "{said}");
         }
         assert!(said.contains(&collective(2)), "{said}");

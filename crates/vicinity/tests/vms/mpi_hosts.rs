@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use report::stats::median;
+use demo::{MpiFigure, mpi_figures};
+use report::stats::{median, paired_ratio};
 use vm_harness::mpi;
 use vm_harness::vm::Vm;
 
@@ -51,15 +52,6 @@ fn boot(hosts: &Hosts) -> [Vm; 2] {
     vms
 }
 
-/// Returns the figures that a job prints, each with its name.
-fn figures(said: &str) -> Vec<(String, f64)> {
-    let figure = |line: &str| {
-        let (name, value) = line.rsplit_once(' ')?;
-        (!name.starts_with("rank")).then_some((name.to_owned(), value.parse().ok()?))
-    };
-    said.lines().filter_map(figure).collect()
-}
-
 #[test]
 #[ignore = "long: make soak"]
 fn ranks_in_vms_of_two_hosts() {
@@ -102,17 +94,19 @@ fn ranks_in_vms_of_two_hosts() {
         for turn in 0..WAYS.len() {
             let way = (round + turn) % WAYS.len();
             let job = format!("--mca btl self,{} -n 2 figures 0.5 pair", WAYS[way]);
-            found[way].push(figures(&web.check(&mpi::job(&job), LIMIT).unwrap()));
+            let said = web.check(&mpi::job(&job), LIMIT).unwrap();
+            let (figures, _ranks) = mpi_figures(&said).unwrap();
+            found[way].push(figures);
         }
     }
     println!("figure: {}, and the ratios to the last", WAYS.join(" | "));
-    for (number, (name, _)) in found[0][0].iter().enumerate() {
-        let values = |way: usize| found[way].iter().map(move |round| round[number].1);
-        let medians = [0, 1, 2].map(|way| median(&values(way).collect::<Vec<_>>()));
-        let ratios = [0, 1].map(|way| {
-            let rounds = values(way).zip(values(2)).map(|(own, tcp)| own / tcp);
-            median(&rounds.collect::<Vec<_>>())
+    for (number, MpiFigure { name, bytes, .. }) in found[0][0].iter().enumerate() {
+        let [both, plane, tcp] = found.each_ref().map(|rounds| {
+            let values = rounds.iter().map(|round| round[number].value);
+            values.collect::<Vec<_>>()
         });
-        println!("{name}: {medians:.4?} {ratios:.2?}");
+        let medians = [&both, &plane, &tcp].map(|values| median(values));
+        let ratios = [&both, &plane].map(|values| paired_ratio(&tcp, values));
+        println!("{name} {bytes}: {medians:.4?} {ratios:.2?}");
     }
 }
