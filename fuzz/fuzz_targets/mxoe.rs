@@ -1,12 +1,13 @@
 //! A host that sends anything to a node that it is connected to: packets with a valid header and
 //! any body, and frames of any bytes.
 //!
-//! The input is a list of packets: two bytes of length, whose highest bit marks a whole frame, and
-//! then the bytes. The target responds like a program: it opens endpoints, pulls offers, sends
+//! The input is a list of packets: two bytes of length, whose highest bit marks a whole frame, and the next one a frame in a datagram from
+//! the host's address, and then the bytes. The target responds like a program: it opens endpoints, pulls offers, sends
 //! messages back and supplies streamed messages. The node must not panic, and its memory and output
 //! for each frame must be limited.
 #![no_main]
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
@@ -20,6 +21,8 @@ const PEER: Address = Address {
     endpoint: 4,
 };
 const ENDPOINT: u8 = 3;
+/// Where the peer takes datagrams, and sends them from.
+const UDP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4000);
 const SESSION: u32 = 0x0a0b_0c0d;
 const KEY: u32 = 7;
 
@@ -29,6 +32,7 @@ const PEERS: usize = 8;
 fuzz_target!(|data: &[u8]| {
     let mut config = Config::new(HERE, "here", 1);
     config.peer_timeout = Duration::from_secs(2);
+    config.udp = Some(SocketAddr::from(([10, 0, 0, 1], 4000)));
     let mut node = Node::new(config);
     assert!(node.open(Duration::ZERO, ENDPOINT, KEY, SESSION));
     let mut now = Duration::ZERO;
@@ -45,7 +49,8 @@ fuzz_target!(|data: &[u8]| {
     let mut rest = data;
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
         let length = u16::from_le_bytes(*length);
-        let (whole, length) = (length >> 15 == 1, usize::from(length & 0x7fff));
+        let (whole, by_datagram) = (length & 1 << 15 != 0, length & 1 << 14 != 0);
+        let length = usize::from(length & 0x3fff);
         let (bytes, after) = after.split_at(length.min(after.len()));
         rest = after;
         let frame = if whole {
@@ -56,7 +61,10 @@ fuzz_target!(|data: &[u8]| {
         if let Some(decoded) = Frame::decode(&frame) {
             assert_eq!(Frame::decode(&decoded.encode()), Some(decoded));
         }
-        node.receive(now, &frame);
+        match by_datagram {
+            true => node.receive_datagram(now, UDP, &frame),
+            false => node.receive(now, &frame),
+        }
         program.respond(&mut node, now);
         now += Duration::from_millis(100);
         node.tick(now);
@@ -79,6 +87,7 @@ fn connect_frame() -> Vec<u8> {
         status: None,
         own_key: None,
         pipeline: Some(13),
+        udp: Some(UDP),
     };
     let frame = Frame {
         destination: HERE,
@@ -180,6 +189,17 @@ fn drain(node: &mut Node) {
     while let Some(frame) = node.transmit() {
         assert!((MIN_FRAME..=MAX_FRAME).contains(&frame.len()));
         assert_eq!(frame[6..12], HERE.0);
+        count += 1;
+    }
+    loop {
+        node.datagrams_sent(0);
+        let Some((_, parts)) = node.datagrams().next() else {
+            break;
+        };
+        let frame = parts.concat();
+        assert!(frame.len() <= MAX_FRAME && Frame::decode(&frame).is_some());
+        assert_eq!(frame[6..12], HERE.0);
+        node.datagrams_sent(1);
         count += 1;
     }
     assert!(count < 10_000, "{count} frames for one");

@@ -1,10 +1,11 @@
 //! Connecting: how two partners exchange sessions and sequence numbers.
 
-use crate::connecting::Connecting;
+use crate::connecting::{Connecting, Probe};
 use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, PartnerId};
-use crate::hosts::{Context, Route};
+use crate::hosts::Context;
 use crate::limits::{LARGE_PIPELINE, MAX_FRAME, RESEND_TIMEOUT};
+use crate::output::Route;
 use crate::seq::Seq;
 use crate::wire::{BAD_KEY, Connect, Ends, Packet};
 
@@ -62,6 +63,7 @@ impl Endpoint {
                 status: None,
                 own_key: Some(self.key),
                 pipeline: Some(LARGE_PIPELINE),
+                udp: context.udp,
             };
             context.out.send(route, Packet::Connect(request));
         }
@@ -86,15 +88,27 @@ impl Endpoint {
         context.out.send(route, request);
     }
 
-    /// Sends a connect as long as the longest frame. Any answer proves that the path to the partner carries large frames.
-    pub(crate) fn probe_path(&mut self, id: PartnerId, context: &mut Context<'_>) {
+    /// Sends a connect as long as the longest frame. Any answer proves that the path to the partner carries such a frame, or a datagram with it.
+    pub(crate) fn probe_path(&mut self, id: PartnerId, probe: Probe, context: &mut Context<'_>) {
         let Some((route, number, request)) = self.connect_again(id, context) else {
             return;
         };
-        if let Some(partner) = self.partners.get_mut(&id) {
-            partner.path.probed(context.now, number);
+        let Some(partner) = self.partners.get_mut(&id) else {
+            return;
+        };
+        let paths = &mut partner.paths;
+        match (probe, paths.udp_address()) {
+            (Probe::LargeFrame, _) => {
+                paths.large.probed(context.now, number);
+                context.out.send_padded(route, request, MAX_FRAME);
+            }
+            (Probe::Datagram, Some(address)) => {
+                paths.udp.probed(context.now, number);
+                let out = &mut context.out;
+                out.send_datagram_padded(address, route, request, MAX_FRAME);
+            }
+            (Probe::Datagram, None) => {}
         }
-        context.out.send_padded(route, request, MAX_FRAME);
     }
 
     /// Makes a connect to a connected partner, with its number.
@@ -115,6 +129,7 @@ impl Endpoint {
             status: None,
             own_key: Some(self.key),
             pipeline: Some(LARGE_PIPELINE),
+            udp: context.udp,
         };
         Some((route, self.connects, Packet::Connect(request)))
     }
@@ -131,7 +146,7 @@ impl Endpoint {
         let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
-        if partner.path.answered(reply.number) {
+        if partner.paths.answered(reply.number) {
             partner.mark_alive();
             return;
         }
@@ -161,7 +176,7 @@ impl Endpoint {
         if let Some(partner) = self.partners.get_mut(&id) {
             partner.session = Some(reply.key_or_session);
             partner.next_send = Some(start);
-            partner.path.learn(context.now, reply.pipeline);
+            partner.paths.learn(context.now, reply, context.udp);
             let (endpoint, from) = (self.number, partner.address);
             let event = Event::PeerConnected {
                 endpoint,
@@ -223,7 +238,7 @@ impl Endpoint {
                 });
             }
             if let Some(partner) = self.partners.get_mut(&id) {
-                partner.path.learn(context.now, request.pipeline);
+                partner.paths.learn(context.now, request, context.udp);
             }
         }
         let Some(route) = context.hosts.route(id.0) else {
@@ -244,6 +259,7 @@ impl Endpoint {
             own_key: None,
             // Hosts that do not send it get an answer of MX.
             pipeline: request.pipeline.map(|_| LARGE_PIPELINE),
+            udp: request.pipeline.and(context.udp),
         };
         context.out.send(route, Packet::Connect(reply));
         self.flush(id, context);
@@ -277,7 +293,7 @@ impl Endpoint {
                 (keys.map(|one| one.key).next(), self.partners.get_mut(&id))
             {
                 partner.key = key;
-                partner.path.learn(context.now, reply.pipeline);
+                partner.paths.learn(context.now, reply, context.udp);
             }
         }
         self.end_connects(matches, code, context);

@@ -14,3 +14,12 @@ pub(crate) struct Connecting {
     pub(crate) retry_at: Duration,
     pub(crate) started: Duration,
 }
+
+/// A probe of a path to a partner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Probe {
+    /// Of the path of large frames.
+    LargeFrame,
+    /// Of the path of datagrams.
+    Datagram,
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::connecting::Connecting;
+use crate::connecting::{Connecting, Probe};
 use crate::event::{Address, Code, Event, Message, Offer, PartnerId};
 use crate::hosts::Context;
 use crate::limits::{MAX_MEDIUM, MAX_SMALL, PARTNERS, REGIONS, REPLACE_INTERVAL};
@@ -268,7 +268,7 @@ impl Endpoint {
         self.pulls.tick(&self.partners, context);
         let mut lost = Vec::new();
         let mut silent = Vec::new();
-        let mut unproven = Vec::new();
+        let mut probes = Vec::new();
         for (id, partner) in &mut self.partners {
             let Some(route) = context.hosts.route(id.0) else {
                 continue;
@@ -277,8 +277,11 @@ impl Endpoint {
             if partner.must_probe(context.now) {
                 silent.push(*id);
             }
-            if partner.path.must_probe(context.now) {
-                unproven.push(*id);
+            if partner.paths.large.must_probe(context.now) {
+                probes.push((*id, Probe::LargeFrame));
+            }
+            if partner.paths.udp.must_probe(context.now) {
+                probes.push((*id, Probe::Datagram));
             }
             if partner.is_lost(context.now, context.peer_timeout) {
                 lost.push(*id);
@@ -287,13 +290,20 @@ impl Endpoint {
         for id in silent {
             self.probe(id, context);
         }
-        for id in unproven {
-            self.probe_path(id, context);
+        for (id, probe) in probes {
+            self.probe_path(id, probe, context);
         }
         for id in lost {
             self.fail(id, Code::Unreachable, context);
         }
         self.tick_connects(context);
+    }
+
+    /// Returns whether a pull waits for frames of a partner that may send datagrams.
+    pub(crate) fn awaits_datagrams(&self) -> bool {
+        let partner = |id| self.partners.get(&id);
+        let mut awaited = self.pulls.awaited().filter_map(partner);
+        awaited.any(|partner| partner.paths.udp_address().is_some())
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {

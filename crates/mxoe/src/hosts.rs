@@ -1,108 +1,16 @@
-//! The table of hosts, the output queues of a node, and the [`Context`] that passes both to an
-//! endpoint.
+//! The table of hosts, and the [`Context`] that passes it to an endpoint, with the output queues of the node.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::buffers::Buffers;
-use crate::counters::Counters;
 use crate::event::Event;
 use crate::limits::{
-    ANNOUNCE_INTERVAL, ANNOUNCE_INTERVAL_IDLE, ANNOUNCEMENTS, HOSTS, PULL_BLOCKS_LARGE,
-    QUERY_INTERVAL, RENAME_INTERVAL, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL,
+    ANNOUNCE_INTERVAL, ANNOUNCE_INTERVAL_IDLE, ANNOUNCEMENTS, HOSTS, QUERY_INTERVAL,
+    RENAME_INTERVAL,
 };
-use crate::wire::{Frame, Mac, NO_INDEX, Packet};
-
-/// The output of a node: frames and events.
-#[derive(Debug)]
-pub(crate) struct Output {
-    mac: Mac,
-    frames: VecDeque<Vec<u8>>,
-    /// Number of queued frames for each host.
-    queued: BTreeMap<Mac, usize>,
-    /// Memory of sent frames, for the next frames.
-    spare: Vec<Vec<u8>>,
-    pub(crate) buffers: Buffers,
-    /// Memory of messages that were acknowledged, for the next ones.
-    pub(crate) message_buffers: Buffers,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) counters: Counters,
-}
-
-/// Number of frames whose memory is kept: those of the blocks of one pull in flight.
-const MAX_RETAINED_FRAMES: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS_LARGE;
-
-/// The destination of frames to a host.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    pub(crate) mac: Mac,
-    /// This node's index in the host's table.
-    pub(crate) index: u16,
-}
-
-impl Output {
-    pub(crate) fn new(mac: Mac) -> Self {
-        Self {
-            mac,
-            frames: VecDeque::new(),
-            queued: BTreeMap::new(),
-            spare: Vec::new(),
-            buffers: Buffers::default(),
-            message_buffers: Buffers::default(),
-            events: VecDeque::new(),
-            counters: Counters::default(),
-        }
-    }
-
-    /// Queues a packet, with this node as its source. If too many frames are queued, the packet is
-    /// dropped as a network might drop it: a request is small and its answer is large, so without a
-    /// limit a host could fill the memory.
-    pub(crate) fn send(&mut self, to: Route, packet: Packet<'_>) {
-        self.send_padded(to, packet, 0);
-    }
-
-    /// The same with a frame of at least this length.
-    pub(crate) fn send_padded(&mut self, to: Route, packet: Packet<'_>, length: usize) {
-        let queued = self.queued.entry(to.mac).or_default();
-        if *queued >= SEND_QUEUE || self.frames.len() >= SEND_QUEUE_TOTAL {
-            return;
-        }
-        *queued += 1;
-        let frame = Frame {
-            destination: to.mac,
-            source: self.mac,
-            index: to.index,
-            packet,
-        };
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        frame.encode_into(&mut bytes);
-        if bytes.len() < length {
-            bytes.resize(length, 0);
-        }
-        self.frames.push_back(bytes);
-        self.counters.sent += 1;
-    }
-
-    /// Returns the next frame to be sent.
-    pub(crate) fn transmit(&mut self) -> Option<Vec<u8>> {
-        let frame = self.frames.pop_front()?;
-        let to = frame.first_chunk().copied().map(Mac);
-        if let Some(queued) = to.and_then(|to| self.queued.get_mut(&to)) {
-            *queued = queued.saturating_sub(1);
-        }
-        if self.frames.is_empty() {
-            self.queued.clear();
-        }
-        Some(frame)
-    }
-
-    pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
-        if self.spare.len() < MAX_RETAINED_FRAMES {
-            self.spare.push(frame);
-        }
-    }
-}
+use crate::output::{Output, Route};
+use crate::wire::{Mac, NO_INDEX, Packet};
 
 #[derive(Debug)]
 struct Host {
@@ -158,6 +66,8 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Output,
     /// How long a partner may be silent before the endpoint gives it up.
     pub(crate) peer_timeout: Duration,
+    /// Where this node takes datagrams, if it does.
+    pub(crate) udp: Option<SocketAddr>,
 }
 
 impl Hosts {

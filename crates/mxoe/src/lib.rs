@@ -16,6 +16,8 @@
 //!      │ receive (wire: decode)                       │ transmit (wire: encode)
 //!  ┌─ Port ───────────────────────────────────────────▼───────────────┐
 //!  │ AF_PACKET socket: receive ring, sendmmsg(2)                      │
+//!  ├─ Datagrams ──────────────────────────────────────────────────────┤
+//!  │ UDP socket: UDP_GRO, UDP_SEGMENT                                 │
 //!  └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -33,6 +35,10 @@
 //! every half second. The receiver orders messages and drops duplicates. A message of up to 32 KiB
 //! travels in one packet or several fragments. A larger or synchronous message is offered
 //! (rendezvous): the receiver pulls it block by block, and notifies the sender at the end.
+//!
+//! The replies to pulls are most of the bytes. Between two nodes that take [`Datagrams`] of UDP ([`Config::udp`]), they travel so, because the
+//! kernel carries many of them at a time. A node tells its address in its connects, and sends no data to a partner's address before the partner has
+//! answered a probe that was sent there. Everything else travels in frames.
 //!
 //! Several processes can each have a node and a port with one address ([`Config::shared`]), and each has endpoints of its own: a
 //! filter in each port ([`Port::filter`]) lets frames of discovery and those for its endpoints pass. One of these nodes answers for
@@ -107,6 +113,7 @@ mod buffers;
 mod connect;
 mod connecting;
 mod counters;
+mod datagrams;
 mod endpoint;
 mod endpoints;
 mod event;
@@ -114,6 +121,9 @@ mod filter;
 mod hosts;
 pub mod limits;
 mod node;
+mod node_datagrams;
+mod outgoing_datagram;
+mod output;
 mod partner;
 mod port;
 mod pull_sink;
@@ -127,6 +137,7 @@ mod seq;
 pub mod wire;
 
 pub use counters::Counters;
+pub use datagrams::Datagrams;
 pub use endpoints::Endpoints;
 pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, StreamedSend};
 pub use filter::Filter;

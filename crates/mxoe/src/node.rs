@@ -1,13 +1,15 @@
 //! A node: the state machine of one host on the network.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::counters::Counters;
 use crate::endpoint::Endpoint;
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, StreamedSend};
-use crate::hosts::{Context, Hosts, Output};
+use crate::hosts::{Context, Hosts};
 use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PEER_TIMEOUT, REPLACE_INTERVAL};
+use crate::output::Output;
 use crate::partner::{Content, Outgoing, Partner};
 use crate::wire::{Connect, Mac};
 
@@ -26,6 +28,9 @@ pub struct Config {
     /// for its own endpoints. Only the node that is [announced](Node::announce) answers for the host, and receives the frames for
     /// endpoints that no node has.
     pub shared: bool,
+    /// Where other nodes can send replies to this node's pulls in datagrams of UDP, and where those that this node sends come from
+    /// ([`Datagrams::address`](crate::Datagrams::address)).
+    pub udp: Option<SocketAddr>,
 }
 
 impl Config {
@@ -38,6 +43,7 @@ impl Config {
             serial,
             peer_timeout: PEER_TIMEOUT,
             shared: false,
+            udp: None,
         }
     }
 }
@@ -122,6 +128,12 @@ impl Node {
         self.out.transmit()
     }
 
+    /// Returns whether frames may be on their way in datagrams because the program pulls a message.
+    #[must_use]
+    pub fn awaits_datagrams(&self) -> bool {
+        self.endpoints.values().any(Endpoint::awaits_datagrams)
+    }
+
     /// Recycles the memory of a frame that was sent.
     pub fn reuse(&mut self, frame: Vec<u8>) {
         self.out.reuse(frame);
@@ -162,6 +174,7 @@ impl Node {
             hosts: &self.hosts,
             out: &mut self.out,
             peer_timeout: self.config.peer_timeout,
+            udp: self.config.udp,
         };
         for endpoint in self.endpoints.values_mut() {
             act(endpoint, &mut context);
@@ -184,6 +197,7 @@ impl Node {
             hosts: &self.hosts,
             out: &mut self.out,
             peer_timeout: self.config.peer_timeout,
+            udp: self.config.udp,
         };
         let endpoint = self.endpoints.get_mut(&endpoint)?;
         Some(act(endpoint, &mut context))

@@ -8,7 +8,11 @@ use crate::block::Block;
 use crate::endpoint::Endpoint;
 use crate::event::{Event, PartnerId, StreamedSend};
 use crate::hosts::Context;
-use crate::limits::{LARGE_FRAGMENT, LARGE_REPEATS, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER};
+use crate::limits::{
+    LARGE_FRAGMENT, LARGE_PIPELINE, LARGE_REPEATS, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER,
+};
+use crate::outgoing_datagram::DataOfReply;
+use crate::partner::Paths;
 use crate::region::{Bytes, Region, Slot};
 use crate::wire::{Packet, Pull, Reply};
 
@@ -30,6 +34,13 @@ fn find(regions: &mut [Slot], region: u8, generation: u8) -> Option<&mut Region>
 }
 
 impl Endpoint {
+    /// Returns the data of a reply that waits to be sent, if the message and these bytes of it are still there.
+    pub(crate) fn data_of(&self, data: &DataOfReply) -> Option<&[u8]> {
+        let slot = self.regions.get(usize::from(data.region))?;
+        let slot = Some(slot).filter(|slot| slot.generation == data.generation)?;
+        slot.region.as_ref()?.get(data.start, data.length)
+    }
+
     /// Replies to a request, now or when the program has supplied the bytes. Returns false if no
     /// offered message matches the request.
     pub(crate) fn serve_pull(
@@ -46,12 +57,11 @@ impl Endpoint {
         let Some(block) = requested_block(pull, region.length) else {
             return false;
         };
-        let mut pipeline = PIPELINE;
-        if let Some(partner) = self.partners.get_mut(&id) {
-            if region.note_request(&block) >= LARGE_REPEATS {
-                partner.path.doubt(context.now);
-            }
-            pipeline = partner.path.pipeline();
+        let Some(partner) = self.partners.get_mut(&id) else {
+            return false;
+        };
+        if region.note_request(&block) >= LARGE_REPEATS {
+            partner.paths.doubt(context.now);
         }
         if let Bytes::Stream(stream) = &mut region.bytes {
             if stream.ring.is_empty() {
@@ -84,7 +94,7 @@ impl Endpoint {
                 return true;
             }
         }
-        reply(region, pull, block, pipeline, context);
+        reply(endpoint, (region, pull), block, &partner.paths, context);
         true
     }
 
@@ -106,8 +116,9 @@ impl Endpoint {
         let Some(region) = find(&mut self.regions, source.region, source.generation) else {
             return;
         };
-        let partner = self.partners.get(&region.id);
-        let pipeline = partner.map_or(PIPELINE, |partner| partner.path.pipeline());
+        let Some(partner) = self.partners.get(&region.id) else {
+            return;
+        };
         let Bytes::Stream(stream) = &mut region.bytes else {
             return;
         };
@@ -121,7 +132,7 @@ impl Endpoint {
         for pull in waiting {
             match requested_block(&pull, region.length) {
                 Some(block) if block.end() <= filled => {
-                    reply(region, &pull, block, pipeline, context);
+                    reply(self.number, (region, &pull), block, &partner.paths, context);
                 }
                 _ => still_waiting.push_back(pull),
             }
@@ -132,22 +143,31 @@ impl Endpoint {
     }
 }
 
-/// Sends a block whose bytes are available, in replies that end at multiples of 2 to the power of `pipeline` bytes of the message.
-fn reply(region: &Region, pull: &Pull, block: Block, pipeline: u8, context: &mut Context<'_>) {
+/// Sends a block whose bytes are available, in replies that end at multiples of the longest fragment.
+fn reply(
+    endpoint: u8,
+    (region, pull): (&Region, &Pull),
+    block: Block,
+    paths: &Paths,
+    context: &mut Context<'_>,
+) {
     let Some(route) = context.hosts.route(region.id.0) else {
         return;
     };
+    let udp = paths.open_udp();
+    let pipeline = udp.map_or(paths.pipeline(), |_| LARGE_PIPELINE);
     let fragment = 1u32 << pipeline;
     let mut start = block.start;
     while start < block.end() {
         let length = (fragment - start % fragment).min(block.end() - start);
-        let data = match &region.bytes {
-            Bytes::Complete(data) => {
-                let from = start as usize;
-                data.get(from..from + length as usize).unwrap_or_default()
-            }
-            Bytes::Stream(stream) => stream.get(start, length),
+        let place = DataOfReply {
+            endpoint,
+            region: pull.region,
+            generation: pull.generation,
+            start,
+            length,
         };
+        let data = region.get(start, length).unwrap_or_default();
         let reply = Reply {
             // The low eight bits of the number of the first frame, which is that of the page: see `OFFSET`.
             frame: (start >> PIPELINE & 0xff) as u8,
@@ -156,7 +176,11 @@ fn reply(region: &Region, pull: &Pull, block: Block, pipeline: u8, context: &mut
             magic: pull.magic,
             data,
         };
-        context.out.send(route, Packet::Reply(reply));
+        let out = &mut context.out;
+        match udp {
+            Some(address) => out.send_reply_datagram(address, route, &reply, place),
+            None => out.send(route, Packet::Reply(reply)),
+        }
         start += length;
     }
 }

@@ -8,9 +8,10 @@ use crate::block::Block;
 use crate::event::{Code, Event, Offer, PartnerId};
 use crate::hosts::Context;
 use crate::limits::{
-    PULL_BLOCKS, PULL_BLOCKS_LARGE, PULL_TIMEOUT, PULL_TIMEOUT_MIN, PULLS, REPLIES_PER_REQUEST,
+    PULL_BLOCKS, PULL_BLOCKS_LARGE, PULL_BLOCKS_UDP, PULL_TIMEOUT, PULL_TIMEOUT_MIN, PULLS,
+    REPLIES_PER_REQUEST,
 };
-use crate::partner::Partner;
+use crate::partner::{Partner, Path};
 use crate::wire::{self, Packet, Reply};
 
 /// The dialect combines the endpoint's number with this value; each reply returns the result.
@@ -143,6 +144,12 @@ impl Pulls {
         }
     }
 
+    /// Returns the partners whose frames pulls wait for.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = PartnerId> {
+        let all = self.slots.iter().filter_map(|(_, slot)| slot.as_ref());
+        all.filter(|state| state.is_waiting()).map(|state| state.id)
+    }
+
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let all = self.slots.iter().filter_map(|(_, slot)| slot.as_ref());
         let waiting = all.filter(|state| state.is_waiting());
@@ -207,9 +214,10 @@ impl PullState {
         partner: &Partner,
         context: &mut Context<'_>,
     ) {
-        let most = match partner.path.is_unknown() {
-            true => PULL_BLOCKS,
-            false => PULL_BLOCKS_LARGE,
+        let most = match (partner.paths.udp_address(), &partner.paths.large) {
+            (Some(_), _) => PULL_BLOCKS_UDP,
+            (None, Path::Unknown) => PULL_BLOCKS,
+            (None, _) => PULL_BLOCKS_LARGE,
         };
         while self.requested.len() < most && self.next < self.length {
             let block = Block::at(self.next, self.length, self.offer.offset);

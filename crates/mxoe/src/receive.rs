@@ -40,7 +40,7 @@ impl Node {
         }
     }
 
-    fn receive_unicast(&mut self, now: Duration, frame: &Frame<'_>) {
+    pub(crate) fn receive_unicast(&mut self, now: Duration, frame: &Frame<'_>) {
         let source = frame.source;
         match frame.packet {
             // These packets introduce a host, so their index need not match yet.
@@ -181,6 +181,7 @@ impl Node {
                     status: Some(wire::BAD_KEY),
                     own_key: None,
                     pipeline: None,
+                    udp: None,
                     ..connect
                 };
                 self.refuse_with(now, host, Packet::Connect(reply));

@@ -61,6 +61,22 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Returns these bytes of the message, if they are there. A frame never wraps around the end of the ring, because both
+    /// consist of whole pages.
+    pub(crate) fn get(&self, start: u32, length: u32) -> Option<&[u8]> {
+        let (bytes, from) = match &self.bytes {
+            Bytes::Complete(data) => (data, start),
+            Bytes::Stream(stream) => {
+                let end = start.checked_add(length)?;
+                let is_there = start >= stream.base() && end <= stream.filled;
+                (&stream.ring, is_there.then_some(start % STREAM_BUFFER)?)
+            }
+        };
+        bytes.get(from as usize..)?.get(..length as usize)
+    }
+}
+
 impl Stream {
     /// Returns the start of the buffered part. A receiver that requests a block has all blocks that
     /// precede it by more than [`STREAM_HISTORY`].
@@ -74,15 +90,6 @@ impl Stream {
         let length = end.saturating_sub(self.filled).min(STREAM_BUFFER - from);
         let space = from as usize..(from + length) as usize;
         self.ring.get_mut(space).unwrap_or_default()
-    }
-
-    /// Returns the bytes of a frame. A frame never wraps around the end of the ring, because both
-    /// consist of whole pages.
-    pub(crate) fn get(&self, start: u32, length: u32) -> &[u8] {
-        let from = (start % STREAM_BUFFER) as usize;
-        self.ring
-            .get(from..from + length as usize)
-            .unwrap_or_default()
     }
 }
 
@@ -113,5 +120,37 @@ impl Slot {
             region: number,
             generation: self.generation,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::STREAM_HISTORY;
+
+    #[test]
+    fn bytes_of_a_stream_are_there_until_its_ring_has_others() {
+        let mut slot = Slot::default();
+        let outgoing = Outgoing {
+            value: 0,
+            content: Content::Streamed(u32::MAX),
+            synchronous: true,
+            token: 0,
+        };
+        drop(slot.offer(0, PartnerId::default(), outgoing));
+        let mut region = slot.region.unwrap();
+        assert_eq!(region.get(0, 1), None);
+        region.bytes = Bytes::Stream(Stream {
+            ring: vec![0; STREAM_BUFFER as usize],
+            total: u32::MAX,
+            filled: STREAM_BUFFER + 4096,
+            last_requested: STREAM_HISTORY + 4096,
+            pending: VecDeque::new(),
+        });
+        assert_eq!(region.get(0, 4096), None);
+        assert_eq!(region.get(4096, 4096).map(<[u8]>::len), Some(4096));
+        assert_eq!(region.get(STREAM_BUFFER, 4096).map(<[u8]>::len), Some(4096));
+        assert_eq!(region.get(STREAM_BUFFER, 8192), None);
+        assert_eq!(region.get(u32::MAX, 4096), None);
     }
 }

@@ -135,6 +135,7 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
         status: None,
         own_key: None,
         pipeline: None,
+        udp: None,
     };
     receive(node, now, source, HERE, Packet::Connect(connect));
     let mut answered = false;

@@ -11,6 +11,8 @@
 //! A thread of the plane looks every 10 ms whether the program made any call meanwhile. If not, the program
 //! computes, and the thread acknowledges, retransmits and answers in its place.
 //!
+//! The bytes of large messages travel in datagrams of UDP, where both sides are such programs and datagrams arrive ([`mxoe::Datagrams`]).
+//!
 //! Several processes can serve one interface so: they have a folder in common, and each has a socket, a gateway and a broker of its own
 //! ([`SharedInterface`]). Endpoints of one board reach each other by its sockets, without the plane. If a daemon's uplink has the
 //! same interface, the board is the daemon's, and its gateway reaches the VMs of this host.
@@ -22,15 +24,14 @@
 //! all partners have acknowledged, for [`LINGER`] at most.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mxoe::Port;
 use mxoe::wire::Mac;
+use mxoe::{Datagrams, Port};
 use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
@@ -38,7 +39,7 @@ use super::broker::Broker;
 use super::directory::NamedNic;
 use super::gateway::Gateway;
 use super::interface_folder::InterfaceFolder;
-use super::interface_offer::InterfaceOffer;
+use super::interface_offer::{InterfaceOffer, OfferedSockets};
 use super::resources::Member;
 use super::shared_interface::{INTERVAL, SharedInterface};
 use super::transport::Transport;
@@ -56,6 +57,14 @@ const ANNOUNCING: Duration = Duration::from_secs(1);
 /// The two members share a region, so that the uplink uses the endpoints' windows itself.
 const MEMBERS: [&str; 2] = ["host", "uplink"];
 const GROUP: &str = "host+uplink";
+
+/// The sockets of a program on its interface.
+#[derive(Debug)]
+struct Sockets {
+    port: Port,
+    /// `None` if the interface has no address, or the kernel is too old.
+    datagrams: Option<Datagrams>,
+}
 
 /// The broker, the gateway and the uplink of this process. Fields are dropped in this order.
 #[derive(Debug)]
@@ -105,26 +114,37 @@ impl InProcess {
         let opened = InterfaceFolder::open(folder, mac.nic())?;
         let socket = Port::open_shared_socket(interface);
         let port = socket.and_then(|socket| Port::adopt_shared(socket, mac));
-        Self::serve_interface(opened, port.map_err(unusable)?, mac, name)
+        let sockets = Sockets {
+            port: port.map_err(unusable)?,
+            datagrams: Datagrams::open_socket(interface)
+                .and_then(Datagrams::adopt)
+                .ok(),
+        };
+        Self::serve_interface(opened, sockets, mac, name)
     }
 
-    /// Opens a plane on the interface of a daemon's uplink, by the socket that came with its [offer](InterfaceOffer). The program serves the
+    /// Opens a plane on the interface of a daemon's uplink, by the sockets that came with its [offer](InterfaceOffer). The program serves the
     /// interface only beside the daemon, or beside other programs of the daemon.
     pub(super) fn open_offered(
         folder: &Path,
         offer: &InterfaceOffer,
-        socket: OwnedFd,
+        offered: OfferedSockets,
     ) -> Result<Board, Error> {
         let opened = InterfaceFolder::open_beside_daemon(folder, offer.mac.nic())?;
-        let port = Port::adopt_shared(socket, offer.mac)?;
-        Self::serve_interface(opened, port, offer.mac, &offer.host_name)
+        let sockets = Sockets {
+            port: Port::adopt_shared(offered.frames, offer.mac)?,
+            datagrams: offered
+                .datagrams
+                .and_then(|socket| Datagrams::adopt(socket).ok()),
+        };
+        Self::serve_interface(opened, sockets, offer.mac, &offer.host_name)
     }
 
     /// Serves the interface of a folder. The file that comes with the folder keeps other processes from opening it until this process has
     /// announced the host, if it answers for the host.
     fn serve_interface(
         (shared_folder, _opening): (InterfaceFolder, File),
-        port: Port,
+        sockets: Sockets,
         mac: Mac,
         name: &str,
     ) -> Result<Board, Error> {
@@ -140,7 +160,7 @@ impl InProcess {
         let own = &shared_folder.own;
         let board = Board::claim(&shared_folder.board, nic)?;
         let board = board.with_gateway_in(own, shared_folder.members.clone());
-        let mut parts = Parts::join(own, &board, port, named_nic, sharing)?;
+        let mut parts = Parts::join(own, &board, sockets, named_nic, sharing)?;
         parts.announce();
         let shared = Arc::new(Shared {
             parts: Mutex::new(parts),
@@ -163,7 +183,7 @@ impl Parts {
     fn join(
         folder: &Path,
         board: &Board,
-        port: Port,
+        sockets: Sockets,
         named_nic: NamedNic,
         sharing: SharedInterface,
     ) -> Result<Self, Error> {
@@ -188,7 +208,7 @@ impl Parts {
             let both = Gateway::join_for(&Transport::Socket(host), claim).and_then(|gateway| {
                 let options = Options {
                     socket: uplink,
-                    port,
+                    port: sockets.port,
                     members: vec![named_nic],
                     peer_timeout: mxoe::limits::PEER_TIMEOUT,
                     shared: None,
@@ -202,7 +222,7 @@ impl Parts {
             both
         })
         .map(|(gateway, mut uplink)| {
-            uplink.stay_in_process(sharing);
+            uplink.stay_in_process(sharing, sockets.datagrams);
             Self {
                 gateway,
                 uplink: Some(uplink),
@@ -313,7 +333,7 @@ impl Plane for InProcess {
     fn end_sleep(&self) {
         let mut parts = self.shared.parts();
         parts.sleepers = parts.sleepers.saturating_sub(1);
-        if let (0, Some(uplink)) = (parts.sleepers, &parts.uplink) {
+        if let (0, Some(uplink)) = (parts.sleepers, &mut parts.uplink) {
             uplink.end_wakeups();
         }
     }

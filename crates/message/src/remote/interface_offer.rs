@@ -1,6 +1,7 @@
 //! What a daemon offers the programs of its host: to serve the interface of its uplink beside the daemon, each by a socket of its own.
 //!
-//! A program connects to a Unix socket of the daemon, and receives one message with the socket on the interface:
+//! A program connects to a Unix socket of the daemon, and receives one message with a packet socket on the interface, and with a UDP
+//! socket if the interface has an address:
 //! ```text
 //! vicinity-interface 1 INTERFACE ADDRESS HOST\n
 //! ```
@@ -9,7 +10,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use mxoe::wire::Mac;
@@ -35,6 +36,15 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// The sockets that come with an offer.
+#[derive(Debug)]
+pub struct OfferedSockets {
+    /// For a [`Port`](mxoe::Port).
+    pub frames: OwnedFd,
+    /// For [`Datagrams`](mxoe::Datagrams). Daemons of earlier releases have none.
+    pub datagrams: Option<OwnedFd>,
+}
+
 /// An interface that a daemon offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceOffer {
@@ -51,15 +61,16 @@ impl InterfaceOffer {
     ///
     /// # Errors
     /// The program has gone.
-    pub fn send(&self, program: impl AsFd, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn send(&self, program: impl AsFd, offered: &OfferedSockets) -> Result<(), Errno> {
         let Self {
             interface,
             mac,
             host_name,
         } = self;
         let text = format!("{MAGIC}{interface} {:012x} {host_name}\n", mac.nic());
-        let sockets = [socket];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let sockets = [Some(&offered.frames), offered.datagrams.as_ref()];
+        let sockets: Vec<_> = sockets.into_iter().flatten().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&sockets));
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -69,9 +80,14 @@ impl InterfaceOffer {
 
     /// Asks the daemon of this runtime directory. `None` if there is no daemon, if the daemon does not offer its interface to this user, or if it
     /// does not answer.
-    pub(super) fn ask(runtime_dir: &Path) -> Option<(Self, OwnedFd)> {
-        let (text, socket) = exchange(&runtime_dir.join(SOCKET)).ok()?;
-        Some((Self::parse(&text)?, socket?))
+    pub(super) fn ask(runtime_dir: &Path) -> Option<(Self, OfferedSockets)> {
+        let (text, sockets) = exchange(&runtime_dir.join(SOCKET)).ok()?;
+        let mut sockets = sockets.into_iter();
+        let offered = OfferedSockets {
+            frames: sockets.next()?,
+            datagrams: sockets.next(),
+        };
+        Some((Self::parse(&text)?, offered))
     }
 
     /// Returns whether the daemon of this runtime directory offers an interface to any program.
@@ -95,30 +111,30 @@ impl InterfaceOffer {
     }
 }
 
-/// Returns the daemon's message and the socket that came with it.
-fn exchange(path: &Path) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+/// Returns the daemon's message and the sockets that came with it.
+fn exchange(path: &Path) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let daemon = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     net::connect(&daemon, &SocketAddrUnix::new(path)?)?;
     poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&PATIENCE))?;
     let mut text = vec![0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut text)];
     let got = net::recvmsg(&daemon, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let sockets = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+        RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
         _ => None,
     });
-    let socket = sockets.last();
+    let sockets = sockets.flatten().collect();
     text.truncate(got.bytes);
-    Ok((text, socket))
+    Ok((text, sockets))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::os::unix::net::UnixListener;
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
 
@@ -131,9 +147,7 @@ mod tests {
     }
 
     /// Answers one program by `answer`; returns what the program found.
-    fn asked(
-        answer: impl FnOnce(std::os::unix::net::UnixStream) + Send,
-    ) -> Option<(InterfaceOffer, OwnedFd)> {
+    fn asked(answer: impl FnOnce(UnixStream) + Send) -> Option<(InterfaceOffer, OfferedSockets)> {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         std::thread::scope(|scope| {
@@ -142,15 +156,32 @@ mod tests {
         })
     }
 
+    /// Returns what the other end of a received socket receives from it.
+    fn received_from(socket: OwnedFd, mut other_end: UnixStream) -> [u8; 1] {
+        UnixStream::from(socket).write_all(b"x").unwrap();
+        let mut byte = [0];
+        other_end.read_exact(&mut byte).unwrap();
+        byte
+    }
+
     #[test]
-    fn a_program_receives_the_offer_and_its_socket() {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let found = asked(move |program| offer().send(&program, theirs.as_fd()).unwrap());
-        let (found, socket) = found.unwrap();
-        assert_eq!(found, offer());
-        let mut socket = std::os::unix::net::UnixStream::from(socket);
-        socket.write_all(b"x").unwrap();
-        std::io::Read::read_exact(&mut &ours, &mut [0]).unwrap();
+    fn a_program_receives_the_offer_and_its_sockets() {
+        for has_datagrams in [true, false] {
+            let [(frames, theirs), (datagrams, their_datagrams)] =
+                std::array::from_fn(|_| UnixStream::pair().unwrap());
+            let sockets = OfferedSockets {
+                frames: theirs.into(),
+                datagrams: has_datagrams.then(|| their_datagrams.into()),
+            };
+            let found = asked(move |program| offer().send(&program, &sockets).unwrap());
+            let (found, sockets) = found.unwrap();
+            assert_eq!(found, offer());
+            assert_eq!(received_from(sockets.frames, frames), *b"x");
+            assert_eq!(sockets.datagrams.is_some(), has_datagrams);
+            if let Some(socket) = sockets.datagrams {
+                assert_eq!(received_from(socket, datagrams), *b"x");
+            }
+        }
     }
 
     #[test]
@@ -158,9 +189,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(InterfaceOffer::ask(folder.path()).is_none());
         assert!(asked(drop).is_none());
-        let write = |text: &'static [u8]| {
-            move |mut program: std::os::unix::net::UnixStream| program.write_all(text).unwrap()
-        };
+        let write =
+            |text: &'static [u8]| move |mut program: UnixStream| program.write_all(text).unwrap();
         assert!(asked(write(b"vicinity-interface 1 eth1 020000000007 alpha\n")).is_none());
         let sound = b"vicinity-interface 1 eth1 020000000007 alpha\n";
         assert!(InterfaceOffer::parse(sound).is_some());

@@ -85,7 +85,7 @@ pub use broker::Broker;
 pub use gateway::Gateway;
 pub use in_process::InProcess;
 pub use interface_folder::DaemonInterface;
-pub use interface_offer::{InterfaceOffer, SOCKET as INTERFACE_SOCKET};
+pub use interface_offer::{InterfaceOffer, OfferedSockets, SOCKET as INTERFACE_SOCKET};
 pub use program_board::{BOARD, INTERFACE_VARIABLE, Way, interface_folder, open_board};
 pub use report::{Counters, MAX_PEERS, MemberReport, MessagesSent};
 pub use resources::{Connection, Member, MemberResources, Resources};

@@ -52,11 +52,11 @@ pub fn open_board(runtime_dir: &Path, way: Way<'_>, host_name: &str) -> Result<B
         return InProcess::open(&folder, interface, host_name);
     }
     if way == Way::Offered
-        && let Some((offer, socket)) = InterfaceOffer::ask(runtime_dir)
+        && let Some((offer, sockets)) = InterfaceOffer::ask(runtime_dir)
     {
         let folder = interface_folder(runtime_dir, &offer.interface);
         // The daemon may have begun to end. It has the program's messages then, as far as it runs.
-        if let Ok(board) = InProcess::open_offered(&folder, &offer, socket) {
+        if let Ok(board) = InProcess::open_offered(&folder, &offer, sockets) {
             return Ok(board);
         }
     }

@@ -1,6 +1,7 @@
 //! A partner: a remote endpoint, and the numbered messages in both directions.
 
 mod path;
+mod paths;
 mod payload;
 mod receive_queue;
 
@@ -8,16 +9,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::event::Address;
-use crate::hosts::{Output, Route};
 use crate::limits::{
     FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_RETRIES, MAX_SMALL, PIPELINE, PROBE_INTERVAL,
     RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
 };
+use crate::output::{Output, Route};
 use crate::retransmit::ResponseTime;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
 
 pub(crate) use path::Path;
+pub(crate) use paths::Paths;
 pub(crate) use payload::{Notification, Payload, Received};
 
 /// A message to be sent.
@@ -127,7 +129,7 @@ pub(crate) struct Partner {
     ack_at: Option<Duration>,
     acks_sent: u32,
     last_ack: Option<u32>,
-    pub(crate) path: Path,
+    pub(crate) paths: Paths,
 }
 
 impl Partner {
@@ -155,7 +157,7 @@ impl Partner {
             ack_at: None,
             acks_sent: 0,
             last_ack: None,
-            path: Path::default(),
+            paths: Paths::default(),
         }
     }
 
@@ -242,7 +244,7 @@ impl Partner {
                 // The length is at most 32 KiB.
                 let total = u16::try_from(data.len()).unwrap_or_default();
                 let pipeline = match data.len() > FRAGMENT {
-                    true => self.path.pipeline(),
+                    true => self.paths.pipeline(),
                     false => PIPELINE,
                 };
                 for (number, piece) in (0u16..).zip(data.chunks(1 << pipeline)) {
@@ -335,7 +337,7 @@ impl Partner {
             sent.retries = sent.retries.saturating_add(1);
             sent.retransmit_at = now + self.ack_time.timeout(sent.retries, RESEND_BOUNDS);
             if sent.retries >= LARGE_RETRIES && sent.body.bytes() > FRAGMENT {
-                self.path.doubt(now);
+                self.paths.large.doubt(now);
             }
             self.transmit(route, session, sent.seq, &sent.body, out);
             out.counters.resent += 1;
@@ -387,7 +389,7 @@ impl Partner {
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let retransmit_at = self.sent.iter().map(|sent| sent.retransmit_at).min();
-        let probe_path_at = self.path.deadline();
+        let probe_path_at = self.paths.deadline();
         [retransmit_at, self.ack_at, self.probe_at, probe_path_at]
             .into_iter()
             .flatten()

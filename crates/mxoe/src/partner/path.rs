@@ -1,17 +1,16 @@
-//! Whether the path to a partner carries large frames.
+//! Whether a path to a partner carries what this side would send by it: large frames, or datagrams.
 //!
-//! A connect tells whether the partner takes large frames, and nothing about the interfaces and switches in between. So this
-//! side probes the path as RFC 8899 describes it, by a connect that is padded to the longest frame, and sends messages in
-//! large frames only once the partner has answered. Each side does so for its own direction. If messages in large frames do
-//! not arrive any more, the path is probed again.
+//! A connect tells what the partner takes, and nothing about the interfaces, switches and filters in between. So this
+//! side probes the path as RFC 8899 describes it, by a connect that is padded to the longest frame, and sends data by that path only once the
+//! partner has answered. Each side does so for its own direction. If the data does not arrive any more, the path is probed again.
 
 use std::time::Duration;
 
-use crate::limits::{LARGE_PIPELINE, PATH_PROBES, PIPELINE, RESEND_TIMEOUT};
+use crate::limits::{PATH_PROBES, RESEND_TIMEOUT};
 
 #[derive(Debug, Default)]
 pub(crate) enum Path {
-    /// The partner has not said that it takes large frames.
+    /// The partner has not said that it takes anything by this path.
     #[default]
     Unknown,
     Probing {
@@ -21,16 +20,15 @@ pub(crate) enum Path {
         /// When the next probe is due, or the last one counts as lost.
         at: Duration,
     },
-    Large,
+    Open,
     /// No probe was answered.
-    Short,
+    Closed,
 }
 
 impl Path {
-    /// Handles what the partner says in its connect, if anything. It may be any number.
-    pub(crate) fn learn(&mut self, now: Duration, pipeline: Option<u8>) {
-        let takes_large = pipeline.is_some_and(|pipeline| pipeline >= LARGE_PIPELINE);
-        if takes_large && matches!(self, Self::Unknown) {
+    /// The partner takes what this path would carry.
+    pub(crate) fn learn(&mut self, now: Duration) {
+        if matches!(self, Self::Unknown) {
             self.probe_at(now);
         }
     }
@@ -43,9 +41,9 @@ impl Path {
         };
     }
 
-    /// Large frames do not seem to arrive.
+    /// Data does not seem to arrive by this path.
     pub(crate) fn doubt(&mut self, now: Duration) {
-        if matches!(self, Self::Large) {
+        if self.is_open() {
             self.probe_at(now);
         }
     }
@@ -55,7 +53,7 @@ impl Path {
         match *self {
             Self::Probing { sent, at, .. } if at <= now => {
                 if sent >= PATH_PROBES {
-                    *self = Self::Short;
+                    *self = Self::Closed;
                 }
                 sent < PATH_PROBES
             }
@@ -76,7 +74,7 @@ impl Path {
     pub(crate) fn answered(&mut self, to: u8) -> bool {
         let probing = matches!(self, Self::Probing { number, .. } if *number == Some(to));
         if probing {
-            *self = Self::Large;
+            *self = Self::Open;
         }
         probing
     }
@@ -88,16 +86,8 @@ impl Path {
         }
     }
 
-    /// Whether the partner has not said that it takes large frames.
-    pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unknown)
-    }
-
-    /// Binary logarithm of the bytes of a fragment or of a reply to this partner, at most.
-    pub(crate) fn pipeline(&self) -> u8 {
-        match self {
-            Self::Large => LARGE_PIPELINE,
-            _ => PIPELINE,
-        }
+    /// Whether the path carries data.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::bytes::{Reader, Writer};
 use super::packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
+use super::udp_address;
 use crate::limits::{
     LARGE_FRAGMENT, LARGE_PIPELINE, MAX_MEDIUM, MAX_SMALL, MAX_TINY, NAME_BYTES, PIPELINE,
 };
@@ -27,6 +28,8 @@ const CONNECT_OF_MX: u8 = 16;
 const CONNECT_WITH_KEY: u8 = 20;
 /// The same with the length of fragments that the sender takes.
 const CONNECT_WITH_PIPELINE: u8 = 24;
+/// The same with an address of UDP.
+const CONNECT_WITH_UDP: u8 = 44;
 
 /// The kind of an acknowledgement, which is the only TRUC packet that MX sends.
 const ACK_KIND: u8 = 0x55;
@@ -129,12 +132,7 @@ impl<'a> Packet<'a> {
             }
             Self::Pull(pull) => put_pull(to, &pull),
             Self::Reply(reply) => {
-                to.u8(0, PULL_REPLY);
-                to.u8(1, reply.frame);
-                to.u16(2, reply.data.len() as u16);
-                to.u32(4, reply.offset);
-                to.u32(8, reply.handle);
-                to.u32(12, reply.magic);
+                put_reply(to, &reply);
                 to.bytes(16, reply.data);
             }
             Self::Notify(notify) => {
@@ -227,6 +225,10 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         true => Some(body.u8(36)?),
         false => None,
     };
+    let udp = match length >= CONNECT_WITH_UDP {
+        true => udp_address::decode(body.bytes(40, udp_address::BYTES)?),
+        false => None,
+    };
     Some(Connect {
         ends: ends(body)?,
         index: body.u16(10)?,
@@ -237,6 +239,7 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         status,
         own_key,
         pipeline,
+        udp,
     })
 }
 
@@ -258,6 +261,10 @@ fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
         to.u8(4, CONNECT_WITH_PIPELINE);
         to.u8(36, pipeline);
         to.bytes(37, &[0; 3]);
+    }
+    if let Some(udp) = connect.udp {
+        to.u8(4, CONNECT_WITH_UDP);
+        to.bytes(40, &udp_address::encode(udp));
     }
 }
 
@@ -367,6 +374,20 @@ fn reply(body: Reader<'_>) -> Option<Reply<'_>> {
         magic: body.u32(12)?,
         data,
     })
+}
+
+/// Puts all but the data.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "lengths are the encoder's own"
+)]
+pub(super) fn put_reply(to: &mut Writer<'_>, reply: &Reply<'_>) {
+    to.u8(0, PULL_REPLY);
+    to.u8(1, reply.frame);
+    to.u16(2, reply.data.len() as u16);
+    to.u32(4, reply.offset);
+    to.u32(8, reply.handle);
+    to.u32(12, reply.magic);
 }
 
 fn notify(body: Reader<'_>) -> Option<Notify> {

@@ -12,6 +12,7 @@ mod offsets;
 mod packet;
 #[cfg(test)]
 pub(crate) mod tests;
+mod udp_address;
 
 use std::fmt;
 
@@ -136,13 +137,23 @@ impl<'a> Frame<'a> {
     /// Encodes the frame into an empty buffer.
     pub(crate) fn encode_into(&self, frame: &mut Vec<u8>) {
         frame.reserve(MIN_FRAME + self.packet.data().len());
-        frame.extend(self.destination.0);
-        frame.extend(self.source.0);
-        frame.extend(ETHERTYPE.to_be_bytes());
-        frame.extend(self.index.to_be_bytes());
+        self.encode_header(frame);
         self.packet.encode(&mut Writer(frame, HEADER));
         if frame.len() < MIN_FRAME {
             frame.resize(MIN_FRAME, 0);
         }
+    }
+
+    fn encode_header(&self, frame: &mut Vec<u8>) {
+        frame.extend(self.destination.0);
+        frame.extend(self.source.0);
+        frame.extend(ETHERTYPE.to_be_bytes());
+        frame.extend(self.index.to_be_bytes());
+    }
+
+    /// Encodes the frame of a reply into an empty buffer, without the reply's data, which follows, and without padding.
+    pub(crate) fn encode_before_data(&self, reply: &Reply<'_>, frame: &mut Vec<u8>) {
+        self.encode_header(frame);
+        coding::put_reply(&mut Writer(frame, HEADER), reply);
     }
 }

@@ -135,6 +135,7 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
         status: None,
         own_key: None,
         pipeline: None,
+        udp: None,
     };
     let mut body = vec![36, 3, 4, 0, 16, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0];
     body.extend([0, 0, 0, 5, 0, 0, 0, 6, 0x40, 1, 0, 9, 0, 0, 0, 0]);
@@ -163,6 +164,51 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
     body[4] = 24;
     body.extend([13, 0, 0, 0]);
     assert_coding(Packet::Connect(with_pipeline), &body);
+    for (address, ip) in [
+        (
+            "10.1.2.3:258",
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3],
+        ),
+        (
+            "[fe80::7]:258",
+            [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7],
+        ),
+    ] {
+        let with_udp = Connect {
+            udp: Some(address.parse().unwrap()),
+            ..with_pipeline
+        };
+        let mut body = body.clone();
+        body[4] = 44;
+        body.extend(ip);
+        body.extend([1, 2, 0, 0]);
+        assert_coding(Packet::Connect(with_udp), &body);
+        // No port, and no address of a host.
+        for unusable in [
+            &[(56, 0), (57, 0)][..],
+            &[(40, 0xff)],
+            &[
+                (40, 0),
+                (41, 0),
+                (50, 0),
+                (51, 0),
+                (52, 0),
+                (53, 0),
+                (54, 0),
+                (55, 0),
+            ],
+        ] {
+            let mut body = body.clone();
+            for (at, byte) in unusable {
+                body[*at] = *byte;
+            }
+            let frame = by_hand([0x12, 0x34], &body);
+            assert_eq!(
+                Frame::decode(&frame).unwrap().packet,
+                Packet::Connect(with_pipeline)
+            );
+        }
+    }
     // The place of the key is empty in a reply.
     let answer = Connect {
         status: Some(0),

@@ -1,5 +1,7 @@
 //! Packets: the part of a frame after its header.
 
+use std::net::SocketAddr;
+
 /// Source and destination endpoint of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
@@ -32,6 +34,8 @@ pub struct Connect {
     /// Binary logarithm of the longest fragment that the sender takes, if the packet has it behind the key. In a reply, the
     /// place of the key is empty.
     pub pipeline: Option<u8>,
+    /// Where the sender takes replies to its pulls by UDP, if the packet has it behind the pipeline.
+    pub udp: Option<SocketAddr>,
 }
 
 /// A message in one packet, or the common header of packets that belong to a message.

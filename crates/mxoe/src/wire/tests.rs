@@ -1,10 +1,23 @@
 //! Tests of the codec. The numbers in their names are sections of the protocol's description.
 
+use std::net::SocketAddr;
+
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 
 use super::offsets::by_hand;
 use super::*;
+
+/// An address of UDP.
+fn udp() -> impl Strategy<Value = SocketAddr> {
+    let v4 = any::<([u8; 3], u16)>()
+        .prop_map(|([a, b, c], port)| SocketAddr::from(([10, a, b, c], port.max(1))));
+    let v6 = any::<([u16; 4], u16)>().prop_map(|([a, b, c, d], port)| {
+        SocketAddr::from(([0xfe80, 0, 0, 0, a, b, c, d], port.max(1)))
+    });
+    prop_oneof![v4, v6]
+}
 
 /// A packet, and separately its data, which a packet only borrows.
 pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
@@ -43,19 +56,21 @@ pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
                 any::<(u8, Option<u8>)>().prop_map(|(status, pipeline)| (
                     Some(status),
                     None,
-                    pipeline
+                    pipeline,
+                    None
                 )),
-                any::<Option<u32>>().prop_map(|own_key| (None, own_key, None)),
-                any::<(u32, u8)>().prop_map(|(own_key, pipeline)| (
+                any::<Option<u32>>().prop_map(|own_key| (None, own_key, None, None)),
+                (any::<(u32, u8)>(), option::of(udp())).prop_map(|((own_key, pipeline), udp)| (
                     None,
                     Some(own_key),
-                    Some(pipeline)
+                    Some(pipeline),
+                    udp
                 )),
             ]
         )
             .prop_map(
                 move |(ends, [index, expected_seq], [session, key_or_session], number, kind)| {
-                    let (status, own_key, pipeline) = kind;
+                    let (status, own_key, pipeline, udp) = kind;
                     none(Packet::Connect(Connect {
                         ends,
                         index,
@@ -66,6 +81,7 @@ pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
                         status,
                         own_key,
                         pipeline,
+                        udp,
                     }))
                 }
             ),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mxoe::{Code, Event, Message, StreamedSend};
 use proptest::prelude::*;
 
-use crate::net::{Impairment, Network, at, pattern};
+use crate::net::{Impairment, Network, at, pattern, udp};
 
 const LENGTHS: [usize; 12] = [
     0, 5, 32, 33, 128, 129, 4096, 4097, 32_768, 32_769, 100_000, 300_000,
@@ -23,6 +23,7 @@ fn plan() -> impl Strategy<Value = Vec<Planned>> {
 fn impairment() -> impl Strategy<Value = Impairment> {
     (0..30u8, 0..30u8, 0..2000u16).prop_map(|(loss, duplication, jitter_us)| Impairment {
         longest: None,
+        no_datagrams: false,
         loss,
         duplication,
         jitter_us,
@@ -30,7 +31,8 @@ fn impairment() -> impl Strategy<Value = Impairment> {
 }
 
 fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
-    let mut network = Network::new(2, 500);
+    // Half of the networks have hosts that take datagrams.
+    let mut network = Network::with_udp(2, 500, |node| (seed % 2 == 0).then(|| udp(node)));
     network.impairment = impairment;
     network.rng = fastrand::Rng::with_seed(seed);
     assert_eq!(network.connect(0, 1), Code::Success);

@@ -90,6 +90,7 @@ fn answer_to(pipeline: Option<u8>) -> (Connect, Network) {
         status: None,
         own_key: pipeline.map(|_| 7),
         pipeline,
+        udp: None,
     };
     let frame = Frame {
         destination: mac(1),

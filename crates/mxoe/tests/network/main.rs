@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod datagrams;
 mod hostile;
 mod impairment;
 mod large_frames;
@@ -315,6 +316,7 @@ fn mxoe_5_4_refusals_are_limited() {
             status: None,
             own_key: None,
             pipeline: None,
+            udp: None,
         };
         let packet = Packet::Connect(packet);
         Frame {

@@ -1,6 +1,7 @@
 //! The simulated network: it has the clock, and impairs frames as a test requests.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mxoe::wire::Mac;
@@ -14,6 +15,8 @@ pub(crate) struct Impairment {
     pub(crate) jitter_us: u16,
     /// Bytes of the longest frame that arrives, if there is a limit.
     pub(crate) longest: Option<usize>,
+    /// Datagrams are lost, as by a firewall.
+    pub(crate) no_datagrams: bool,
 }
 
 pub(crate) struct Network {
@@ -30,6 +33,8 @@ pub(crate) struct Network {
     pub(crate) hostile: Option<usize>,
     /// Number of corrupted frames.
     pub(crate) corrupted: u64,
+    /// Every datagram that a node sent, before impairment, with its destination.
+    pub(crate) datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Events of each node.
     pub(crate) events: Vec<VecDeque<Event>>,
 }
@@ -50,14 +55,29 @@ pub(crate) fn session(node: usize, opening: u32) -> u32 {
     opening << 8 | (node as u32 + 1)
 }
 
+/// Returns where a node takes datagrams, if it does.
+pub(crate) fn udp(node: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node as u8 + 1], 4000))
+}
+
 pub(crate) const KEY: u32 = 77;
 
 impl Network {
     /// Makes nodes that have endpoint 3 open.
     pub(crate) fn new(count: usize, peer_timeout: u64) -> Self {
+        Self::with_udp(count, peer_timeout, |_| None)
+    }
+
+    /// The same with nodes that take datagrams at an address.
+    pub(crate) fn with_udp(
+        count: usize,
+        peer_timeout: u64,
+        udp: impl Fn(usize) -> Option<SocketAddr>,
+    ) -> Self {
         let node = |number| {
             let mut config = Config::new(mac(number), &format!("host{number}"), 9);
             config.peer_timeout = Duration::from_secs(peer_timeout);
+            config.udp = udp(number);
             let mut node = Node::new(config);
             assert!(node.open(Duration::ZERO, 3, KEY, session(number, 0)));
             node
@@ -72,6 +92,7 @@ impl Network {
             sent: Vec::new(),
             hostile: None,
             corrupted: 0,
+            datagrams: Vec::new(),
             events: (0..count).map(|_| VecDeque::new()).collect(),
         }
     }
@@ -103,31 +124,64 @@ impl Network {
                     false => self.deliver(frame),
                 }
             }
+            self.collect_datagrams(number);
         }
     }
 
-    /// Sends corrupted copies of a frame: a few bytes behind its MAC header differ.
+    /// Delivers the datagrams of a node to the node with their destination. Their order is that of the frames.
+    fn collect_datagrams(&mut self, number: usize) {
+        loop {
+            self.nodes[number].datagrams_sent(0);
+            let next = self.nodes[number].datagrams().next();
+            let Some((to, frame)) = next.map(|(to, parts)| (to, parts.concat())) else {
+                return;
+            };
+            self.nodes[number].datagrams_sent(1);
+            assert_eq!(frame[6..12], mac(number).0, "the source is the node");
+            self.datagrams.push((to, frame.clone()));
+            let lost = self.rng.u8(0..100) < self.impairment.loss;
+            if lost || self.impairment.no_datagrams {
+                continue;
+            }
+            let frame = match self.hostile == Some(number) && self.rng.u8(0..3) == 0 {
+                true => self.corrupted(&frame),
+                false => frame,
+            };
+            let from = udp(number);
+            for node in (0..self.nodes.len()).filter(|node| udp(*node) == to) {
+                self.nodes[node].receive_datagram(self.now, from, &frame);
+            }
+        }
+    }
+
+    /// Sends corrupted copies of a frame.
     fn corrupt(&mut self, frame: &[u8]) {
         let count = if self.rng.u8(0..20) == 0 { 200 } else { 1 };
         for _ in 0..count {
-            let mut frame = frame.to_owned();
-            for _ in 0..self.rng.u8(0..4) {
-                // Most fields of a packet are in its first 64 bytes.
-                let end = if self.rng.bool() {
-                    frame.len()
-                } else {
-                    frame.len().min(64)
-                };
-                let place = self.rng.usize(14..end);
-                frame[place] = match self.rng.u8(0..4) {
-                    0 => 0,
-                    1 => 0xff,
-                    _ => self.rng.u8(..),
-                };
-            }
-            self.corrupted += 1;
-            self.deliver(frame);
+            let corrupted = self.corrupted(frame);
+            self.deliver(corrupted);
         }
+    }
+
+    /// Returns a copy of a frame of which a few bytes behind its MAC header differ.
+    fn corrupted(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut frame = frame.to_owned();
+        for _ in 0..self.rng.u8(0..4) {
+            // Most fields of a packet are in its first 64 bytes.
+            let end = if self.rng.bool() {
+                frame.len()
+            } else {
+                frame.len().min(64)
+            };
+            let place = self.rng.usize(14..end);
+            frame[place] = match self.rng.u8(0..4) {
+                0 => 0,
+                1 => 0xff,
+                _ => self.rng.u8(..),
+            };
+        }
+        self.corrupted += 1;
+        frame
     }
 
     /// Advances to the next arrival or deadline. Returns false if there is none before `end`.

@@ -22,10 +22,15 @@ pub(crate) struct Hosts {
     pub(crate) children: Vec<Child>,
 }
 
-fn ip(words: &[&str]) {
+/// The kernel's counters of received datagrams of UDP: a file of `/proc/net`, and the name in front of the number.
+pub(crate) const V4: &str = "snmp Udp: ";
+pub(crate) const V6: &str = "snmp6 Udp6InDatagrams";
+
+fn ip(words: &[&str]) -> String {
     let output = Command::new("ip").args(words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {words:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 impl Hosts {
@@ -65,6 +70,30 @@ impl Hosts {
     /// Sets a host's interface down, or up again.
     pub(crate) fn set_interface(&self, place: usize, state: &str) {
         ip(&["-n", &self.names[place], "link", "set", "mx", state]);
+    }
+
+    /// Sets the MTU of both hosts' interfaces.
+    pub(crate) fn set_mtu(&self, mtu: u32) {
+        for place in [0, 1] {
+            self.ip(place, &["link", "set", "mx", "mtu", &mtu.to_string()]);
+        }
+    }
+
+    /// Runs `ip` on a host and returns what it prints.
+    pub(crate) fn ip(&self, place: usize, words: &[&str]) -> String {
+        ip(&[&["-n", &self.names[place]], words].concat())
+    }
+
+    /// Returns how many datagrams of UDP a host has received.
+    pub(crate) fn datagrams_received(&self, place: usize, family: &str) -> u64 {
+        let (file, name) = family.split_once(' ').unwrap();
+        let mut command = self.within(place, Path::new("cat"));
+        let output = command.arg(format!("/proc/net/{file}")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        // The last one: in `snmp`, a line with names comes before that with numbers.
+        let line = text.lines().rfind(|line| line.starts_with(name)).unwrap();
+        let number = line[name.len()..].split_whitespace().next();
+        number.unwrap().parse().unwrap()
     }
 
     pub(crate) fn within(&self, place: usize, program: &Path) -> Command {

@@ -12,6 +12,7 @@
 mod common;
 
 mod beside_daemon;
+mod datagrams;
 mod hostile;
 mod hosts;
 mod in_process;

@@ -17,11 +17,15 @@ const USERS: [&str; 2] = ["65534", "1"];
 const GROUP: &str = "4711";
 
 /// The keys of a daemon whose users of the group get sockets.
-const SOCKETS: [&str; 2] = ["unix-group = \"4711\"", ", program-sockets = true"];
+pub(crate) const SOCKETS: [&str; 2] = ["unix-group = \"4711\"", ", program-sockets = true"];
 
 /// Two hosts with daemons of these keys, which know each other.
 fn with_daemons(keys: [&str; 2]) -> (Hosts, [usize; 2]) {
-    let mut hosts = Hosts::new(false);
+    with_daemons_on(Hosts::new(false), keys)
+}
+
+/// Starts such daemons on hosts.
+pub(crate) fn with_daemons_on(mut hosts: Hosts, keys: [&str; 2]) -> (Hosts, [usize; 2]) {
     // Ordinary users run the programs, which are not elsewhere for them.
     let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     open(hosts.folder.path());
@@ -59,6 +63,11 @@ fn start(hosts: &Hosts, place: usize, user: &str, endpoint: u32) -> Program {
     let mut command = as_user(hosts, user, GROUP, &program);
     command.env("VICINITY_TEST_RUNTIME", hosts.runtime(place));
     Program::spawn(command, endpoint)
+}
+
+/// Starts such a program of an ordinary user.
+pub(crate) fn start_program(hosts: &Hosts, place: usize, endpoint: u32) -> Program {
+    start(hosts, place, USERS[0], endpoint)
 }
 
 /// Runs `vicinity message` as a user, and returns its result and errors.

@@ -72,7 +72,9 @@ impl Uplink {
             .and_then(SharedInterface::serial)
             .unwrap_or_else(|| halves(random().unwrap_or_default()).0);
         let timeout = self.peer_timeout;
-        let wire_member = WireMember::new(now, named_nic, serial, timeout, sharing);
+        let socket = self.datagrams.as_ref();
+        let udp = socket.map(|socket| socket.datagrams.address());
+        let wire_member = WireMember::new(now, named_nic, (serial, timeout, udp), sharing);
         if let Some(wire_member) = wire_member {
             if let Some(last) = self.wire_members.insert(nic, wire_member) {
                 let wire = &mut self.counters.wire;

@@ -23,6 +23,7 @@
 
 mod closing;
 mod control;
+mod datagrams;
 mod link;
 mod node_events;
 mod outgoing;
@@ -41,6 +42,7 @@ use window::Side;
 use window::region::{MemberPage, Region};
 use window::waiter::{Token, WaitResult, Waiter};
 
+use self::datagrams::DatagramSocket;
 use self::link::{EndpointPair, Link, NodeContext};
 use self::state::{State, WaitingDial};
 use self::wire_member::WireMember;
@@ -90,6 +92,8 @@ pub struct Uplink {
     doorbell: HostDoorbell,
     control: ControlChannel,
     port: Port,
+    /// Set in a program that takes replies to its pulls in datagrams.
+    datagrams: Option<DatagramSocket>,
     /// The interface took all frames in the last turn.
     sent: bool,
     members: Vec<NamedNic>,
@@ -152,6 +156,7 @@ impl Uplink {
             doorbell,
             control,
             port: options.port,
+            datagrams: None,
             sent: true,
             members: options.members,
             names: Names::default(),
@@ -230,6 +235,9 @@ impl Uplink {
         self.sent = true;
         for wire_member in self.wire_members.values_mut() {
             self.sent &= self.port.send(&mut wire_member.node)?;
+            if let Some(socket) = &mut self.datagrams {
+                self.sent &= socket.datagrams.send(&mut wire_member.node);
+            }
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {
@@ -254,6 +262,8 @@ impl Uplink {
                 }
             }
         });
+        let datagrams = self.datagrams.as_mut();
+        let datagrams = datagrams.map_or(0, |socket| socket.receive(now, wire_members));
         let wire = &mut self.counters.wire;
         wire_members.retain(|_, wire_member| {
             let over = wire_member.is_over(now);
@@ -265,7 +275,7 @@ impl Uplink {
         for wire_member in wire_members.values_mut() {
             wire_member.node.tick(now);
         }
-        count > 0
+        count + datagrams > 0
     }
 
     /// Serves all links.

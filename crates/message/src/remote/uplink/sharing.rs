@@ -1,8 +1,9 @@
 //! An uplink whose interface other processes serve, too ([`SharedInterface`]).
 
-use mxoe::{Address, Code};
+use mxoe::{Address, Code, Datagrams};
 use rustix::io::Errno;
 
+use super::datagrams::DatagramSocket;
 use super::link::EndpointPair;
 use super::{Uplink, WIRE};
 use crate::error::Error;
@@ -10,23 +11,37 @@ use crate::remote::directory::NamedNic;
 use crate::remote::shared_interface::{Answers, SharedInterface};
 
 impl Uplink {
-    /// The program that has the endpoints calls this uplink itself, and shares the interface.
-    pub(in crate::remote) fn stay_in_process(&mut self, sharing: SharedInterface) {
+    /// The program that has the endpoints calls this uplink itself, and shares the interface. It takes replies to its pulls in
+    /// datagrams, if it has a socket for them.
+    pub(in crate::remote) fn stay_in_process(
+        &mut self,
+        sharing: SharedInterface,
+        datagrams: Option<Datagrams>,
+    ) {
         self.in_process = true;
         self.sharing = Some(sharing);
+        self.datagrams = datagrams.map(DatagramSocket::new);
         self.end_wakeups();
     }
 
     /// From now on, each frame that arrives makes the uplink's descriptor readable. The kernel carries that out for each frame, through both levels
     /// of epoll, even if no thread sleeps.
     pub(in crate::remote) fn begin_wakeups(&self) -> Result<(), Errno> {
-        self.waiter.add(&self.port, WIRE)
+        self.waiter.add(&self.port, WIRE)?;
+        match &self.datagrams {
+            Some(socket) => self.waiter.add(&socket.datagrams, WIRE),
+            None => Ok(()),
+        }
     }
 
     /// Ends that. Until it begins again, the uplink notices the end of the interface when it sends, which it does at the latest when it
     /// probes a silent partner.
-    pub(in crate::remote) fn end_wakeups(&self) {
+    pub(in crate::remote) fn end_wakeups(&mut self) {
         self.waiter.remove(&self.port);
+        if let Some(socket) = &mut self.datagrams {
+            self.waiter.remove(&socket.datagrams);
+            socket.look_next_turn();
+        }
     }
 
     /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
@@ -85,6 +100,10 @@ impl Uplink {
     /// Looks after other processes that may have ended. Called again and again.
     pub(in crate::remote) fn look_after_others(&mut self) -> Result<(), Error> {
         let now = self.port.now();
+        // The program may compute, and make few turns.
+        if let Some(socket) = &mut self.datagrams {
+            socket.look_next_turn();
+        }
         if let Some(shared) = &mut self.sharing {
             let change = shared.update_answers();
             for wire_member in self.wire_members.values_mut() {

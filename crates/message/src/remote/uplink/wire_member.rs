@@ -1,5 +1,6 @@
 //! A member of this host as a host on the wire.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mxoe::wire::Mac;
@@ -29,14 +30,14 @@ impl WireMember {
     pub(super) fn new(
         now: Duration,
         named_nic: &NamedNic,
-        serial: u32,
-        peer_timeout: Duration,
+        (serial, peer_timeout, udp): (u32, Duration, Option<SocketAddr>),
         sharing: Option<&SharedInterface>,
     ) -> Option<Self> {
         let mac = Mac::from_nic(named_nic.nic).filter(|mac| mac.is_host())?;
         // As in native MX: the name, and the number of the board.
         let mut config = Config::new(mac, &format!("{}:0", named_nic.name), serial);
         config.peer_timeout = peer_timeout;
+        config.udp = udp;
         config.shared = sharing.is_some();
         let mut node = Node::new(config);
         if sharing.is_none_or(SharedInterface::answers) {

@@ -1,13 +1,13 @@
 //! Sockets on the uplink's interface, for programs of the host that serve the interface beside the uplink.
 //!
-//! A program that may connect to the Unix socket gets a packet socket, which only root can open. So its messages to other hosts need no
-//! other process (docs/message-hosts.md).
+//! A program that may connect to the Unix socket gets a packet socket, which only root can open, and a UDP socket with a receive buffer that only
+//! root can have. So its messages to other hosts need no other process (docs/message-hosts.md).
 
-use std::os::fd::AsFd;
+use std::io;
 use std::time::Duration;
 
-use message::remote::InterfaceOffer;
-use mxoe::Port;
+use message::remote::{InterfaceOffer, OfferedSockets};
+use mxoe::{Datagrams, Port};
 use tokio::net::UnixListener;
 use tokio::time::Instant;
 
@@ -22,9 +22,9 @@ pub(super) async fn serve(listener: UnixListener, offer: InterfaceOffer) {
     let mut last_warning: Option<Instant> = None;
     loop {
         match listener.accept().await {
-            Ok((program, _)) => match Port::open_shared_socket(&offer.interface) {
-                // A program that has gone needs no socket.
-                Ok(socket) => drop(offer.send(&program, socket.as_fd())),
+            Ok((program, _)) => match open_sockets(&offer.interface) {
+                // A program that has gone needs no sockets.
+                Ok(sockets) => drop(offer.send(&program, &sockets)),
                 Err(error) if last_warning.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) => {
                     last_warning = Some(Instant::now());
                     tracing::error!(%error, interface = %offer.interface, "cannot open a socket for a program; the \
@@ -36,4 +36,12 @@ pub(super) async fn serve(listener: UnixListener, offer: InterfaceOffer) {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn open_sockets(interface: &str) -> io::Result<OfferedSockets> {
+    Ok(OfferedSockets {
+        frames: Port::open_shared_socket(interface)?,
+        // Without an address on the interface, all frames pass by the other socket.
+        datagrams: Datagrams::open_socket(interface).ok(),
+    })
 }
