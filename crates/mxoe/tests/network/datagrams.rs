@@ -6,7 +6,7 @@ use std::time::Duration;
 use mxoe::Code;
 use mxoe::wire::{self, Connect, Frame, Packet};
 
-use super::net::{KEY, Network, at, mac, pattern, session, udp};
+use super::net::{KEY, Network, at, frame, mac, pattern, session, udp};
 
 const LENGTH: u32 = 400_000;
 
@@ -172,15 +172,10 @@ fn a_forged_reply_to_a_pull_is_ignored() {
         magic: request.magic,
         data: &[0xee; 8192],
     };
-    let forged = Frame {
-        destination: mac(1),
-        source: mac(0),
-        index: 0,
-        packet: Packet::Reply(reply),
-    };
+    let forged = frame(0, 1, Packet::Reply(reply));
     let mut from = udp(0);
     from.set_port(4001);
-    network.nodes[1].receive_datagram(network.now, from, &forged.encode());
+    network.nodes[1].receive_datagram(network.now, from, &forged);
     let mut data = Vec::new();
     while data.len() < LENGTH as usize {
         data.extend(network.until(|network| network.nodes[1].next_piece(network.now, 3, pull)));
@@ -202,13 +197,8 @@ fn another_address_of_a_partner_is_probed_before_data_is_sent_there() {
         udp: Some(victim),
         ..probe
     };
-    let frame = Frame {
-        destination: mac(0),
-        source: mac(1),
-        index: 0,
-        packet: Packet::Connect(connect),
-    };
-    network.nodes[0].receive(network.now, &frame.encode());
+    let frame = frame(1, 0, Packet::Connect(connect));
+    network.nodes[0].receive(network.now, &frame);
     // The next connect of the partner itself has its own address.
     exchange(&mut network, 0);
     settle(&mut network);
@@ -233,13 +223,8 @@ fn a_datagram_carries_no_other_packets() {
     };
     let query = Packet::HostQuery { index: 0, magic: 1 };
     for (count, packet) in (1..).zip([Packet::Connect(connect), announce, query]) {
-        let frame = Frame {
-            destination: mac(1),
-            source: mac(0),
-            index: 0,
-            packet,
-        };
-        network.nodes[1].receive_datagram(network.now, udp(0), &frame.encode());
+        let frame = frame(0, 1, packet);
+        network.nodes[1].receive_datagram(network.now, udp(0), &frame);
         assert_eq!(network.nodes[1].counters().ignored, before + count);
     }
     let mut for_another_host = a_datagram(&network, |packet| matches!(packet, Packet::Connect(_)));
@@ -301,13 +286,8 @@ fn replies_of_a_message_that_has_ended_are_not_sent() {
         seq: 1,
         ack: 1,
     };
-    let frame = Frame {
-        destination: mac(0),
-        source: mac(1),
-        index: 0,
-        packet: Packet::Notify(notify),
-    };
-    network.nodes[0].receive(network.now, &frame.encode());
+    let frame = frame(1, 0, Packet::Notify(notify));
+    network.nodes[0].receive(network.now, &frame);
     let ended = network.next_event(0);
     assert!(matches!(ended, Some(mxoe::Event::Sent { .. })), "{ended:?}");
     assert_eq!(queued(&network), 0);

@@ -6,7 +6,7 @@ use mxoe::limits::MAX_ORDINARY_FRAME;
 use mxoe::wire::{Connect, Ends, Frame, Packet};
 use mxoe::{Code, Message};
 
-use super::net::{KEY, Network, at, mac, pattern};
+use super::net::{KEY, Network, at, frame, pattern};
 
 /// Sends a medium and a large message, checks both, and returns the longest frame that carried bytes of them.
 fn exchange(network: &mut Network) -> usize {
@@ -92,13 +92,8 @@ fn answer_to(pipeline: Option<u8>) -> (Connect, Network) {
         pipeline,
         udp: None,
     };
-    let frame = Frame {
-        destination: mac(1),
-        source: mac(0),
-        index: 0,
-        packet: Packet::Connect(connect),
-    };
-    network.nodes[1].receive(network.now, &frame.encode());
+    let frame = frame(0, 1, Packet::Connect(connect));
+    network.nodes[1].receive(network.now, &frame);
     network.advance(Duration::from_secs(4));
     let sent = network.sent.iter().filter_map(|sent| Frame::decode(sent));
     let reply = sent.into_iter().find_map(|frame| match frame.packet {

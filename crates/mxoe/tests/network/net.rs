@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mxoe::wire::Mac;
+use mxoe::wire::{Frame, Mac, Packet};
 use mxoe::{Address, Code, Config, Event, Message, Node, Offer, SendError};
 
 /// Percentages of lost and of duplicated frames, and the longest extra delay.
@@ -53,6 +53,17 @@ pub(crate) fn at(node: usize, endpoint: u8) -> Address {
 /// Returns a session that differs for each node and each opening.
 pub(crate) fn session(node: usize, opening: u32) -> u32 {
     opening << 8 | (node as u32 + 1)
+}
+
+/// Returns a frame of a node for another one.
+pub(crate) fn frame(from: usize, to: usize, packet: Packet<'_>) -> Vec<u8> {
+    let frame = Frame {
+        destination: mac(to),
+        source: mac(from),
+        index: 0,
+        packet,
+    };
+    frame.encode()
 }
 
 /// Returns where a node takes datagrams, if it does.
