@@ -1,6 +1,6 @@
 //! MPI ranks in VMs: `mpirun` in one VM starts them by ssh, with the hostfile of `vicinity mpi-hosts`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use vm_harness::mpi;
@@ -161,7 +161,12 @@ fn endless(vm: &Vm) -> Job<'_> {
 
 /// The job ends with the component's error.
 fn assert_lost(vm: &Vm, job: Job) {
-    let ended = job.wait(LIMIT).unwrap();
+    let begin = Instant::now();
+    let status = job.wait(LIMIT).unwrap().status;
+    let took = begin.elapsed();
     let said = vm.check("cat /tmp/job", LIMIT).unwrap();
-    assert!(ended.status != 0 && said.contains("is lost: "), "{said}");
+    assert!(
+        status != 0 && said.contains("is lost: "),
+        "status {status} after {took:?}: {said}"
+    );
 }
