@@ -192,7 +192,7 @@ fn drain(node: &mut Node) {
         count += 1;
     }
     loop {
-        node.datagrams_sent(0);
+        node.drop_old_datagrams();
         let Some((_, parts)) = node.datagrams().next() else {
             break;
         };

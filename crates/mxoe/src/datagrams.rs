@@ -134,8 +134,7 @@ impl Datagrams {
     /// Sends all datagrams that the node has ready. Returns false if the kernel accepts no more for now; the remaining frames wait in the node.
     pub fn send(&mut self, node: &mut Node) -> bool {
         loop {
-            // Those that no receiver waits for any more.
-            node.datagrams_sent(0);
+            node.drop_old_datagrams();
             let Some(batch) = Batch::first(node) else {
                 return true;
             };

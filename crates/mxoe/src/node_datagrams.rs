@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::node::Node;
 use crate::outgoing_datagram::OutgoingDatagram;
+use crate::partner::Partner;
 use crate::pulls::Pulls;
 use crate::wire::{Frame, Packet};
 
@@ -12,37 +13,33 @@ impl Node {
     /// Receives a frame that came in a datagram from this address. Any user of a host may send a datagram, so only those from the address that
     /// a partner has told in its connect count: replies to pulls from it, and its probes of the path.
     pub fn receive_datagram(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) {
-        let frame = Frame::decode(bytes).filter(|frame| frame.destination == self.config.mac);
-        let is_known = frame.is_some_and(|frame| self.is_of_partner(from, &frame));
+        let is_from = |partner: &Partner| partner.paths.is_from_partner(from);
+        let frame = Frame::decode(bytes)
+            .filter(|frame| frame.destination == self.config.mac)
+            .filter(|frame| self.partner_of(frame).is_some_and(is_from));
         self.out.counters.received += 1;
-        match frame.filter(|_| is_known) {
+        match frame {
             Some(frame) => self.receive_unicast(now, &frame),
             None => self.out.counters.ignored += 1,
         }
     }
 
-    /// Returns whether a frame is one that its sender's partner here accepts in a datagram from this address.
-    fn is_of_partner(&self, from: SocketAddr, frame: &Frame<'_>) -> bool {
-        let Some(host) = self.hosts.find(frame.source) else {
-            return false;
-        };
-        let (to, id) = match frame.packet {
+    /// Returns the partner that a frame is from, if a datagram may carry such a frame.
+    fn partner_of(&self, frame: &Frame<'_>) -> Option<&Partner> {
+        let host = self.hosts.find(frame.source)?;
+        match frame.packet {
             Packet::Connect(connect) if connect.status.is_none() => {
-                (Some(connect.ends.to), Some((host, connect.ends.from)))
+                let endpoint = self.endpoint(connect.ends.to)?;
+                endpoint.partners.get(&(host, connect.ends.from))
             }
             Packet::Reply(reply) => {
-                let to = Pulls::endpoint(reply.magic);
-                let endpoint = to.and_then(|to| self.endpoint(to));
-                let pull = endpoint.and_then(|endpoint| endpoint.pulls.find(reply.handle));
-                (to, pull.map(|pull| pull.id))
+                let endpoint = self.endpoint(Pulls::endpoint(reply.magic)?)?;
+                endpoint
+                    .partners
+                    .get(&endpoint.pulls.find(reply.handle)?.id)
             }
-            _ => return false,
-        };
-        let endpoint = to.and_then(|to| self.endpoint(to));
-        let partner = endpoint
-            .zip(id)
-            .and_then(|(endpoint, id)| endpoint.partners.get(&id));
-        partner.is_some_and(|partner| partner.paths.is_from_partner(from))
+            _ => None,
+        }
     }
 
     /// Returns the frames to be sent in datagrams, in order, each in two parts, with its destination.
@@ -53,11 +50,15 @@ impl Node {
         })
     }
 
-    /// Removes the first frames of [`datagrams`](Self::datagrams), which were sent, and those that no receiver waits for any more.
+    /// Removes the first frames of [`datagrams`](Self::datagrams), which were sent.
     pub fn datagrams_sent(&mut self, count: usize) {
         for _ in 0..count {
             self.out.drop_datagram();
         }
+    }
+
+    /// Removes the first frames that no receiver waits for any more. [`datagrams`](Self::datagrams) ends before such a frame.
+    pub fn drop_old_datagrams(&mut self) {
         while let Some(datagram) = self.out.datagrams.front() {
             if self.data_of(datagram).is_some() {
                 return;

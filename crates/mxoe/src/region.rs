@@ -59,9 +59,7 @@ impl Region {
         self.requested = self.requested.max(block.end());
         self.repeats
     }
-}
 
-impl Region {
     /// Returns these bytes of the message, if they are there. A frame never wraps around the end of the ring, because both
     /// consist of whole pages.
     pub(crate) fn get(&self, start: u32, length: u32) -> Option<&[u8]> {

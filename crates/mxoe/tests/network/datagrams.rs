@@ -294,6 +294,6 @@ fn replies_of_a_message_that_has_ended_are_not_sent() {
     // Another message has the place of the first one.
     network.send(0, 1, 3, pattern(LENGTH as usize, 3)).unwrap();
     assert_eq!(queued(&network), 0);
-    network.nodes[0].datagrams_sent(0);
+    network.nodes[0].drop_old_datagrams();
     assert!(network.nodes[0].transmit().is_some());
 }

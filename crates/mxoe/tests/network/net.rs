@@ -142,7 +142,7 @@ impl Network {
     /// Delivers the datagrams of a node to the node with their destination. Their order is that of the frames.
     fn collect_datagrams(&mut self, number: usize) {
         loop {
-            self.nodes[number].datagrams_sent(0);
+            self.nodes[number].drop_old_datagrams();
             let next = self.nodes[number].datagrams().next();
             let Some((to, frame)) = next.map(|(to, parts)| (to, parts.concat())) else {
                 return;
