@@ -51,6 +51,7 @@ fn child() {
     };
     match role.as_str() {
         "unreadable" => refuse(&[READ]),
+        "closed" => refuse(&[READ, WRITE]),
         "unwritable" | "withdrawing" => refuse(&[WRITE]),
         "of-nobody" => setresuid(NOBODY, NOBODY, NOBODY).unwrap(),
         "forked" => return forked(&folder),
@@ -59,7 +60,9 @@ fn child() {
     let mut endpoint = open(&folder, 1);
     let peer = connect(&mut endpoint, 0);
     match role.as_str() {
-        "echo" | "unreadable" | "unwritable" | "of-nobody" => echo(&mut endpoint, peer, &LENGTHS),
+        "echo" | "unreadable" | "unwritable" | "closed" | "of-nobody" => {
+            echo(&mut endpoint, peer, &LENGTHS);
+        }
         "echo-many" => echo(&mut endpoint, peer, &MANY),
         "stopped" => stopped(&mut endpoint, peer),
         "heap-then-plain" => send_from_heap_then_plain(&mut endpoint, peer),
@@ -210,15 +213,30 @@ fn a_receiver_copies_all_if_the_sender_may_not() {
     assert_eq!(copies.shared, 0);
 }
 
-#[test]
-fn messages_are_streamed_if_the_receiver_may_not_read_the_sender() {
+/// Exchanges messages with a child of this role, while the kernel refuses these calls to the test, too.
+fn exchange_without(calls: &'static [libc::c_long], role: &'static str) -> Copies {
     // A thread of its own: the filter stays for as long as the thread.
-    let test = std::thread::spawn(|| {
-        refuse(&[READ]);
-        exchange("unreadable", &LENGTHS)
+    let test = std::thread::spawn(move || {
+        refuse(calls);
+        exchange(role, &LENGTHS)
     });
-    let copies = test.join().unwrap();
+    test.join().unwrap()
+}
+
+#[test]
+fn messages_are_streamed_if_neither_side_may_copy() {
+    let copies = exchange_without(&[READ, WRITE], "closed");
     assert_eq!((copies.once, copies.streamed), (0, COUNT));
+}
+
+/// The receiver finds out with the first piece that it claims. If it loses its processor before, the sender claims all pieces, and copies
+/// these messages alone.
+#[test]
+fn a_receiver_that_may_not_read_the_sender_copies_nothing() {
+    let copies = exchange_without(&[READ], "unreadable");
+    println!("{copies:?}");
+    assert_eq!(copies.once + copies.streamed, COUNT);
+    assert_eq!(copies.once, copies.shared, "copied by the sender alone");
 }
 
 /// This process has the right to trace that of another user, which has not the same right.
