@@ -4,7 +4,7 @@
 //! The input is a list of packets: two bytes of length, whose highest bit marks a whole frame, and the next one a frame in a datagram from
 //! the host's address, and then the bytes. The target responds like a program: it opens endpoints, pulls offers, sends
 //! messages back and supplies streamed messages. The node must not panic, and its memory and output
-//! for each frame must be limited.
+//! for each frame must be limited. A node whose frames all travel in datagrams gets all packets, too.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,13 +30,24 @@ const KEY: u32 = 7;
 const PEERS: usize = 8;
 
 fuzz_target!(|data: &[u8]| {
+    for only_datagrams in [false, true] {
+        attack(data, only_datagrams);
+    }
+});
+
+fn attack(data: &[u8], only_datagrams: bool) {
     let mut config = Config::new(HERE, "here", 1);
     config.peer_timeout = Duration::from_secs(2);
     config.udp = Some(SocketAddr::from(([10, 0, 0, 1], 4000)));
+    config.only_datagrams = only_datagrams;
     let mut node = Node::new(config);
     assert!(node.open(Duration::ZERO, ENDPOINT, KEY, SESSION));
     let mut now = Duration::ZERO;
-    node.receive(now, &connect_frame());
+    assert_eq!(node.add_partner(now, ENDPOINT, PEER, UDP), only_datagrams);
+    match only_datagrams {
+        true => node.receive_datagram(now, UDP, &connect_frame()),
+        false => node.receive(now, &connect_frame()),
+    }
     for value in 0..4u64 {
         let length = [5, 200, 5000, 40_000][value as usize];
         let message = (value, vec![7; length]);
@@ -61,7 +72,7 @@ fuzz_target!(|data: &[u8]| {
         if let Some(decoded) = Frame::decode(&frame) {
             assert_eq!(Frame::decode(&decoded.encode()), Some(decoded));
         }
-        match by_datagram {
+        match by_datagram || only_datagrams {
             true => node.receive_datagram(now, UDP, &frame),
             false => node.receive(now, &frame),
         }
@@ -70,7 +81,7 @@ fuzz_target!(|data: &[u8]| {
         node.tick(now);
         drain(&mut node);
     }
-});
+}
 
 /// Returns the peer's connect.
 fn connect_frame() -> Vec<u8> {
@@ -85,9 +96,10 @@ fn connect_frame() -> Vec<u8> {
         expected_seq: 1,
         number: 1,
         status: None,
-        own_key: None,
+        own_key: Some(KEY),
         pipeline: Some(13),
         udp: Some(UDP),
+        program: None,
     };
     let frame = Frame {
         destination: HERE,
@@ -126,8 +138,26 @@ impl Program {
                 }) if key % 2 == 0 => {
                     node.refuse(now, endpoint, from, None);
                 }
-                Some(Event::ConnectRequest { endpoint, key, .. }) => {
-                    assert!(node.open(now, endpoint, key, SESSION + u32::from(endpoint)));
+                Some(Event::ConnectRequest {
+                    endpoint,
+                    from,
+                    key,
+                    program: Some(program),
+                    ..
+                }) if key % 4 == 1 => {
+                    node.answer_introduction(endpoint, from, program);
+                }
+                Some(Event::ConnectRequest {
+                    endpoint,
+                    from,
+                    key,
+                    program,
+                    ..
+                }) => {
+                    let opened = node.open(now, endpoint, key, SESSION + u32::from(endpoint));
+                    // An introduction may be to an endpoint that is open.
+                    assert!(opened || program.is_some());
+                    node.accept(now, endpoint, from);
                 }
                 Some(Event::PeerConnected { endpoint, from, .. }) => {
                     if self.peers.len() < PEERS {

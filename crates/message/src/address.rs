@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use window::attach::Channel;
 use window::region::UnitAllocator;
 
-use crate::plane::Plane;
+use crate::plane::{Plane, ProgramPlane};
+use crate::program_address::ProgramAddress;
 use crate::remote::directory;
 use crate::unix_group::{self, Rights};
 
@@ -51,6 +52,8 @@ pub struct Board {
     pub(crate) needs_uplink: bool,
     /// The plane of this process, if the board is not that of a daemon or a gateway.
     pub(crate) plane: Option<Arc<dyn Plane>>,
+    /// The plane of datagrams that this process may have beside a daemon.
+    pub(crate) program_plane: Option<Arc<dyn ProgramPlane>>,
 }
 
 impl Board {
@@ -98,6 +101,7 @@ impl Board {
             nic,
             needs_uplink: false,
             plane: None,
+            program_plane: None,
         }
     }
 
@@ -152,6 +156,19 @@ impl Board {
             plane: Some(plane),
             ..self
         }
+    }
+
+    /// Returns the same board, for a program that can have a plane of datagrams.
+    pub(crate) fn with_program_plane(self, plane: Arc<dyn ProgramPlane>) -> Self {
+        Self {
+            program_plane: Some(plane),
+            ..self
+        }
+    }
+
+    /// Returns where this program takes datagrams of programs on other hosts, if it does.
+    pub(crate) fn program_address(&self) -> Option<ProgramAddress> {
+        self.program_plane.as_ref()?.address()
     }
 
     /// Returns the NIC id of the member with this name. Every host computes the same id.

@@ -8,7 +8,7 @@
 //!
 //! An endpoint connects to one of another NIC through the board's gateway ([`crate::remote`]). The
 //! handshake is the same, but the gateway gives the window to both, and with it the region's
-//! members that the two belong to.
+//! members that the two belong to. Two programs of different hosts may then connect by datagrams ([`crate::introductions`]).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,23 +17,32 @@ use window::attach::{Channel, Message, WindowLocation};
 use window::doorbell;
 use window::layout::Layout;
 use window::region::{self, UnitAllocator};
-use window::{Ends, Side, Window, WindowError};
+use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
 use crate::handshake::{
-    ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, HelloReply, MemberPair, SIMULTANEOUS, UNKNOWN,
-    UNREACHABLE,
+    BAD_KEY, CLOSED, Hello, HelloReply, INTRODUCED, MemberPair, SIMULTANEOUS, UNKNOWN, UNREACHABLE,
 };
 use crate::ids::{Peer, Request};
-use crate::limits::{CONTROL, INCOMING, MESSAGES};
+use crate::limits::{CONTROL, MESSAGES};
 use crate::peer::Link;
-use crate::pending_connects::{Offer, Outgoing};
+use crate::pending_connects::{Offer, Outgoing, Stage};
 use crate::process_memory::ProcessMemory;
 use crate::remote_memory::{AS_ATTACHER, AS_CREATOR, RemoteMemory};
 use crate::request::State;
 use crate::token::Token;
+
+/// What is known of the other end of a new link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OtherEnd {
+    pub(crate) address: Address,
+    pub(crate) fences: bool,
+    pub(crate) process_memory: bool,
+    pub(crate) other_host: bool,
+    pub(crate) members: Option<MemberPair>,
+}
 
 /// Returns the layout of every link's window.
 pub(crate) fn layout() -> Result<Layout, WindowError> {
@@ -55,7 +64,11 @@ impl Endpoint {
             return Ok(());
         }
         let id = self.handshakes.id();
-        let offer = match self.offer(id, address, key) {
+        let stage = match self.may_introduce(address) {
+            true => Stage::Introduction,
+            false => Stage::Link,
+        };
+        let offer = match self.offer(id, address, key, stage) {
             Err(Error::Connection(code)) => {
                 self.end_connect(request, code);
                 return Ok(());
@@ -65,6 +78,7 @@ impl Endpoint {
         let outgoing = Outgoing {
             address,
             key,
+            stage,
             offer: Some(offer),
             retry_at: None,
             requests: vec![(request, key)],
@@ -73,19 +87,25 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The plane of this program reads what it writes to another host's endpoint, see [`crate::plane`].
-    fn keep_in_cache(&self, ends: &mut Ends, peer: Address) {
-        if self.board.is_reached_in_process(peer.nic) {
-            ends.keep_in_cache();
-        }
+    /// Returns whether the plane of this program carries the link of a channel. The plane reads what the program writes, see [`crate::plane`].
+    fn is_by_plane(&self, channel: &Channel, peer: Address) -> bool {
+        let remote = peer.nic != self.address.nic;
+        remote && self.plane.is_some() && ProcessMemory::is_this_process(channel)
     }
 
     /// Sends an offer to an endpoint. [`Error::Connection`] if it is refused at once.
-    pub(crate) fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
+    pub(crate) fn offer(
+        &self,
+        id: u32,
+        address: Address,
+        key: u32,
+        stage: Stage,
+    ) -> Result<Offer, Error> {
         let remote = address.nic != self.address.nic;
-        let path = match remote {
-            true => self.board.gateway_to(address.nic),
-            false => self.board.socket(address.endpoint),
+        let path = match (remote, stage) {
+            (true, Stage::Datagrams) => self.program_gateway()?,
+            (true, _) => self.board.gateway_to(address.nic),
+            (false, _) => self.board.socket(address.endpoint),
         };
         let channel = match Channel::connect(&path) {
             Ok(channel) => channel,
@@ -109,6 +129,10 @@ impl Endpoint {
             fences: doorbell::register_membarrier(),
             process_memory: !remote && self.is_in_its_process(),
             other_host: false,
+            program: match stage {
+                Stage::Introduction => self.board.program_address(),
+                Stage::Link | Stage::Datagrams => None,
+            },
             members: (!remote).then_some(AS_ATTACHER),
         };
         let heap = (!remote).then(|| self.engine.heap.as_fd());
@@ -116,126 +140,6 @@ impl Endpoint {
         offered.map_err(|_| Error::Connection(Code::Closed))?;
         self.waiter.add(&channel, Token::Outgoing(id).encode())?;
         Ok((channel, window))
-    }
-
-    /// Accepts connections.
-    pub(crate) fn accept(&mut self) {
-        for _ in 0..INCOMING {
-            // Without free descriptors, connections stay in the backlog and are accepted later.
-            let Ok(Some(channel)) = self.listener.accept() else {
-                return;
-            };
-            if self.handshakes.incoming.len() >= INCOMING {
-                self.evict_oldest_incoming();
-            }
-            let id = self.handshakes.id();
-            let token = Token::Incoming(id).encode();
-            if self.waiter.add(&channel, token).is_ok() {
-                self.handshakes.incoming.insert(id, channel);
-            }
-        }
-    }
-
-    /// Closes the oldest connection without an offer, to make room.
-    fn evict_oldest_incoming(&mut self) {
-        if let Some((&first, _)) = self.handshakes.incoming.first_key_value() {
-            self.handle_incoming(first);
-            self.handshakes.incoming.remove(&first);
-        }
-    }
-
-    /// Handles a message or the end of an accepted connection.
-    pub(crate) fn handle_incoming(&mut self, id: u32) {
-        let Some(channel) = self.handshakes.incoming.get(&id) else {
-            return;
-        };
-        let message = match channel.receive() {
-            Ok(None) => return,
-            Ok(Some(message)) => Some(message),
-            Err(_) => None,
-        };
-        let Some(channel) = self.handshakes.incoming.remove(&id) else {
-            return;
-        };
-        self.waiter.remove(&channel);
-        let Some(Message::Offer {
-            window: Some(window),
-            heap,
-            handshake_data,
-        }) = message
-        else {
-            return;
-        };
-        let Some(hello) = Hello::decode(&handshake_data) else {
-            return;
-        };
-        let verdict = match self.is_misdirected(&channel, &hello) {
-            true => CLOSED,
-            false => self.check_hello(&hello),
-        };
-        let link = match verdict {
-            ACCEPTED => self.link_from_offer(window, channel, heap, &hello),
-            _ => {
-                self.answer(&channel, verdict, false);
-                return;
-            }
-        };
-        // An invalid window gets no answer: its creator uses another protocol.
-        if let Ok(link) = link {
-            let remote = hello.from.nic != self.address.nic;
-            if self.answer(&link.channel, ACCEPTED, !remote) {
-                self.add_link(hello.from, hello.session, hello.own_key, link);
-            }
-        }
-    }
-
-    /// Returns whether a daemon offers a connection with another host whose frames are this program's. The daemon has received the
-    /// other host's connect before the program had the endpoint.
-    fn is_misdirected(&self, channel: &Channel, hello: &Hello) -> bool {
-        self.board.is_reached_in_process(hello.from.nic) && !ProcessMemory::is_this_process(channel)
-    }
-
-    fn check_hello(&mut self, hello: &Hello) -> u32 {
-        let from = hello.from;
-        if from == self.address {
-            return FULL;
-        }
-        if hello.key != self.key {
-            return BAD_KEY;
-        }
-        let simultaneous = self.handshakes.outgoing_to(from);
-        let offered = simultaneous.and_then(|id| self.handshakes.outgoing.get(&id)?.offer.as_ref());
-        if offered.is_some() && self.address < from {
-            return SIMULTANEOUS;
-        }
-        // The peer may have closed its last link since this side polled last.
-        if let Some(old) = self.peers.find_linked(from) {
-            self.handle_peer_socket(old.index());
-        }
-        if let Some(old) = self.peers.find_linked(from) {
-            if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
-                return FULL;
-            }
-            // The peer's socket is bound again, so the endpoint that had the address before has
-            // ended.
-            self.fail_peer(old, Code::Closed);
-        }
-        ACCEPTED
-    }
-
-    fn answer(&self, channel: &Channel, verdict: u32, with_heap: bool) -> bool {
-        let reply = HelloReply {
-            verdict,
-            session: self.session,
-            fences: doorbell::register_membarrier(),
-            process_memory: self.is_in_its_process(),
-            other_host: false,
-            members: None,
-        };
-        let accepted = verdict == ACCEPTED;
-        let heap = with_heap.then(|| self.engine.heap.as_fd());
-        let reply = reply.encode();
-        channel.answer(accepted, None, heap, &reply).is_ok()
     }
 
     /// Handles the answer to an offer of this side, or the end of its socket.
@@ -261,7 +165,7 @@ impl Endpoint {
             handshake_data,
         })) = message
         else {
-            self.fail_connect(id, Code::Closed);
+            self.connect_failed(id, Code::Closed);
             return;
         };
         match (accepted, HelloReply::decode(&handshake_data)) {
@@ -272,49 +176,58 @@ impl Endpoint {
                     (None, Some(place)) => attach(place),
                     _ => Err(WindowError::Unsealed),
                 };
-                let made = window.and_then(|window| Ok((window.ends(Side::Creator)?, window)));
-                match made {
-                    Ok((mut ends, window)) => {
-                        self.keep_in_cache(&mut ends, address);
-                        let mut link = Link::new(ends, channel, heap, reply.fences);
-                        let near = address.nic == self.address.nic;
-                        let members = near.then_some(AS_CREATOR).or(reply.members);
-                        link.remote_memory = self.remote_memory_of(&window, members, address);
-                        link.process = self.process_of(&link.channel, near && reply.process_memory);
-                        link.other_host = reply.other_host;
-                        self.add_link(address, reply.session, Some(key), link);
-                    }
+                let near = address.nic == self.address.nic;
+                let other = OtherEnd {
+                    address,
+                    fences: reply.fences,
+                    process_memory: reply.process_memory,
+                    other_host: reply.other_host,
+                    members: near.then_some(AS_CREATOR).or(reply.members),
+                };
+                let link = window
+                    .and_then(|window| self.link(&window, Side::Creator, channel, heap, other));
+                match link {
+                    Ok(link) => self.add_link(address, reply.session, Some(key), link),
                     Err(_) => self.fail_connect(id, Code::NoResources),
                 }
             }
             (false, Some(reply)) => match reply.verdict {
                 SIMULTANEOUS => self.await_peer_offer(id),
                 BAD_KEY => self.end_wrong_keys(id),
-                CLOSED => self.fail_connect(id, Code::Closed),
-                UNREACHABLE => self.fail_connect(id, Code::Unreachable),
-                UNKNOWN => self.fail_connect(id, Code::Unknown),
-                _ => self.fail_connect(id, Code::NoResources),
+                INTRODUCED => self.introduced(id, reply.program),
+                CLOSED => self.connect_failed(id, Code::Closed),
+                UNREACHABLE => self.connect_failed(id, Code::Unreachable),
+                UNKNOWN => self.connect_failed(id, Code::Unknown),
+                _ => self.connect_failed(id, Code::NoResources),
             },
-            (_, None) => self.fail_connect(id, Code::Unreachable),
+            (_, None) => self.connect_failed(id, Code::Unreachable),
         }
     }
 
-    /// Creates a link from a peer's offer.
-    fn link_from_offer(
-        &self,
-        window: WindowLocation,
+    /// Makes a link with a window, of which this side has one end.
+    pub(crate) fn link(
+        &mut self,
+        window: &Window,
+        side: Side,
         channel: Channel,
         heap: Option<OwnedFd>,
-        hello: &Hello,
+        other: OtherEnd,
     ) -> Result<Link, WindowError> {
-        let window = attach(window)?;
-        let mut ends = window.ends(Side::Attacher)?;
-        self.keep_in_cache(&mut ends, hello.from);
-        let mut link = Link::new(ends, channel, heap, hello.fences);
-        link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
-        let near = hello.from.nic == self.address.nic;
-        link.process = self.process_of(&link.channel, near && hello.process_memory);
-        link.other_host = hello.other_host;
+        let mut ends = window.ends(side)?;
+        let by_plane = self.is_by_plane(&channel, other.address);
+        if by_plane {
+            ends.keep_in_cache();
+        }
+        let mut link = Link::new(ends, channel, heap, other.fences);
+        let near = other.address.nic == self.address.nic;
+        link.remote_memory = self.remote_memory_of(window, other.members, other.address);
+        link.process = self.process_of(&link.channel, near && other.process_memory);
+        link.other_host = other.other_host;
+        self.uses_plane |= by_plane;
+        link.by_datagrams = by_plane && self.board.program_plane.is_some();
+        if link.by_datagrams {
+            link.program = self.handshakes.expected.remove(&other.address);
+        }
         Ok(link)
     }
 
@@ -327,7 +240,7 @@ impl Endpoint {
     }
 
     /// Returns whether this is the process that opened the endpoint, and not a child of it: peers know the former's id.
-    fn is_in_its_process(&self) -> bool {
+    pub(crate) fn is_in_its_process(&self) -> bool {
         self.engine.process == std::process::id()
     }
 
@@ -377,7 +290,13 @@ impl Endpoint {
     }
 
     /// Adds a link, and ends the requests that wait for it; those with the peer's key succeed.
-    fn add_link(&mut self, address: Address, session: u64, key: Option<u32>, mut link: Link) {
+    pub(crate) fn add_link(
+        &mut self,
+        address: Address,
+        session: u64,
+        key: Option<u32>,
+        mut link: Link,
+    ) {
         if address.nic != self.address.nic {
             link.remote = true;
             self.remote = true;
@@ -415,7 +334,7 @@ impl Endpoint {
 }
 
 /// Attaches the window of a link that another process created.
-fn attach(place: WindowLocation) -> Result<Window, WindowError> {
+pub(crate) fn attach(place: WindowLocation) -> Result<Window, WindowError> {
     let window = Window::attach(place.file, place.offset)?;
     let expected = layout()?;
     if window.layout() != expected {

@@ -1,6 +1,7 @@
 //! The calls of an endpoint.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use window::attach::Listener;
@@ -19,7 +20,7 @@ use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::{Link, Peers};
 use crate::pending_connects::Handshakes;
-use crate::plane::Claim;
+use crate::plane::{Claim, Plane};
 use crate::poll_sleeps::PollSleeps;
 use crate::reading::Reading;
 use crate::request::State;
@@ -72,6 +73,10 @@ pub struct Endpoint {
     pub(crate) lost: VecDeque<Peer>,
     /// There was a remote peer: a wake-up may pass gateways.
     pub(crate) remote: bool,
+    /// The plane of this process that reaches peers, if there is one.
+    pub(crate) plane: Option<Arc<dyn Plane>>,
+    /// It has reached any.
+    pub(crate) uses_plane: bool,
     pub(crate) thresholds: &'static Thresholds,
     pub(crate) steal: StealMonitor,
     pub(crate) yielder: Yielder,
@@ -124,6 +129,8 @@ impl Endpoint {
             polls: 0,
             lost: VecDeque::new(),
             remote: false,
+            plane: board.plane.clone(),
+            uses_plane: false,
             thresholds: Thresholds::of_this_process(),
             steal: StealMonitor::default(),
             yielder: Yielder::default(),

@@ -3,6 +3,7 @@
 use window::attach::HandshakeData;
 
 use crate::address::Address;
+use crate::program_address::ProgramAddress;
 
 /// The data of an offer: its sender and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub(crate) struct Hello {
     pub(crate) process_memory: bool,
     /// Whether the sender is on another host. Only from gateways.
     pub(crate) other_host: bool,
+    /// Where the sender's program takes datagrams, if it would rather have the link by these than by the daemons ([`INTRODUCED`]). Only to
+    /// and from gateways.
+    pub(crate) program: Option<ProgramAddress>,
     /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
@@ -36,6 +40,8 @@ pub(crate) struct HelloReply {
     pub(crate) process_memory: bool,
     /// As [`Hello::other_host`].
     pub(crate) other_host: bool,
+    /// Where the answering program takes datagrams, with the verdict [`INTRODUCED`].
+    pub(crate) program: Option<ProgramAddress>,
     /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
@@ -57,7 +63,7 @@ impl MemberPair {
         words.flat_map(u32::to_le_bytes)
     }
 
-    /// Decodes the rest of the handshake data.
+    /// Decodes the rest of the handshake data: nothing, or the members.
     fn decode(bytes: &[u8]) -> Option<Option<Self>> {
         if bytes.is_empty() {
             return Some(None);
@@ -74,6 +80,7 @@ const FENCES: u8 = 1;
 const HAS_OWN_KEY: u8 = 2;
 const PROCESS_MEMORY: u8 = 4;
 const OTHER_HOST: u8 = 8;
+const HAS_PROGRAM: u8 = 16;
 
 /// Returns the flag if it is set.
 fn flag(flag: u8, is_set: bool) -> u8 {
@@ -94,6 +101,17 @@ pub(crate) const CLOSED: u32 = 4;
 pub(crate) const UNREACHABLE: u32 = 5;
 /// No member and no host has this NIC id. Only from the broker and uplinks.
 pub(crate) const UNKNOWN: u32 = 6;
+/// Refused, because both programs take datagrams: the one that connects repeats its offer by these, and the other one expects that.
+pub(crate) const INTRODUCED: u32 = 7;
+
+/// Returns the address of the program, if the flags say that there is one, and the rest of the handshake data.
+fn decode_program(flags: u8, bytes: &[u8]) -> Option<(Option<ProgramAddress>, &[u8])> {
+    if flags & HAS_PROGRAM == 0 {
+        return Some((None, bytes));
+    }
+    let (program, rest) = ProgramAddress::decode(bytes)?;
+    Some((Some(program), rest))
+}
 
 impl Hello {
     pub(crate) fn encode(&self) -> HandshakeData {
@@ -108,7 +126,9 @@ impl Hello {
         let own_key = flag(HAS_OWN_KEY, self.own_key.is_some());
         let process_memory = flag(PROCESS_MEMORY, self.process_memory);
         let other_host = flag(OTHER_HOST, self.other_host);
-        bytes.push(flag(FENCES, self.fences) | own_key | process_memory | other_host);
+        let program = flag(HAS_PROGRAM, self.program.is_some());
+        bytes.push(flag(FENCES, self.fences) | own_key | process_memory | other_host | program);
+        bytes.extend(ProgramAddress::encode(self.program));
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -122,6 +142,7 @@ impl Hello {
         let (to_nic, bytes) = bytes.split_first_chunk()?;
         let (to_endpoint, bytes) = bytes.split_first_chunk()?;
         let ([flags], bytes) = bytes.split_first_chunk()?;
+        let (program, bytes) = decode_program(*flags, bytes)?;
         let from = Address {
             nic: u64::from_le_bytes(*nic),
             endpoint: u32::from_le_bytes(*endpoint),
@@ -139,6 +160,7 @@ impl Hello {
             fences: flags & FENCES != 0,
             process_memory: flags & PROCESS_MEMORY != 0,
             other_host: flags & OTHER_HOST != 0,
+            program,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -151,7 +173,9 @@ impl HelloReply {
         bytes.extend(self.verdict.to_le_bytes());
         let process_memory = flag(PROCESS_MEMORY, self.process_memory);
         let other_host = flag(OTHER_HOST, self.other_host);
-        bytes.push(flag(FENCES, self.fences) | process_memory | other_host);
+        let program = flag(HAS_PROGRAM, self.program.is_some());
+        bytes.push(flag(FENCES, self.fences) | process_memory | other_host | program);
+        bytes.extend(ProgramAddress::encode(self.program));
         bytes.extend(MemberPair::encode(self.members));
         bytes
     }
@@ -160,12 +184,14 @@ impl HelloReply {
         let (session, bytes) = bytes.split_first_chunk()?;
         let (verdict, bytes) = bytes.split_first_chunk()?;
         let ([flags], bytes) = bytes.split_first_chunk()?;
+        let (program, bytes) = decode_program(*flags, bytes)?;
         Some(Self {
             session: u64::from_le_bytes(*session),
             verdict: u32::from_le_bytes(*verdict),
             fences: flags & FENCES != 0,
             process_memory: flags & PROCESS_MEMORY != 0,
             other_host: flags & OTHER_HOST != 0,
+            program,
             members: MemberPair::decode(bytes)?,
         })
     }
@@ -192,6 +218,7 @@ mod tests {
             fences: true,
             process_memory: true,
             other_host: true,
+            program: None,
             members: None,
         };
         let reply = HelloReply {
@@ -200,6 +227,7 @@ mod tests {
             fences: true,
             process_memory: true,
             other_host: true,
+            program: None,
             members: None,
         };
         for members in [None, Some(MemberPair { own: 1, peer: 2 })] {
@@ -209,6 +237,10 @@ mod tests {
                 ..hello
             };
             assert_eq!(Hello::decode(&without_key.encode()), Some(without_key));
+            let program = ProgramAddress::new(([10, 0, 0, 1], 4000).into());
+            let (with, reply_with) = (Hello { program, ..hello }, HelloReply { program, ..reply });
+            assert_eq!(Hello::decode(&with.encode()), Some(with));
+            assert_eq!(HelloReply::decode(&reply_with.encode()), Some(reply_with));
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
             assert_eq!(HelloReply::decode(&reply.encode()), Some(reply));
             assert_eq!(Hello::decode(&reply.encode()), None);

@@ -75,6 +75,12 @@ pub const INCOMING: usize = 64;
 /// may have to pass the gateways of two VMs, which poll.
 pub const SIMULTANEOUS_RETRY: Duration = Duration::from_millis(200);
 
+/// How long a connect by datagrams may take before the daemons carry the link. The other program may wait for a processor.
+pub const DATAGRAMS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Peers that are expected by datagrams at a time: as many as a table of MXoE has for a host's endpoints.
+pub const EXPECTED: usize = 1024;
+
 /// Lost peers whose address is kept.
 pub const MAX_LOST_PEERS: usize = 256;
 

@@ -4,8 +4,9 @@ use crate::endpoint::Endpoint;
 use crate::ids::Peer;
 
 impl Endpoint {
-    /// Returns whether the daemon's uplink carries messages to other hosts, and the user may not use its interface. A program that polls
-    /// takes the processor that the uplink needs. `false` in a VM, without an uplink, and if the user has left the interface to the daemon.
+    /// Returns whether the daemon's uplink carries messages to other hosts, unless a peer [is reached by datagrams](Self::is_reached_by_datagrams), and
+    /// the user may not use its interface. A program that polls takes the processor that the uplink needs. `false` in a VM, without an
+    /// uplink, and if the user has left the interface to the daemon.
     #[must_use]
     pub fn needs_uplink(&self) -> bool {
         self.board.needs_uplink
@@ -17,5 +18,13 @@ impl Endpoint {
         let known = self.peers.get(peer);
         let link = known.and_then(|known| known.link.as_ref());
         link.is_some_and(|link| link.other_host)
+    }
+
+    /// Returns whether this program and that of a connected peer on another host send each other datagrams.
+    #[must_use]
+    pub fn is_reached_by_datagrams(&self, peer: Peer) -> bool {
+        let known = self.peers.get(peer);
+        let link = known.and_then(|known| known.link.as_ref());
+        link.is_some_and(|link| link.by_datagrams)
     }
 }

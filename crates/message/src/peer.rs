@@ -18,6 +18,7 @@ use crate::limits;
 use crate::memory::Memory;
 use crate::process_memory::ProcessMemory;
 use crate::process_messages::{Fetches, Joins};
+use crate::program_address::ProgramAddress;
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{Control, Source};
 
@@ -64,6 +65,10 @@ pub(crate) struct Link {
     pub(crate) remote: bool,
     /// Whether the peer is on another host, as a gateway says.
     pub(crate) other_host: bool,
+    /// Whether this program and that of the peer send each other datagrams.
+    pub(crate) by_datagrams: bool,
+    /// Where the peer's program takes these, if this side still knows.
+    pub(crate) program: Option<ProgramAddress>,
     /// The peer's heap, mapped at first use; before, its file.
     heap: Option<SharedBytes>,
     heap_file: Option<OwnedFd>,
@@ -120,6 +125,8 @@ impl Link {
             channel,
             remote: false,
             other_host: false,
+            by_datagrams: false,
+            program: None,
             heap: None,
             heap_file,
             remote_memory: None,

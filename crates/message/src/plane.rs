@@ -1,6 +1,8 @@
 //! The part of a message plane that a program carries out in its own calls.
 
 use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
 use crate::error::Error;
+use crate::program_address::ProgramAddress;
 
 /// A plane whose gateway, broker and uplink are in the program's process, see
 /// [`InProcess`](crate::remote::InProcess). The calls of the board's endpoints make its progress. A trait, because the plane's parts
@@ -34,6 +37,20 @@ pub(crate) trait Plane: Debug + Send + Sync {
 
     /// Gives an endpoint number back after the endpoint has closed.
     fn release(&self, endpoint: u32);
+
+    /// An endpoint of this program and a peer on another host, of this NIC id and endpoint number, connect by datagrams, which the
+    /// other program takes and sends at this address. Returns false if there is no room.
+    fn introduce(&self, endpoint: u32, peer: (u64, u32), program: SocketAddr) -> bool;
+}
+
+/// The plane of datagrams that a program may have, see [`DatagramPlane`](crate::remote::DatagramPlane). It begins when a program of another host first
+/// wants one, because most programs have peers on their own host only.
+pub(crate) trait ProgramPlane: Debug + Send + Sync {
+    /// Returns where the plane takes datagrams. The first call opens the socket. `None` if the program cannot have one.
+    fn address(&self) -> Option<ProgramAddress>;
+
+    /// Returns the plane, and the path of the socket of its gateway. The first call begins the plane. `None` if the program cannot have one.
+    fn begin(&self) -> Option<(Arc<dyn Plane>, PathBuf)>;
 }
 
 /// An endpoint number that the plane of this process has taken, until this is dropped.
@@ -104,6 +121,10 @@ mod tests {
         }
 
         fn release(&self, _endpoint: u32) {}
+
+        fn introduce(&self, _endpoint: u32, _peer: (u64, u32), _program: SocketAddr) -> bool {
+            true
+        }
     }
 
     /// Frames wait for the program's calls, so each call that looks for messages makes the plane's progress. Without a remote peer, there are
@@ -120,7 +141,7 @@ mod tests {
             assert!(!endpoint.read_next(1));
         }];
         for (remote, polls) in [(false, 2), (true, 2 * POLLS_PER_CONNECT_CHECK)] {
-            endpoint.remote = remote;
+            endpoint.uses_plane = remote;
             for look in looks {
                 plane.0.store(0, Ordering::Relaxed);
                 for _ in 0..2 * POLLS_PER_CONNECT_CHECK {
@@ -152,6 +173,7 @@ mod tests {
                 fences: true,
                 process_memory: false,
                 other_host: false,
+                program: None,
                 members: None,
             };
             let channel = Channel::connect(socket.as_ref()).unwrap();

@@ -40,12 +40,12 @@ impl Endpoint {
         }
     }
 
-    /// Makes progress of the plane of this process, if there is one. Without a remote peer, the plane has only connects, and a poll of it
+    /// Makes progress of the plane of this process, if there is one. Without a peer by it, the plane has only connects, and a poll of it
     /// takes as long as a short message.
     #[inline(always)]
     pub(crate) fn poll_plane(&self) {
-        if let Some(plane) = &self.board.plane {
-            if self.remote || self.polls % POLLS_PER_CONNECT_CHECK == 0 {
+        if let Some(plane) = &self.plane {
+            if self.uses_plane || self.polls % POLLS_PER_CONNECT_CHECK == 0 {
                 plane.poll();
             }
         }
@@ -65,7 +65,7 @@ impl Endpoint {
     fn handle_events(&mut self, woken: &WaitResult) {
         self.woken |= woken.by_waker;
         // Before the other sockets, which may become readable by that.
-        if let Some(plane) = &self.board.plane {
+        if let Some(plane) = &self.plane {
             let token = Token::Plane.encode();
             if woken.tokens.contains(&token) {
                 plane.serve();
@@ -234,13 +234,13 @@ impl Endpoint {
         let retry = self.handshakes.next_retry();
         let retry = retry.map(|retry| retry.saturating_duration_since(Instant::now()));
         let unfenced = (!doorbell::wait_fence()).then_some(UNFENCED_SLEEP);
-        let plane = self.board.plane.as_ref().map(|plane| plane.begin_sleep());
+        let plane = self.plane.as_ref().map(|plane| plane.begin_sleep());
         let limit = [limit, retry, unfenced, plane].into_iter().flatten().min();
         let slept = match self.has_work() {
             true => Ok(WaitResult::default()),
             false => self.waiter.wait(limit),
         };
-        if let Some(plane) = &self.board.plane {
+        if let Some(plane) = &self.plane {
             plane.end_sleep();
         }
         for link in self.peers.links() {

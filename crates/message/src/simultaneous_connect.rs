@@ -4,13 +4,16 @@
 //! own offer, and the other one waits for that offer. It may never arrive: a relay in between may
 //! refuse it, or the peer may end. So the waiting endpoint sends its own offer again after a pause,
 //! until there is a link or the peer refuses.
+//!
+//! In the same way, an endpoint repeats an offer of a link by datagrams that the peer has not answered, for a link by the daemons
+//! ([`crate::introductions`]).
 
 use std::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
-use crate::limits::SIMULTANEOUS_RETRY;
-use crate::pending_connects::Handshakes;
+use crate::limits::{DATAGRAMS_TIMEOUT, SIMULTANEOUS_RETRY};
+use crate::pending_connects::{Handshakes, Stage};
 use crate::request::State;
 
 impl Handshakes {
@@ -44,11 +47,16 @@ impl Endpoint {
         }
     }
 
-    fn retry_connect(&mut self, id: u32) {
+    pub(crate) fn retry_connect(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) else {
             return;
         };
-        let (address, key) = (outgoing.address, outgoing.key);
+        if let Some((channel, _)) = outgoing.offer.take() {
+            // The peer has not answered by datagrams.
+            self.waiter.remove(&channel);
+            outgoing.stage = Stage::Link;
+        }
+        let (address, key, stage) = (outgoing.address, outgoing.key, outgoing.stage);
         let requests = &mut self.engine.requests;
         outgoing.retry_at = None;
         outgoing.requests.retain(|(request, _)| {
@@ -59,10 +67,12 @@ impl Endpoint {
             self.handshakes.outgoing.remove(&id);
             return;
         }
-        match self.offer(id, address, key) {
+        match self.offer(id, address, key, stage) {
             Ok(offer) => {
                 if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
                     outgoing.offer = Some(offer);
+                    let gives_up = stage == Stage::Datagrams;
+                    outgoing.retry_at = gives_up.then(|| Instant::now() + DATAGRAMS_TIMEOUT);
                 }
             }
             Err(Error::Connection(code)) => self.fail_connect(id, code),

@@ -1,22 +1,23 @@
 //! Connecting: how two partners exchange sessions and sequence numbers.
 
+use std::net::SocketAddr;
+
 use crate::connecting::{Connecting, Probe};
+use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, PartnerId};
-use crate::hosts::Context;
 use crate::limits::{LARGE_PIPELINE, MAX_FRAME, RESEND_TIMEOUT};
 use crate::output::Route;
 use crate::seq::Seq;
-use crate::wire::{BAD_KEY, Connect, Ends, Packet};
+use crate::wire::{BAD_KEY, Connect, Ends, INTRODUCED, Packet};
 
 impl Endpoint {
-    /// Starts to connect. Returns false if there are too many partners.
+    /// Starts to connect, or to introduce the program at an address. Returns false if there are too many partners.
     pub(crate) fn connect(
         &mut self,
         id: PartnerId,
         address: Address,
-        key: u32,
-        token: u64,
+        (key, token, program): (u32, u64, Option<SocketAddr>),
         context: &mut Context<'_>,
     ) -> bool {
         if self.partner(context.now, id, address).is_none() {
@@ -27,6 +28,7 @@ impl Endpoint {
             id,
             key,
             token,
+            program,
             number: self.connects,
             retry_at: context.now,
             started: context.now,
@@ -42,17 +44,17 @@ impl Endpoint {
             if connecting.retry_at > context.now {
                 continue;
             }
-            let (Some(partner), Some(route)) = (
-                self.partners.get(&connecting.id),
-                context.hosts.route(connecting.id.0),
-            ) else {
-                continue;
-            };
             if context.now.saturating_sub(connecting.started) >= context.peer_timeout {
                 lost.push(connecting.number);
                 continue;
             }
             connecting.retry_at = context.now + RESEND_TIMEOUT;
+            let (Some(partner), Some(route)) = (
+                self.partners.get(&connecting.id),
+                context.route(self.number, connecting.id),
+            ) else {
+                continue;
+            };
             let request = Connect {
                 ends: partner.ends(),
                 index: connecting.id.0,
@@ -63,7 +65,8 @@ impl Endpoint {
                 status: None,
                 own_key: Some(self.key),
                 pipeline: Some(LARGE_PIPELINE),
-                udp: context.udp,
+                udp: context.udp.filter(|_| connecting.program.is_none()),
+                program: connecting.program,
             };
             context.out.send(route, Packet::Connect(request));
         }
@@ -97,18 +100,18 @@ impl Endpoint {
             return;
         };
         let paths = &mut partner.paths;
-        match (probe, paths.udp_address()) {
-            (Probe::LargeFrame, _) => {
+        let datagrams = match probe {
+            Probe::LargeFrame => {
                 paths.large.probed(context.now, number);
-                context.out.send_padded(route, request, MAX_FRAME);
+                None
             }
-            (Probe::Datagram, Some(address)) => {
+            Probe::Datagram => {
                 paths.udp.probed(context.now, number);
-                let out = &mut context.out;
-                out.send_datagram_padded(address, route, request, MAX_FRAME);
+                paths.udp_address()
             }
-            (Probe::Datagram, None) => {}
-        }
+        };
+        let route = Route { datagrams, ..route };
+        context.out.send_padded(route, request, MAX_FRAME);
     }
 
     /// Makes a connect to a connected partner, with its number.
@@ -117,8 +120,11 @@ impl Endpoint {
         id: PartnerId,
         context: &Context<'_>,
     ) -> Option<(Route, u8, Packet<'static>)> {
-        let (partner, route) = (self.partners.get(&id)?, context.hosts.route(id.0)?);
+        let route = context.route(self.number, id)?;
+        let partner = self.partners.get(&id)?;
         self.connects = self.connects.wrapping_add(1);
+        // See `confirmation`.
+        let with_key = !context.only_datagrams();
         let request = Connect {
             ends: partner.ends(),
             index: id.0,
@@ -127,9 +133,10 @@ impl Endpoint {
             expected_seq: partner.next_receive.0,
             number: self.connects,
             status: None,
-            own_key: Some(self.key),
-            pipeline: Some(LARGE_PIPELINE),
-            udp: context.udp,
+            own_key: with_key.then_some(self.key),
+            pipeline: with_key.then_some(LARGE_PIPELINE),
+            udp: context.udp.filter(|_| with_key),
+            program: None,
         };
         Some((route, self.connects, Packet::Connect(request)))
     }
@@ -165,9 +172,10 @@ impl Endpoint {
             .session
             .is_none_or(|session| session == reply.key_or_session && same)
         {
+            self.confirm(id, context);
             return;
         }
-        if status != 0 {
+        if status != 0 || context.only_datagrams() {
             self.fail(id, Code::BadSession, context);
             return;
         }
@@ -195,14 +203,21 @@ impl Endpoint {
         code: Code,
         context: &mut Context<'_>,
     ) {
+        let event = |token| Event::Connected { token, code };
+        self.end_connects_with(matches, event, context);
+    }
+
+    /// Ends the connects for which `matches` returns true, each with the event that has its token.
+    fn end_connects_with(
+        &mut self,
+        matches: impl Fn(&Connecting) -> bool,
+        event: impl Fn(u64) -> Event,
+        context: &mut Context<'_>,
+    ) {
         self.connecting.retain(|connecting| {
             let over = matches(connecting);
             if over {
-                let token = connecting.token;
-                context
-                    .out
-                    .events
-                    .push_back(Event::Connected { token, code });
+                context.out.events.push_back(event(connecting.token));
             }
             !over
         });
@@ -210,9 +225,14 @@ impl Endpoint {
 
     /// Handles the refusal of a connect. If the partner was connected, the connection ends.
     pub(crate) fn connect_refused(&mut self, id: PartnerId, code: Code, context: &mut Context<'_>) {
-        self.end_connects(|connecting| connecting.id == id, code, context);
         let known = self.partners.get(&id);
-        if known.is_some_and(|partner| partner.session.is_some()) {
+        let is_unconfirmed = known.is_some_and(|partner| partner.unconfirmed.is_some());
+        let is_connected = known.is_some_and(|partner| partner.session.is_some());
+        // A partner that has given its own connect up refuses the probe, and not the connects of this endpoint.
+        if !is_unconfirmed || code != Code::BadSession {
+            self.end_connects(|connecting| connecting.id == id, code, context);
+        }
+        if is_connected {
             self.fail(id, code, context);
         }
     }
@@ -225,23 +245,21 @@ impl Endpoint {
         request: &Connect,
         context: &mut Context<'_>,
     ) {
-        let key_matches = request.key_or_session == self.key;
+        // The endpoint has this connection, otherwise the node has refused the probe.
+        let is_probe = context.only_datagrams() && request.own_key.is_none();
+        let key_matches = is_probe || request.key_or_session == self.key;
         if key_matches {
             if self.partner(context.now, id, address).is_none() {
                 return;
             }
-            if self.establish(id, request.session, Seq(request.expected_seq), context) {
-                context.out.events.push_back(Event::PeerConnected {
-                    endpoint: self.number,
-                    from: address,
-                    peer_key: request.own_key,
-                });
+            let start = Seq(request.expected_seq);
+            let is_new = self.establish(id, request.session, start, context);
+            if !is_probe {
+                self.peer_connected(id, request, is_new, context);
             }
-            if let Some(partner) = self.partners.get_mut(&id) {
-                partner.paths.learn(context.now, request, context.udp);
-            }
+            self.learn_paths(id, request, context);
         }
-        let Some(route) = context.hosts.route(id.0) else {
+        let Some(route) = context.route(self.number, id) else {
             return;
         };
         let expected = self.partners.get(&id).map(|partner| partner.next_receive);
@@ -260,6 +278,7 @@ impl Endpoint {
             // Hosts that do not send it get an answer of MX.
             pipeline: request.pipeline.map(|_| LARGE_PIPELINE),
             udp: request.pipeline.and(context.udp),
+            program: None,
         };
         context.out.send(route, Packet::Connect(reply));
         self.flush(id, context);
@@ -278,6 +297,15 @@ impl Endpoint {
         if reply.session != self.session {
             return;
         }
+        if status == INTRODUCED {
+            // Without an address, or to another connect than an introduction, the reply is malformed.
+            if let Some(program) = reply.program {
+                let is_introduction = |one: &Connecting| matches(one) && one.program.is_some();
+                let event = |token| Event::Introduced { token, program };
+                self.end_connects_with(is_introduction, event, context);
+            }
+            return;
+        }
         if !self.connecting.iter().any(matches) {
             self.receive_probe_reply(id, reply, status, context);
             return;
@@ -293,11 +321,20 @@ impl Endpoint {
                 (keys.map(|one| one.key).next(), self.partners.get_mut(&id))
             {
                 partner.key = key;
-                partner.paths.learn(context.now, reply, context.udp);
             }
+            self.learn_paths(id, reply, context);
+            self.confirm(id, context);
         }
         self.end_connects(matches, code, context);
         self.flush(id, context);
+    }
+
+    /// Notes what a partner takes beside ordinary frames. Where all frames travel in datagrams, there is nothing beside them.
+    fn learn_paths(&mut self, id: PartnerId, connect: &Connect, context: &Context<'_>) {
+        let partner = self.partners.get_mut(&id);
+        if let Some(partner) = partner.filter(|_| !context.only_datagrams()) {
+            partner.paths.learn(context.now, connect, context.udp);
+        }
     }
 
     /// Stores a partner's session and the sequence number that it expects next. If a known partner

@@ -1,5 +1,6 @@
 //! Connects that the peers have not answered.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::event::PartnerId;
@@ -10,6 +11,8 @@ pub(crate) struct Connecting {
     pub(crate) id: PartnerId,
     pub(crate) key: u32,
     pub(crate) token: u64,
+    /// The address of the endpoint's program, if this is an introduction.
+    pub(crate) program: Option<SocketAddr>,
     pub(crate) number: u8,
     pub(crate) retry_at: Duration,
     pub(crate) started: Duration,

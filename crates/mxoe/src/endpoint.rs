@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::connecting::{Connecting, Probe};
+use crate::context::Context;
 use crate::event::{Address, Code, Event, Message, Offer, PartnerId};
-use crate::hosts::Context;
 use crate::limits::{MAX_MEDIUM, MAX_SMALL, PARTNERS, REGIONS, REPLACE_INTERVAL};
 use crate::partner::{Body, Content, Notification, Outgoing, Partner, Received};
 use crate::pulls::Pulls;
@@ -74,6 +74,12 @@ impl Endpoint {
         used.map(|(id, _)| id.0)
     }
 
+    /// Whether a partner is in use.
+    pub(crate) fn uses(&self, id: PartnerId) -> bool {
+        let entry = self.partners.get_key_value(&id);
+        entry.is_some_and(|entry| self.is_in_use(&entry))
+    }
+
     /// Whether a partner is connected, is being connected to, or has messages to be sent.
     fn is_in_use(&self, (id, partner): &(&PartnerId, &Partner)) -> bool {
         let connecting = || {
@@ -86,8 +92,8 @@ impl Endpoint {
 
     /// Sends waiting messages as far as the send window allows.
     pub(crate) fn flush(&mut self, id: PartnerId, context: &mut Context<'_>) {
-        let (Some(partner), Some(route)) = (self.partners.get_mut(&id), context.hosts.route(id.0))
-        else {
+        let route = context.route(self.number, id);
+        let (Some(partner), Some(route)) = (self.partners.get_mut(&id), route) else {
             return;
         };
         while let Some(next) = partner.waiting.front().filter(|_| partner.has_room()) {
@@ -217,7 +223,9 @@ impl Endpoint {
         let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
-        let (connected, from) = (partner.session.is_some(), partner.address);
+        // The program does not know of an unconfirmed connection.
+        let connected = partner.session.is_some() && partner.unconfirmed.is_none();
+        let from = partner.address;
         let (bodies, waiting) = partner.reset();
         let mut tokens: Vec<u64> = waiting.into_iter().map(|waits| waits.token).collect();
         for body in bodies {
@@ -270,7 +278,7 @@ impl Endpoint {
         let mut silent = Vec::new();
         let mut probes = Vec::new();
         for (id, partner) in &mut self.partners {
-            let Some(route) = context.hosts.route(id.0) else {
+            let Some(route) = context.route(self.number, *id) else {
                 continue;
             };
             partner.tick(context.now, route, context.out);
@@ -297,6 +305,7 @@ impl Endpoint {
             self.fail(id, Code::Unreachable, context);
         }
         self.tick_connects(context);
+        self.pulls.share_blocks(&self.partners, context);
     }
 
     /// Returns whether a pull waits for frames of a partner that may send datagrams.

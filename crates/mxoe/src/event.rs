@@ -1,5 +1,7 @@
 //! Events and other values that a node returns.
 
+use std::net::SocketAddr;
+
 use crate::wire::Mac;
 
 /// An endpoint on a host.
@@ -107,8 +109,16 @@ pub enum Event {
         /// The result.
         code: Code,
     },
-    /// A remote endpoint connects to an endpoint that is not open. The request waits until the
-    /// program calls [`Node::open`](crate::Node::open) or [`Node::refuse`](crate::Node::refuse).
+    /// An introduction ended, because the other node has introduced the program of its endpoint instead of connecting the endpoint.
+    Introduced {
+        /// The token of the introduction.
+        token: u64,
+        /// Where the program of the remote endpoint takes all frames in datagrams.
+        program: SocketAddr,
+    },
+    /// A remote endpoint connects to an endpoint that is not open, or introduces its program. The request waits until the
+    /// program calls [`Node::open`](crate::Node::open) or [`Node::refuse`](crate::Node::refuse), or, if it is an introduction,
+    /// [`Node::answer_introduction`](crate::Node::answer_introduction) or [`Node::accept`](crate::Node::accept).
     /// The remote side repeats its request meanwhile.
     ConnectRequest {
         /// The local endpoint.
@@ -121,6 +131,8 @@ pub enum Event {
         key: u32,
         /// The key of the remote endpoint itself, unless its host does not send it.
         peer_key: Option<u32>,
+        /// In an introduction, where the program of the remote endpoint takes all frames in datagrams. The endpoint may be open then.
+        program: Option<SocketAddr>,
     },
     /// A remote endpoint connected that was not connected before.
     PeerConnected {

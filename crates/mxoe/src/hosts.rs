@@ -1,7 +1,6 @@
-//! The table of hosts, and the [`Context`] that passes it to an endpoint, with the output queues of the node.
+//! The table of hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::event::Event;
@@ -56,18 +55,6 @@ pub(crate) struct Hosts {
     shared: bool,
     /// This node announces the host and answers queries: of the nodes with one address, one does that.
     answers: bool,
-}
-
-/// What an endpoint needs from its node: the time, the table of hosts, and the output queues.
-#[derive(Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) now: Duration,
-    pub(crate) hosts: &'a Hosts,
-    pub(crate) out: &'a mut Output,
-    /// How long a partner may be silent before the endpoint gives it up.
-    pub(crate) peer_timeout: Duration,
-    /// Where this node takes datagrams, if it does.
-    pub(crate) udp: Option<SocketAddr>,
 }
 
 impl Hosts {
@@ -167,6 +154,7 @@ impl Hosts {
         Some(Route {
             mac: host.mac,
             index: host.index,
+            datagrams: None,
         })
     }
 
@@ -269,6 +257,7 @@ impl Hosts {
             let broadcast = Route {
                 mac: Mac::BROADCAST,
                 index: NO_INDEX,
+                datagrams: None,
             };
             let serial = self.serial;
             out.send(broadcast, Packet::Announce { nic, serial });
@@ -279,6 +268,7 @@ impl Hosts {
                 let route = Route {
                     mac: host.mac,
                     index: host.index,
+                    datagrams: None,
                 };
                 let magic = host.magic;
                 let index = slot;

@@ -40,6 +40,10 @@
 //! kernel carries many of them at a time. A node tells its address in its connects, and sends no data to a partner's address before the partner has
 //! answered a probe that was sent there. Everything else travels in frames.
 //!
+//! A program that may not use the interface can have a node whose frames all travel in datagrams ([`Config::only_datagrams`]). It knows partners only by
+//! [`Node::add_partner`]: the nodes that carry frames for such programs introduce them to each other ([`Node::introduce`]), and the program takes
+//! nothing from any other address than the one that it was told for the sending endpoint.
+//!
 //! Several processes can each have a node and a port with one address ([`Config::shared`]), and each has endpoints of its own: a
 //! filter in each port ([`Port::filter`]) lets frames of discovery and those for its endpoints pass. One of these nodes answers for
 //! the host.
@@ -110,8 +114,11 @@
 
 mod block;
 mod buffers;
+mod config;
+mod confirmation;
 mod connect;
 mod connecting;
+mod context;
 mod counters;
 mod datagrams;
 mod endpoint;
@@ -121,25 +128,30 @@ mod filter;
 mod hosts;
 pub mod limits;
 mod node;
+mod node_connects;
 mod node_datagrams;
 mod outgoing_datagram;
 mod output;
 mod partner;
 mod port;
+mod programs;
+mod pull_shares;
 mod pull_sink;
 mod pull_source;
 mod pulls;
 mod raw;
 mod receive;
+mod refused_datagrams;
 mod region;
 mod retransmit;
 mod seq;
 pub mod wire;
 
+pub use config::Config;
 pub use counters::Counters;
 pub use datagrams::Datagrams;
 pub use endpoints::Endpoints;
 pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, StreamedSend};
 pub use filter::Filter;
-pub use node::{Config, Node};
+pub use node::Node;
 pub use port::{Port, address};

@@ -60,6 +60,13 @@ pub const PULL_BLOCKS_LARGE: usize = 8;
 /// (measured as above).
 pub const PULL_BLOCKS_UDP: usize = 16;
 
+/// Programs of partners that a node knows whose frames all travel in datagrams. Chosen by Vicinity.
+pub const PROGRAMS: usize = 1024;
+
+/// Time for which such a program keeps its place in the full table, although no endpoint uses it: the introduction and the connect that
+/// follows it have ended by then. Chosen by Vicinity.
+pub const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Number of endpoint ids. A packet could also name id 255, which a node refuses because no
 /// endpoint has it.
 pub const ENDPOINTS: u8 = 255;

@@ -1,52 +1,19 @@
 //! A node: the state machine of one host on the network.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::config::Config;
+use crate::context::{self, Context};
 use crate::counters::Counters;
 use crate::endpoint::Endpoint;
-use crate::event::{Address, Event, Message, Offer, Pull, SendError, StreamedSend};
-use crate::hosts::{Context, Hosts};
-use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PEER_TIMEOUT, REPLACE_INTERVAL};
-use crate::output::Output;
+use crate::event::{Address, Event, Message, Offer, PartnerId, Pull, SendError, StreamedSend};
+use crate::hosts::Hosts;
+use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PULL_BLOCK, REPLACE_INTERVAL};
+use crate::output::{Output, Route};
 use crate::partner::{Content, Outgoing, Partner};
+use crate::programs::Programs;
 use crate::wire::{Connect, Mac};
-
-/// The configuration of a node.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The node's MAC address, which is the source of every frame that it sends.
-    pub mac: Mac,
-    /// The name in replies to queries of other hosts.
-    pub name: String,
-    /// A number that differs each time the node starts.
-    pub serial: u32,
-    /// How long a peer may be silent before the node gives it up.
-    pub peer_timeout: Duration,
-    /// Other nodes, in other processes, have the same address. Each receives all frames of discovery and those
-    /// for its own endpoints. Only the node that is [announced](Node::announce) answers for the host, and receives the frames for
-    /// endpoints that no node has.
-    pub shared: bool,
-    /// Where other nodes can send replies to this node's pulls in datagrams of UDP, and where those that this node sends come from
-    /// ([`Datagrams::address`](crate::Datagrams::address)).
-    pub udp: Option<SocketAddr>,
-}
-
-impl Config {
-    /// A configuration with the dialect's timeout of 500 s.
-    #[must_use]
-    pub fn new(mac: Mac, name: &str, serial: u32) -> Self {
-        Self {
-            mac,
-            name: name.to_owned(),
-            serial,
-            peer_timeout: PEER_TIMEOUT,
-            shared: false,
-            udp: None,
-        }
-    }
-}
 
 /// A host on the network. The caller chooses the epoch of all times; no call may pass an earlier
 /// time than the call before it.
@@ -55,8 +22,9 @@ pub struct Node {
     pub(crate) config: Config,
     pub(crate) hosts: Hosts,
     endpoints: BTreeMap<u8, Endpoint>,
-    /// Connect requests for endpoints that are not open, until the program opens or refuses the
-    /// endpoint.
+    /// The partners' programs, if all frames travel in datagrams.
+    pub(crate) programs: Option<Programs>,
+    /// Connect requests for endpoints that are not open, and introductions, until the program answers them.
     pub(crate) pending_connects: BTreeMap<(u8, Address), Connect>,
     pub(crate) out: Output,
     /// Refusals that the node may still send before `nacks_refill_at`.
@@ -71,7 +39,9 @@ impl Node {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            hosts: Hosts::new(config.serial, config.shared),
+            // Programs of one host have one address, and tables of their own.
+            hosts: Hosts::new(config.serial, config.shared || config.only_datagrams),
+            programs: config.only_datagrams.then(Programs::default),
             endpoints: BTreeMap::new(),
             pending_connects: BTreeMap::new(),
             out: Output::new(config.mac),
@@ -128,10 +98,10 @@ impl Node {
         self.out.transmit()
     }
 
-    /// Returns whether frames may be on their way in datagrams because the program pulls a message.
+    /// Returns whether frames may be on their way in datagrams: because the program pulls a message, or always, if all frames travel so.
     #[must_use]
     pub fn awaits_datagrams(&self) -> bool {
-        self.endpoints.values().any(Endpoint::awaits_datagrams)
+        self.config.only_datagrams || self.endpoints.values().any(Endpoint::awaits_datagrams)
     }
 
     /// Recycles the memory of a frame that was sent.
@@ -154,13 +124,17 @@ impl Node {
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let endpoints = self.endpoints.values().filter_map(Endpoint::deadline);
-        endpoints.chain(self.hosts.deadline()).min()
+        let hosts = self.hosts.deadline().filter(|_| self.programs.is_none());
+        endpoints.chain(hosts).min()
     }
 
     /// Runs all timers that are due.
     pub fn tick(&mut self, now: Duration) {
         let nic = self.config.mac.nic();
-        self.hosts.tick(now, nic, &mut self.out);
+        // Without a network of frames, no other host hears announcements and queries.
+        if self.programs.is_none() {
+            self.hosts.tick(now, nic, &mut self.out);
+        }
         self.for_each_endpoint(now, |endpoint, context| endpoint.tick(context));
     }
 
@@ -169,14 +143,8 @@ impl Node {
         now: Duration,
         mut act: impl FnMut(&mut Endpoint, &mut Context<'_>),
     ) {
-        let mut context = Context {
-            now,
-            hosts: &self.hosts,
-            out: &mut self.out,
-            peer_timeout: self.config.peer_timeout,
-            udp: self.config.udp,
-        };
-        for endpoint in self.endpoints.values_mut() {
+        let (endpoints, mut context) = self.split(now);
+        for endpoint in endpoints.values_mut() {
             act(endpoint, &mut context);
         }
     }
@@ -192,15 +160,34 @@ impl Node {
         endpoint: u8,
         act: impl FnOnce(&mut Endpoint, &mut Context<'_>) -> T,
     ) -> Option<T> {
-        let mut context = Context {
+        let (endpoints, mut context) = self.split(now);
+        let endpoint = endpoints.get_mut(&endpoint)?;
+        Some(act(endpoint, &mut context))
+    }
+
+    /// Returns the endpoints, and what each of them needs from the node.
+    fn split(&mut self, now: Duration) -> (&mut BTreeMap<u8, Endpoint>, Context<'_>) {
+        // The memory that the kernel counts for a frame may be twice as long as the frame. Each endpoint has its share.
+        let shares = self.endpoints.len().max(1);
+        let blocks = |bytes: usize| (bytes / 2 / PULL_BLOCK as usize / shares).max(1);
+        let context = Context {
             now,
             hosts: &self.hosts,
+            programs: self.programs.as_ref(),
             out: &mut self.out,
             peer_timeout: self.config.peer_timeout,
             udp: self.config.udp,
+            pull_blocks: match self.config.only_datagrams {
+                true => self.config.receive_buffer.map(blocks),
+                false => None,
+            },
         };
-        let endpoint = self.endpoints.get_mut(&endpoint)?;
-        Some(act(endpoint, &mut context))
+        (&mut self.endpoints, context)
+    }
+
+    /// Returns where frames from an endpoint to a partner go.
+    pub(crate) fn route(&self, endpoint: u8, partner: PartnerId) -> Option<Route> {
+        context::route(&self.hosts, self.programs.as_ref(), endpoint, partner)
     }
 
     /// Returns the index of a host. If the table is full, a new host replaces an unused entry.
@@ -222,31 +209,6 @@ impl Node {
             }
         }
         self.hosts.add(now, mac)
-    }
-
-    /// Connects an endpoint to another. The connect ends with an [`Event::Connected`] that has this
-    /// token.
-    ///
-    /// # Errors
-    /// The endpoint is not open, or the table of hosts or partners is full.
-    pub fn connect(
-        &mut self,
-        now: Duration,
-        endpoint: u8,
-        to: Address,
-        key: u32,
-        token: u64,
-    ) -> Result<(), SendError> {
-        let host = self.host(now, to.host).ok_or(SendError::NoHost)?;
-        let id = (host, to.endpoint);
-        let started = self.with_endpoint(now, endpoint, |endpoint, context| {
-            endpoint.connect(id, to, key, token, context)
-        });
-        match started {
-            None => Err(SendError::NotOpen),
-            Some(false) => Err(SendError::NoHost),
-            Some(true) => Ok(()),
-        }
     }
 
     /// Sends a message. The send ends with an [`Event::Sent`] that has this token. The receiver

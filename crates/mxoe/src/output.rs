@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use crate::buffers::Buffers;
 use crate::counters::Counters;
 use crate::event::Event;
-use crate::limits::{PULL_BLOCKS_LARGE, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL};
+use crate::limits::{
+    MAX_FRAME, PULL_BLOCKS_LARGE, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL,
+};
 use crate::outgoing_datagram::{DataOfReply, OutgoingDatagram};
 use crate::wire::{Frame, Mac, Packet, Reply};
 
@@ -36,6 +38,8 @@ pub(crate) struct Route {
     pub(crate) mac: Mac,
     /// This node's index in the host's table.
     pub(crate) index: u16,
+    /// Where the frames go in datagrams, if all frames to this destination do.
+    pub(crate) datagrams: Option<SocketAddr>,
 }
 
 impl Output {
@@ -56,31 +60,28 @@ impl Output {
     /// Queues a packet, with this node as its source. If too many frames are queued, the packet is
     /// dropped as a network might drop it: a request is small and its answer is large, so without a
     /// limit a host could fill the memory.
+    ///
+    /// A connect in a datagram has the length of the longest frame: its answer proves that the path carries all others.
     pub(crate) fn send(&mut self, to: Route, packet: Packet<'_>) {
-        self.send_padded(to, packet, 0);
+        let length = match (to.datagrams, &packet) {
+            (Some(_), Packet::Connect(_)) => MAX_FRAME,
+            _ => 0,
+        };
+        self.send_padded(to, packet, length);
     }
 
     /// The same with a frame of at least this length.
     pub(crate) fn send_padded(&mut self, to: Route, packet: Packet<'_>, length: usize) {
-        if let Some(bytes) = self.padded(to, packet, length) {
-            self.frames.push_back(bytes);
-        }
-    }
-
-    /// The same with a frame that travels in a datagram to an address.
-    pub(crate) fn send_datagram_padded(
-        &mut self,
-        address: SocketAddr,
-        to: Route,
-        packet: Packet<'_>,
-        length: usize,
-    ) {
-        if let Some(head) = self.padded(to, packet, length) {
-            self.datagrams.push_back(OutgoingDatagram {
-                to: address,
+        let Some(head) = self.padded(to, packet, length) else {
+            return;
+        };
+        match to.datagrams {
+            None => self.frames.push_back(head),
+            Some(to) => self.datagrams.push_back(OutgoingDatagram {
+                to,
                 head,
                 data: None,
-            });
+            }),
         }
     }
 

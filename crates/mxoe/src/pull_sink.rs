@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
+use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::event::{Code, Offer, PartnerId, Pull};
-use crate::hosts::Context;
 use crate::limits::{PULL_TIMEOUT, PULLS};
 use crate::partner::Body;
 use crate::pulls::PullState;
@@ -46,6 +46,7 @@ impl Endpoint {
                 state.start_timer(partner, context.now);
                 let (_, slot) = self.pulls.slots.get_mut(handle as usize % PULLS)?;
                 *slot = Some(state);
+                self.pulls.share_blocks(&self.partners, context);
             }
         }
         Some(Pull(handle))
@@ -76,12 +77,13 @@ impl Endpoint {
         let partner = self.partners.get_mut(&state.id)?;
         state.request_blocks(magic, partner, context);
         state.start_timer(partner, context.now);
-        if state.requested.is_empty() {
+        if state.requested.is_empty() && state.is_requested() {
             partner.open_transfers = partner.open_transfers.saturating_sub(1);
             if let Some(state) = self.pulls.take(pull.0) {
                 self.finish(state, context);
             }
         }
+        self.pulls.share_blocks(&self.partners, context);
         Some(piece)
     }
 
@@ -94,7 +96,7 @@ impl Endpoint {
         };
         let id = state.id;
         context.out.events.push_back(state.end(Code::Success));
-        let route = context.hosts.route(id.0);
+        let route = context.route(self.number, id);
         if let (Some(partner), Some(route)) = (self.partners.get_mut(&id), route) {
             // The send window does not hold notifications back: the receiver accepts them ahead of
             // missing packets, see `limits::SEND_WINDOW`.
@@ -141,6 +143,7 @@ impl Endpoint {
             state.request(&block, magic, partner, context);
             context.out.counters.asked_again += 1;
         }
+        self.pulls.share_blocks(&self.partners, context);
     }
 
     /// Handles the refusal of a pull.

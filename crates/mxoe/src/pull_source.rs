@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 
 use crate::block::Block;
+use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::event::{Event, PartnerId, StreamedSend};
-use crate::hosts::Context;
 use crate::limits::{
     LARGE_FRAGMENT, LARGE_PIPELINE, LARGE_REPEATS, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER,
 };
@@ -151,10 +151,10 @@ fn reply(
     paths: &Paths,
     context: &mut Context<'_>,
 ) {
-    let Some(route) = context.hosts.route(region.id.0) else {
+    let Some(route) = context.route(endpoint, region.id) else {
         return;
     };
-    let udp = paths.open_udp();
+    let udp = route.datagrams.or_else(|| paths.open_udp());
     let pipeline = udp.map_or(paths.pipeline(), |_| LARGE_PIPELINE);
     let fragment = 1u32 << pipeline;
     let mut start = block.start;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::block::Block;
+use crate::context::Context;
 use crate::event::{Code, Event, Offer, PartnerId};
-use crate::hosts::Context;
 use crate::limits::{
     PULL_BLOCKS, PULL_BLOCKS_LARGE, PULL_BLOCKS_UDP, PULL_TIMEOUT, PULL_TIMEOUT_MIN, PULLS,
     REPLIES_PER_REQUEST,
@@ -54,6 +54,9 @@ pub(crate) struct PullState {
 pub(crate) struct Pulls {
     pub(crate) magic: u32,
     pub(crate) slots: Vec<(u32, Option<PullState>)>,
+    /// The slot that last had its turn to request a block, and whether a pull has ended since whose blocks others may request now.
+    pub(crate) turn: usize,
+    pub(crate) must_share: bool,
 }
 
 impl Pulls {
@@ -61,6 +64,8 @@ impl Pulls {
         Self {
             magic: u32::from(endpoint) ^ MAGIC,
             slots: Vec::new(),
+            turn: 0,
+            must_share: false,
         }
     }
 
@@ -113,7 +118,8 @@ impl Pulls {
     /// Ends all pulls from a partner without events.
     pub(crate) fn end_from(&mut self, id: PartnerId) {
         for (_, slot) in &mut self.slots {
-            let _ended = slot.take_if(|state| state.id == id);
+            let ended = slot.take_if(|state| state.id == id);
+            self.must_share |= ended.is_some();
         }
     }
 
@@ -153,7 +159,9 @@ impl Pulls {
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let all = self.slots.iter().filter_map(|(_, slot)| slot.as_ref());
         let waiting = all.filter(|state| state.is_waiting());
-        waiting.map(|state| state.retry_at).min()
+        let retries = waiting.map(|state| state.retry_at);
+        let at_once = self.must_share.then_some(Duration::ZERO);
+        retries.chain(at_once).min()
     }
 }
 
@@ -175,9 +183,13 @@ impl PullState {
 
     /// Whether a frame of a requested block is missing.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.requested
-            .iter()
-            .any(|requested| requested.missing != 0)
+        self.missing_blocks() > 0
+    }
+
+    /// Returns the number of requested blocks of which a frame is missing.
+    pub(crate) fn missing_blocks(&self) -> usize {
+        let missing = |requested: &&RequestedBlock| requested.missing != 0;
+        self.requested.iter().filter(missing).count()
     }
 
     pub(crate) fn request(
@@ -187,12 +199,14 @@ impl PullState {
         partner: &Partner,
         context: &mut Context<'_>,
     ) {
-        let (Some(session), Some(route)) = (partner.session, context.hosts.route(self.id.0)) else {
+        let ends = partner.ends();
+        let route = context.route(ends.from, self.id);
+        let (Some(session), Some(route)) = (partner.session, route) else {
             return;
         };
         let short = |number: u32| u16::try_from(number).unwrap_or_default();
         let pull = wire::Pull {
-            ends: partner.ends(),
+            ends,
             session,
             total: self.length,
             region: self.offer.region,
@@ -207,30 +221,51 @@ impl PullState {
         context.out.send(route, Packet::Pull(pull));
     }
 
-    /// Requests further blocks, up to the limit of blocks in flight.
+    /// Requests further blocks, up to the limit of blocks in flight with the partner. A limit for all pulls together has
+    /// [`Pulls::share_blocks`].
     pub(crate) fn request_blocks(
         &mut self,
         magic: u32,
         partner: &Partner,
         context: &mut Context<'_>,
     ) {
-        let most = match (partner.paths.udp_address(), &partner.paths.large) {
-            (Some(_), _) => PULL_BLOCKS_UDP,
-            (None, Path::Unknown) => PULL_BLOCKS,
-            (None, _) => PULL_BLOCKS_LARGE,
-        };
-        while self.requested.len() < most && self.next < self.length {
-            let block = Block::at(self.next, self.length, self.offer.offset);
-            self.next = block.end();
-            self.request(&block, magic, partner, context);
-            self.requested.push_back(RequestedBlock {
-                block,
-                data: context.out.buffers.take(block.length as usize),
-                missing: bits(0..block.frames()),
-                repeated: false,
-                requested_at: context.now,
-            });
+        if context.pull_blocks.is_none() {
+            while self.request_next(magic, partner, context) {}
         }
+    }
+
+    /// Requests the next block. Returns false if there is none, or too many are in flight with the partner.
+    pub(crate) fn request_next(
+        &mut self,
+        magic: u32,
+        partner: &Partner,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let takes_datagrams = context.only_datagrams() || partner.paths.udp_address().is_some();
+        let most = match (takes_datagrams, &partner.paths.large) {
+            (true, _) => PULL_BLOCKS_UDP,
+            (false, Path::Unknown) => PULL_BLOCKS,
+            (false, _) => PULL_BLOCKS_LARGE,
+        };
+        if self.requested.len() >= most || self.is_requested() {
+            return false;
+        }
+        let block = Block::at(self.next, self.length, self.offer.offset);
+        self.next = block.end();
+        self.request(&block, magic, partner, context);
+        self.requested.push_back(RequestedBlock {
+            block,
+            data: context.out.buffers.take(block.length as usize),
+            missing: bits(0..block.frames()),
+            repeated: false,
+            requested_at: context.now,
+        });
+        true
+    }
+
+    /// Whether all blocks were requested.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.next >= self.length
     }
 
     /// Stores a reply. Returns `None` for a duplicate and for a reply that no block expects; else

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::event::{Address, Code, Event, PartnerId};
-use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PENDING_CONNECTS};
+use crate::event::{Address, Code, PartnerId};
+use crate::limits::{ENDPOINTS, NACKS_PER_SECOND};
 use crate::node::Node;
 use crate::partner::{Body, Notification, Partner, Payload, Received};
 use crate::pulls::Pulls;
@@ -20,7 +20,9 @@ impl Node {
     /// Receives a frame, and drops it unless it is valid and expected. Call [`tick`](Self::tick)
     /// once after a batch of frames: it sends the acknowledgements.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) {
-        let Some(frame) = Frame::decode(bytes) else {
+        // A node whose frames all travel in datagrams takes no others.
+        let decoded = Frame::decode(bytes).filter(|_| !self.config.only_datagrams);
+        let Some(frame) = decoded else {
             self.out.counters.received += 1;
             self.out.counters.ignored += 1;
             return;
@@ -78,19 +80,35 @@ impl Node {
         }
     }
 
-    fn receive_connect(&mut self, now: Duration, host: u16, source: Mac, connect: &Connect) {
+    pub(crate) fn receive_connect(
+        &mut self,
+        now: Duration,
+        host: u16,
+        source: Mac,
+        connect: &Connect,
+    ) {
         let id = (host, connect.ends.from);
         let at = Address {
             host: source,
             endpoint: connect.ends.from,
         };
         let to = connect.ends.to;
-        if connect.status.is_none() && !Seq(connect.expected_seq).is_first() {
-            if let Some(code) = self.refusal_of_probe(to, id) {
+        if self.may_be_probe(connect) {
+            if let Some(code) = self.refusal_of_probe(to, id, connect) {
                 code.into_iter()
                     .for_each(|code| self.nack(now, host, connect.ends, Seq(0), Some(code)));
                 return;
             }
+        }
+        if self.is_introduction(to, id, connect) {
+            // The partner has lost an earlier connection, if there is one.
+            self.with_endpoint(now, to, |endpoint, context| {
+                if endpoint.key == connect.key_or_session {
+                    endpoint.fail(id, Code::BadSession, context);
+                }
+            });
+            self.add_pending(to, at, connect);
+            return;
         }
         let handled = self.with_endpoint(now, to, |endpoint, context| match connect.status {
             None => endpoint.receive_connect_request(id, at, connect, context),
@@ -106,88 +124,37 @@ impl Node {
         }
     }
 
-    /// A connect that expects another number than the first continues a connection: it is a probe, or repeats a connect. If the
-    /// endpoint does not know the connection, another process had the endpoint before, and the new one must not take the probe for
-    /// a connect. Returns the code of the refusal then; or no code if this endpoint is connecting itself, because the refusal
-    /// might end the new connection.
-    fn refusal_of_probe(&self, to: u8, id: PartnerId) -> Option<Option<u8>> {
+    /// Whether a connect is a request that continues a connection: it expects another number than the first, so it is a probe or repeats a
+    /// connect. A probe of a node whose frames all travel in datagrams does not have the sender's key.
+    fn may_be_probe(&self, connect: &Connect) -> bool {
+        let has_no_key = self.config.only_datagrams && connect.own_key.is_none();
+        connect.status.is_none() && (has_no_key || !Seq(connect.expected_seq).is_first())
+    }
+
+    /// If the endpoint does not know the connection of a probe, another process had the endpoint before, and the new one must not take
+    /// the probe for a connect. Returns the code of the refusal then; or no code if there must be no answer at all, because the refusal
+    /// might end another connection than that of the probe.
+    fn refusal_of_probe(&self, to: u8, id: PartnerId, connect: &Connect) -> Option<Option<u8>> {
         let Some(endpoint) = self.endpoint(to) else {
             return Some(Some(refusal_code(to)));
         };
         let partner = endpoint.partners.get(&id);
-        if partner.is_some_and(|partner| partner.session.is_some()) {
-            return None;
+        let has_no_key = self.config.only_datagrams && connect.own_key.is_none();
+        let session = partner.and_then(|partner| partner.session);
+        let is_known = match has_no_key {
+            true => session == Some(connect.session),
+            false => session.is_some(),
+        };
+        if is_known {
+            // Numbers of another connection between the same endpoints: the probe is late, or one of the sides does not know yet that the other
+            // one has connected again.
+            let start = Seq(connect.expected_seq);
+            let next = partner.and_then(|partner| partner.next_send);
+            let is_same = next.is_some_and(|next| next.same_connection(start));
+            return (has_no_key && !is_same).then_some(None);
         }
         let connects = endpoint.connecting.iter().any(|one| one.id == id);
         Some((!connects).then_some(BAD_SESSION))
-    }
-
-    /// Stores a connect to an endpoint that is not open, and asks the program once whether to open
-    /// it.
-    fn add_pending(&mut self, endpoint: u8, from: Address, connect: &Connect) {
-        let full = self.pending_connects.len() >= PENDING_CONNECTS
-            && !self.pending_connects.contains_key(&(endpoint, from));
-        if full {
-            return;
-        }
-        if self
-            .pending_connects
-            .insert((endpoint, from), *connect)
-            .is_none()
-        {
-            self.out.events.push_back(Event::ConnectRequest {
-                endpoint,
-                from,
-                session: connect.session,
-                key: connect.key_or_session,
-                peer_key: connect.own_key,
-            });
-        }
-    }
-
-    /// Answers the connects that waited for this endpoint to open.
-    pub(crate) fn accept_pending(&mut self, now: Duration, endpoint: u8) {
-        let all = (endpoint, Address::FIRST)..=(endpoint, Address::LAST);
-        let accepted: Vec<_> = self
-            .pending_connects
-            .range(all)
-            .map(|(key, c)| (*key, *c))
-            .collect();
-        for (key, connect) in accepted {
-            self.pending_connects.remove(&key);
-            if let Some(host) = self.hosts.find(key.1.host) {
-                self.receive_connect(now, host, key.1.host, &connect);
-            }
-        }
-    }
-
-    /// Refuses a connect that waits for its endpoint to open. With `None`, the node forgets the
-    /// request without an answer, and asks the program again when the peer repeats it.
-    pub fn refuse(&mut self, now: Duration, endpoint: u8, from: Address, code: Option<Code>) {
-        let pending = self.pending_connects.remove(&(endpoint, from));
-        let (Some(connect), Some(host)) = (pending, self.hosts.find(from.host)) else {
-            return;
-        };
-        match code {
-            None => {}
-            Some(Code::BadKey) => {
-                let reply = Connect {
-                    ends: Ends {
-                        to: from.endpoint,
-                        from: endpoint,
-                    },
-                    index: host,
-                    key_or_session: 0,
-                    status: Some(wire::BAD_KEY),
-                    own_key: None,
-                    pipeline: None,
-                    udp: None,
-                    ..connect
-                };
-                self.refuse_with(now, host, Packet::Connect(reply));
-            }
-            Some(_) => self.nack(now, host, connect.ends, Seq(0), None),
-        }
     }
 
     /// Tells a partner that the endpoint closes, by the answer that the partner's next frame would get. For a node that
@@ -281,7 +248,7 @@ impl Node {
                     (!endpoint.serve_pull(id, &pull, context)).then_some(BAD_REGION)
                 });
                 if let Some(code) = code.unwrap_or(Some(refusal_code(pull.ends.to))) {
-                    self.nack_pull(now, host, &pull, code);
+                    self.nack_pull(now, id, &pull, code);
                 }
             }
             Packet::Reply(reply) => {
@@ -316,10 +283,14 @@ impl Node {
     fn receive_message(&mut self, now: Duration, host: u16, head: &Small<'_>, piece: Payload<'_>) {
         let id = (host, head.ends.from);
         let accepted = self.with_endpoint(now, head.ends.to, |endpoint, context| {
+            if endpoint.session != head.session {
+                return false;
+            }
+            if context.only_datagrams() {
+                endpoint.confirm_by(id, Seq(head.seq), context);
+            }
             let partner = endpoint.partners.get_mut(&id);
-            let same_session = endpoint.session == head.session;
-            let Some(partner) = partner.filter(|partner| same_session && partner.session.is_some())
-            else {
+            let Some(partner) = partner.filter(|partner| partner.session.is_some()) else {
                 return false;
             };
             partner.mark_alive();
@@ -359,7 +330,14 @@ impl Node {
     }
 
     /// Sends a nack. Without a code, the reason is that the endpoint is not open.
-    fn nack(&mut self, now: Duration, host: u16, ends: Ends, seq: Seq, code: Option<u8>) {
+    pub(crate) fn nack(
+        &mut self,
+        now: Duration,
+        host: u16,
+        ends: Ends,
+        seq: Seq,
+        code: Option<u8>,
+    ) {
         let nack = Packet::Nack {
             ends: Ends {
                 to: ends.from,
@@ -369,26 +347,32 @@ impl Node {
             index: host,
             seq: seq.0,
         };
-        self.refuse_with(now, host, nack);
+        self.refuse_with(now, ends.to, (host, ends.from), nack);
     }
 
-    fn nack_pull(&mut self, now: Duration, host: u16, pull: &wire::Pull, code: u8) {
+    fn nack_pull(&mut self, now: Duration, id: PartnerId, pull: &wire::Pull, code: u8) {
         let nack = Packet::PullNack {
             from: pull.ends.to,
             code,
             handle: pull.handle,
             magic: pull.magic,
         };
-        self.refuse_with(now, host, nack);
+        self.refuse_with(now, pull.ends.to, id, nack);
     }
 
-    /// Sends a refusal, unless the limit of this second is reached.
-    fn refuse_with(&mut self, now: Duration, host: u16, nack: Packet<'_>) {
+    /// Sends a refusal of an endpoint to a partner, unless the limit of this second is reached.
+    pub(crate) fn refuse_with(
+        &mut self,
+        now: Duration,
+        endpoint: u8,
+        partner: PartnerId,
+        nack: Packet<'_>,
+    ) {
         if now >= self.nacks_refill_at {
             self.nacks_left = NACKS_PER_SECOND;
             self.nacks_refill_at = now + Duration::from_secs(1);
         }
-        if let (Some(route), 1..) = (self.hosts.route(host), self.nacks_left) {
+        if let (Some(route), 1..) = (self.route(endpoint, partner), self.nacks_left) {
             self.nacks_left -= 1;
             self.out.counters.refused += 1;
             self.out.send(route, nack);

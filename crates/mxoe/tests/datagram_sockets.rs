@@ -82,7 +82,7 @@ impl Hosts {
         }
         for host in &mut self.hosts {
             let (node, replies, short) = (&mut host.node, &mut host.replies, &mut host.short);
-            host.datagrams.receive(|from, frame| {
+            host.datagrams.receive(16, |from, frame| {
                 if let Some(Packet::Reply(reply)) = Frame::decode(frame).map(|frame| frame.packet) {
                     *replies += 1;
                     *short += usize::from(reply.data.len() < 8192);

@@ -136,6 +136,7 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
         own_key: None,
         pipeline: None,
         udp: None,
+        program: None,
     };
     receive(node, now, source, HERE, Packet::Connect(connect));
     let mut answered = false;

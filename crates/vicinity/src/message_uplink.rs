@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use message::remote::uplink::NamedNic;
-use message::remote::{BOARD, DaemonInterface, InterfaceOffer, Member, interface_folder};
+use message::remote::{
+    BOARD, DaemonInterface, InterfaceOffer, Member, interface_folder, name_interface,
+};
 use message::{Board, MessageError};
 use mxoe::Port;
 use mxoe::wire::Mac;
@@ -127,6 +129,7 @@ pub(crate) fn share(
 ) -> Result<DaemonInterface, MessageError> {
     let mac = mxoe::address(interface)?;
     let folder = interface_folder(runtime_dir, interface);
+    name_interface(runtime_dir, interface)?;
     let board = format!("../{BOARD}");
     let nics = named_nics.iter().map(|named_nic| named_nic.nic);
     DaemonInterface::open(&folder, mac, &board, nics.filter(|nic| *nic != mac.nic()))

@@ -8,6 +8,7 @@ use window::lane::Record;
 
 use crate::address::Address;
 use crate::handshake::Hello;
+use crate::program_address::ProgramAddress;
 use crate::wire::{halves, pair};
 
 /// The number of a link.
@@ -32,6 +33,8 @@ pub(super) enum ControlMessage {
         verdict: u32,
         session: u64,
         other_end: OtherEnd,
+        /// With the verdict [`INTRODUCED`](crate::handshake::INTRODUCED).
+        program: Option<ProgramAddress>,
     },
     /// The endpoint at the other end sleeps, and records were published for it.
     Ring { link: LinkId },
@@ -61,6 +64,11 @@ const LOST: u32 = 6;
 const NAME: u32 = 7;
 /// A [`CONNECT`] of an endpoint whose own key is not known.
 const CONNECT_WITHOUT_KEY: u32 = 8;
+/// A [`CONNECT`] of an endpoint whose program takes datagrams: to or from another host.
+const CONNECT_OF_PROGRAM: u32 = 9;
+
+/// Bits of a NIC id.
+const NIC_BITS: u32 = 48;
 
 impl ControlMessage {
     pub(super) fn encode(&self) -> Record {
@@ -71,18 +79,25 @@ impl ControlMessage {
                 hello,
                 other_end,
             } => {
+                // A program may have sent any NIC id.
+                let fits =
+                    (hello.from.nic | hello.to.nic) >> NIC_BITS == 0 && hello.own_key.is_some();
+                let program = hello.program.filter(|_| fits);
+                let numbers = program.map(ProgramAddress::numbers);
+                let (kind, port, bits) = numbers.unwrap_or((0, 0, other_end.encode()));
                 let body = [
                     pair(link, window),
-                    hello.from.nic,
-                    hello.to.nic,
+                    hello.from.nic | u64::from(kind) << NIC_BITS,
+                    hello.to.nic | u64::from(port) << NIC_BITS,
                     pair(hello.from.endpoint, hello.to.endpoint),
                     hello.session,
                     pair(hello.own_key.unwrap_or_default(), hello.key),
-                    other_end.encode(),
+                    bits,
                 ];
-                match hello.own_key {
-                    Some(_) => (CONNECT, body),
-                    None => (CONNECT_WITHOUT_KEY, body),
+                match (hello.own_key, numbers) {
+                    (_, Some(_)) => (CONNECT_OF_PROGRAM, body),
+                    (Some(_), None) => (CONNECT, body),
+                    (None, None) => (CONNECT_WITHOUT_KEY, body),
                 }
             }
             Self::Answer {
@@ -91,9 +106,13 @@ impl ControlMessage {
                 verdict,
                 session,
                 other_end,
+                program,
             } => {
                 let (verdict, other_end) = (u64::from(verdict), other_end.encode());
-                let body = [pair(link, window), verdict, session, other_end, 0, 0, 0];
+                let (kind, port, bits) = program.map_or((0, 0, 0), ProgramAddress::numbers);
+                let numbers = pair(kind.into(), port.into());
+                let first = pair(link, window);
+                let body = [first, verdict, session, other_end, numbers, bits, 0];
                 (ANSWER, body)
             }
             Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
@@ -116,36 +135,21 @@ impl ControlMessage {
         let [first, words @ ..] = record.body;
         let (link, window) = halves(first);
         Some(match record.tag {
-            CONNECT | CONNECT_WITHOUT_KEY => {
-                let [from, to, endpoints, session, keys, other_end] = words;
-                let (from_endpoint, to_endpoint) = halves(endpoints);
-                let (own_key, key) = halves(keys);
-                let address = |nic, endpoint| Address { nic, endpoint };
-                Self::Connect {
-                    link,
-                    window,
-                    hello: Hello {
-                        from: address(from, from_endpoint),
-                        to: address(to, to_endpoint),
-                        session,
-                        own_key: (record.tag == CONNECT).then_some(own_key),
-                        key,
-                        fences: false,
-                        process_memory: false,
-                        other_host: false,
-                        members: None,
-                    },
-                    other_end: OtherEnd::decode(other_end)?,
-                }
+            CONNECT | CONNECT_WITHOUT_KEY | CONNECT_OF_PROGRAM => {
+                Self::decode_connect(record.tag, link, window, words)?
             }
             ANSWER => {
-                let [verdict, session, other_end, ..] = words;
+                let [verdict, session, other_end, numbers, bits, _] = words;
+                let (kind, port) = halves(numbers);
+                let numbers =
+                    u16::try_from(kind).and_then(|kind| Ok((kind, u16::try_from(port)?, bits)));
                 Self::Answer {
                     link,
                     window,
                     verdict: u32::try_from(verdict).ok()?,
                     session,
                     other_end: OtherEnd::decode(other_end)?,
+                    program: numbers.ok().and_then(ProgramAddress::from_numbers),
                 }
             }
             RING => Self::Ring { link },
@@ -168,6 +172,41 @@ impl ControlMessage {
                 }
             }
             _ => return None,
+        })
+    }
+
+    fn decode_connect(tag: u32, link: LinkId, window: u32, words: [u64; 6]) -> Option<Self> {
+        let [from, to, endpoints, session, keys, place] = words;
+        let (from_endpoint, to_endpoint) = halves(endpoints);
+        let (own_key, key) = halves(keys);
+        let (nic_bits, program, other_end) = match tag {
+            CONNECT_OF_PROGRAM => {
+                let number = |word: u64| u16::try_from(word >> NIC_BITS).unwrap_or_default();
+                let program = ProgramAddress::from_numbers((number(from), number(to), place))?;
+                ((1 << NIC_BITS) - 1, Some(program), OtherEnd::OtherHost)
+            }
+            _ => (u64::MAX, None, OtherEnd::decode(place)?),
+        };
+        let address = |nic, endpoint| Address {
+            nic: nic & nic_bits,
+            endpoint,
+        };
+        Some(Self::Connect {
+            link,
+            window,
+            hello: Hello {
+                from: address(from, from_endpoint),
+                to: address(to, to_endpoint),
+                session,
+                own_key: (tag != CONNECT_WITHOUT_KEY).then_some(own_key),
+                key,
+                fences: false,
+                process_memory: false,
+                other_host: false,
+                program,
+                members: None,
+            },
+            other_end,
         })
     }
 }
@@ -220,6 +259,7 @@ impl ControlMessage {
             fences: false,
             process_memory: false,
             other_host: false,
+            program: None,
             members: None,
         };
         Self::Connect {
@@ -234,6 +274,7 @@ impl ControlMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program_address::tests::program_address;
     use proptest::prelude::*;
 
     fn address() -> impl Strategy<Value = Address> {
@@ -262,6 +303,7 @@ mod tests {
                         fences: false,
                         process_memory: false,
                         other_host: false,
+                        program: None,
                         members: None,
                     };
                     ControlMessage::Connect {
@@ -272,17 +314,35 @@ mod tests {
                     }
                 }
             ),
-            (any::<(u32, u32, u32, u64)>(), other_end()).prop_map(
-                |((link, window, verdict, session), other_end)| {
+            (address(), address(), program_address()).prop_map(|(from, to, program)| {
+                let nic = |address: Address| Address {
+                    nic: address.nic >> 16,
+                    ..address
+                };
+                let mut message = ControlMessage::connects(1, nic(from), nic(to));
+                if let ControlMessage::Connect {
+                    hello, other_end, ..
+                } = &mut message
+                {
+                    (hello.program, *other_end) = (Some(program), OtherEnd::OtherHost);
+                }
+                message
+            }),
+            (
+                any::<(u32, u32, u32, u64)>(),
+                other_end(),
+                prop::option::of(program_address())
+            )
+                .prop_map(|((link, window, verdict, session), other_end, program)| {
                     ControlMessage::Answer {
                         link,
                         window,
                         verdict,
                         session,
                         other_end,
+                        program,
                     }
-                }
-            ),
+                }),
             any::<u32>().prop_map(|link| ControlMessage::Ring { link }),
             any::<u32>().prop_map(|link| ControlMessage::Close { link }),
             any::<u32>().prop_map(|link| ControlMessage::Lost { link }),

@@ -275,7 +275,7 @@ impl Gateway {
                         ..hello
                     };
                     if let Err(verdict) = self.offer(link, window, &hello) {
-                        self.control.send(answer(link, verdict, 0))?;
+                        self.control.send(refusal(link, verdict))?;
                     }
                 }
                 ControlMessage::Answer {
@@ -284,6 +284,7 @@ impl Gateway {
                     verdict,
                     session,
                     other_end,
+                    program,
                 } => {
                     let reply = HelloReply {
                         verdict,
@@ -291,6 +292,7 @@ impl Gateway {
                         fences: false,
                         process_memory: false,
                         other_host: other_end == OtherEnd::OtherHost,
+                        program,
                         members: self.members(other_end),
                     };
                     self.answered(link, window, reply)?;
@@ -309,6 +311,7 @@ impl Gateway {
                             fences: false,
                             process_memory: false,
                             other_host: false,
+                            program: None,
                             members: None,
                         };
                         // If the endpoint has closed its socket, it needs no answer.
@@ -358,12 +361,13 @@ fn low(token: Token) -> u32 {
     token as u32
 }
 
-pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage {
+pub(super) fn refusal(link: LinkId, verdict: u32) -> ControlMessage {
     ControlMessage::Answer {
         link,
         window: 0,
         verdict,
-        session,
+        session: 0,
         other_end: OtherEnd::default(),
+        program: None,
     }
 }

@@ -17,6 +17,8 @@
 //! ([`SharedInterface`]). Endpoints of one board reach each other by its sockets, without the plane. If a daemon's uplink has the
 //! same interface, the board is the daemon's, and its gateway reaches the VMs of this host.
 //!
+//! A program without an interface can have a plane of datagrams beside a daemon ([`DatagramPlane`](super::DatagramPlane)), whose uplink has that socket only.
+//!
 //! MXoE has no frame that says that an endpoint is closed. A host answers the frames for it, but nothing answers for a process that has
 //! ended. So each close is told to the partner ([`mxoe::Node::notify_closed`]).
 //!
@@ -24,7 +26,8 @@
 //! all partners have acknowledged, for [`LINGER`] at most.
 
 use std::fs::File;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -35,48 +38,26 @@ use mxoe::{Datagrams, Port};
 use rustix::io::Errno;
 use window::waiter::{Token, Waiter};
 
-use super::broker::Broker;
 use super::directory::NamedNic;
-use super::gateway::Gateway;
+use super::in_process_parts::{Parts, Sockets};
 use super::interface_folder::InterfaceFolder;
 use super::interface_offer::{InterfaceOffer, OfferedSockets};
-use super::resources::Member;
+use super::program_folder::ProgramFolder;
 use super::shared_interface::{INTERVAL, SharedInterface};
-use super::transport::Transport;
-use super::uplink::{Options, Uplink};
-use crate::address::Board;
+use super::uplink::Uplink;
+use crate::address::{Board, GATEWAY};
 use crate::error::Error;
 use crate::plane::Plane;
 
 /// The longest time that the end of a plane waits for acknowledgements.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// The longest time that the first announcement waits for room on the interface.
-const ANNOUNCING: Duration = Duration::from_secs(1);
-
-/// The two members share a region, so that the uplink uses the endpoints' windows itself.
-const MEMBERS: [&str; 2] = ["host", "uplink"];
-const GROUP: &str = "host+uplink";
-
-/// The sockets of a program on its interface.
-#[derive(Debug)]
-struct Sockets {
-    port: Port,
-    /// `None` if the interface has no address, or the kernel is too old.
-    datagrams: Option<Datagrams>,
-}
-
-/// The broker, the gateway and the uplink of this process. Fields are dropped in this order.
-#[derive(Debug)]
-struct Parts {
-    gateway: Gateway,
-    /// `None` after the interface has failed.
-    uplink: Option<Uplink>,
-    broker: Broker,
-    /// The program has called since the plane's thread last looked.
-    called: bool,
-    /// Threads of the program that sleep. Frames wake them.
-    sleepers: u32,
+/// The folder of the plane's own sockets, which exists until this is dropped.
+#[derive(Debug, Default)]
+struct Folder {
+    /// Its locks are this process's numbers.
+    _of_interface: Option<InterfaceFolder>,
+    _of_program: Option<ProgramFolder>,
 }
 
 #[derive(Debug)]
@@ -90,8 +71,8 @@ struct Shared {
 pub struct InProcess {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Dropped last: its locks are this process's numbers.
-    _folder: InterfaceFolder,
+    /// Dropped last.
+    _folder: Folder,
 }
 
 impl InProcess {
@@ -115,7 +96,7 @@ impl InProcess {
         let socket = Port::open_shared_socket(interface);
         let port = socket.and_then(|socket| Port::adopt_shared(socket, mac));
         let sockets = Sockets {
-            port: port.map_err(unusable)?,
+            port: Some(port.map_err(unusable)?),
             datagrams: Datagrams::open_socket(interface)
                 .and_then(Datagrams::adopt)
                 .ok(),
@@ -132,7 +113,7 @@ impl InProcess {
     ) -> Result<Board, Error> {
         let opened = InterfaceFolder::open_beside_daemon(folder, offer.mac.nic())?;
         let sockets = Sockets {
-            port: Port::adopt_shared(offered.frames, offer.mac)?,
+            port: Some(Port::adopt_shared(offered.frames, offer.mac)?),
             datagrams: offered
                 .datagrams
                 .and_then(|socket| Datagrams::adopt(socket).ok()),
@@ -160,8 +141,44 @@ impl InProcess {
         let own = &shared_folder.own;
         let board = Board::claim(&shared_folder.board, nic)?;
         let board = board.with_gateway_in(own, shared_folder.members.clone());
-        let mut parts = Parts::join(own, &board, sockets, named_nic, sharing)?;
+        let mut parts = Parts::join(own, &board, sockets, named_nic, Some(sharing))?;
         parts.announce();
+        let folder = Folder {
+            _of_interface: Some(shared_folder),
+            ..Folder::default()
+        };
+        let plane = Self::begin(parts, folder)?;
+        Ok(board.with_plane(Arc::new(plane)))
+    }
+
+    /// Opens a plane that takes all frames in datagrams, for endpoints on a board of a daemon. Also returns the path of the socket of its gateway.
+    pub(super) fn open_program(
+        board: &Board,
+        datagrams: Datagrams,
+    ) -> Result<(Self, PathBuf), Error> {
+        let folder = ProgramFolder::create()?;
+        let nic = board.nic();
+        let named_nic = NamedNic {
+            nic,
+            name: format!("{nic:012x}"),
+        };
+        let sockets = Sockets {
+            port: None,
+            datagrams: Some(datagrams),
+        };
+        let own = board.clone().with_gateway_in(folder.sockets(), Vec::new());
+        let mut parts = Parts::join(folder.sockets(), &own, sockets, named_nic, None)?;
+        parts.announce();
+        let gateway = folder.sockets().join(GATEWAY);
+        let folder = Folder {
+            _of_program: Some(folder),
+            ..Folder::default()
+        };
+        Ok((Self::begin(parts, folder)?, gateway))
+    }
+
+    /// Begins the thread of a plane.
+    fn begin(parts: Parts, folder: Folder) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             parts: Mutex::new(parts),
             ends: AtomicBool::new(false),
@@ -170,102 +187,11 @@ impl InProcess {
         let thread = std::thread::Builder::new()
             .name("message-plane".to_owned())
             .spawn(move || seen.serve_while_program_computes())?;
-        Ok(board.with_plane(Arc::new(Self {
+        Ok(Self {
             shared,
             thread: Some(thread),
-            _folder: shared_folder,
-        })))
-    }
-}
-
-impl Parts {
-    /// Joins gateway and uplink with the broker, which needs a thread meanwhile. Their sockets are in `folder`.
-    fn join(
-        folder: &Path,
-        board: &Board,
-        sockets: Sockets,
-        named_nic: NamedNic,
-        sharing: SharedInterface,
-    ) -> Result<Self, Error> {
-        let [host, uplink] = MEMBERS.map(|member| folder.join(format!("{member}.sock")));
-        let members = MEMBERS.map(|member| Member {
-            name: member.to_owned(),
-            group: Some(GROUP.to_owned()),
-            nic: (member == "host").then_some(named_nic.nic),
-            uplink: member == "uplink",
-        });
-        let mut broker = Broker::new(folder, &members)?;
-        let joined = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let serve = scope.spawn(|| {
-                while !joined.load(Ordering::Relaxed) {
-                    broker.turn()?;
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Ok::<_, Error>(())
-            });
-            let claim = |_| Ok(board.clone());
-            let both = Gateway::join_for(&Transport::Socket(host), claim).and_then(|gateway| {
-                let options = Options {
-                    socket: uplink,
-                    port: sockets.port,
-                    members: vec![named_nic],
-                    peer_timeout: mxoe::limits::PEER_TIMEOUT,
-                    shared: None,
-                };
-                Ok((gateway, Uplink::join(options)?))
-            });
-            joined.store(true, Ordering::Relaxed);
-            serve
-                .join()
-                .map_err(|_| Error::Join("the broker has failed".to_owned()))??;
-            both
+            _folder: folder,
         })
-        .map(|(gateway, mut uplink)| {
-            uplink.stay_in_process(sharing, sockets.datagrams);
-            Self {
-                gateway,
-                uplink: Some(uplink),
-                broker,
-                called: false,
-                sleepers: 0,
-            }
-        })
-    }
-
-    /// Announces this host before the program can tell others its address: their connects then find a host that they know.
-    fn announce(&mut self) {
-        let end = Instant::now() + ANNOUNCING;
-        while !self.uplink.as_ref().is_none_or(Uplink::has_announced) && Instant::now() < end {
-            self.serve();
-        }
-    }
-
-    /// Calls the uplink, if there is one. Without the uplink, the broker ends its links.
-    fn call_uplink(&mut self, call: impl FnOnce(&mut Uplink) -> Result<(), Error>) {
-        if self
-            .uplink
-            .as_mut()
-            .map(call)
-            .is_some_and(|done| done.is_err())
-        {
-            self.uplink = None;
-        }
-    }
-
-    /// Passes messages from the endpoints to the uplink, and back.
-    fn serve(&mut self) {
-        // A part fails only if another one violates the protocol, or for lack of memory.
-        let _result = self.gateway.turn();
-        let _result = self.broker.turn();
-        self.call_uplink(Uplink::turn_with_sockets);
-        let _result = self.broker.turn();
-        let _result = self.gateway.turn();
-    }
-
-    /// Returns whether all endpoints are closed, and the partners have everything.
-    fn is_idle(&self) -> bool {
-        self.gateway.is_idle() && self.uplink.as_ref().is_none_or(Uplink::is_idle)
     }
 }
 
@@ -315,6 +241,24 @@ impl Plane for InProcess {
         if let Ok(endpoint) = u8::try_from(endpoint) {
             parts.call_uplink(|uplink| uplink.release(endpoint));
         }
+    }
+
+    fn introduce(&self, endpoint: u32, (nic, peer): (u64, u32), program: SocketAddr) -> bool {
+        let mut parts = self.shared.parts();
+        let host = Mac::from_nic(nic).filter(|mac| mac.is_host());
+        let (Some(uplink), Some(host), Ok(endpoint), Ok(peer)) = (
+            &mut parts.uplink,
+            host,
+            u8::try_from(endpoint),
+            u8::try_from(peer),
+        ) else {
+            return false;
+        };
+        let peer = mxoe::Address {
+            host,
+            endpoint: peer,
+        };
+        uplink.add_partner(endpoint, peer, program)
     }
 
     fn begin_sleep(&self) -> Duration {

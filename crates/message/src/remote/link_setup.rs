@@ -11,6 +11,7 @@ use super::relay::Relay;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 use crate::limits::MESSAGES;
+use crate::program_address::ProgramAddress;
 
 /// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
@@ -50,6 +51,7 @@ impl Broker {
                 verdict,
                 session: 0,
                 other_end: OtherEnd::default(),
+                program: None,
             };
             self.send(number, message);
         }
@@ -103,6 +105,11 @@ impl Broker {
                 });
         self.next += 1;
         let number = self.next;
+        let is_between_hosts = [from, to].iter().any(|number| {
+            self.members
+                .get(*number)
+                .is_some_and(|member| member.config.uplink)
+        });
         let origin = self.members.get_mut(from)?;
         origin.links.insert(id, (number, 0));
         origin.counters.links += 1;
@@ -112,6 +119,10 @@ impl Broker {
             hello.from.nic = origin.nic;
         }
         let target = self.members.get_mut(to)?;
+        // Two members of this host have the link's window.
+        if !is_between_hosts {
+            hello.program = None;
+        }
         // The connect may name the target by its other NIC id.
         if !target.config.uplink {
             hello.to.nic = target.nic;
@@ -191,7 +202,7 @@ impl Broker {
         number: usize,
         id: LinkId,
         verdict: u32,
-        session: u64,
+        (session, program): (u64, Option<ProgramAddress>),
     ) -> Option<()> {
         let Some(&(key, side)) = self.members.get(number)?.links.get(&id) else {
             // The other end has closed since.
@@ -220,6 +231,7 @@ impl Broker {
             },
             session,
             other_end: self.other_end(origin.member, number),
+            program,
         };
         self.send(origin.member, message);
         match verdict {

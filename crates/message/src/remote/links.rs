@@ -15,8 +15,9 @@ impl Broker {
                 link,
                 verdict,
                 session,
+                program,
                 ..
-            } => self.answer(number, link, verdict, session),
+            } => self.answer(number, link, verdict, (session, program)),
             ControlMessage::Ring { link } => {
                 if let Some((other, id)) = self.direct(number, link) {
                     self.send(other, ControlMessage::Ring { link: id });

@@ -5,7 +5,7 @@ use window::Window;
 use window::attach::{Channel, Message};
 
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId, OtherEnd};
-use super::gateway::{Gateway, answer};
+use super::gateway::{Gateway, refusal};
 use super::local_link::{CONNECTING, LOCAL_LINK, LocalLink, State};
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, HelloReply};
 use crate::limits::INCOMING;
@@ -115,11 +115,18 @@ impl Gateway {
                         ACCEPTED => local.state = State::Up,
                         _ => self.remove_local_link(link),
                     }
-                    self.control.send(answer(link, verdict, session))?;
+                    self.control.send(ControlMessage::Answer {
+                        link,
+                        window: 0,
+                        verdict,
+                        session,
+                        other_end: OtherEnd::default(),
+                        program: reply.and_then(|reply| reply.program),
+                    })?;
                 }
                 (_, State::Offered) => {
                     self.remove_local_link(link);
-                    self.control.send(answer(link, CLOSED, 0))?;
+                    self.control.send(refusal(link, CLOSED))?;
                 }
                 (_, _) => {
                     self.remove_local_link(link);

@@ -52,10 +52,12 @@
 mod broker;
 mod control_channel;
 mod control_message;
+mod datagram_plane;
 pub(crate) mod directory;
 mod gateway;
 mod heartbeat;
 mod in_process;
+mod in_process_parts;
 mod interface_folder;
 mod interface_offer;
 mod layout;
@@ -74,6 +76,7 @@ mod names;
 mod overcommit_model;
 mod poll_backoff;
 mod program_board;
+mod program_folder;
 mod relay;
 mod report;
 mod resources;
@@ -82,11 +85,15 @@ mod transport;
 pub mod uplink;
 
 pub use broker::Broker;
+pub use datagram_plane::DatagramPlane;
 pub use gateway::Gateway;
 pub use in_process::InProcess;
 pub use interface_folder::DaemonInterface;
 pub use interface_offer::{InterfaceOffer, OfferedSockets, SOCKET as INTERFACE_SOCKET};
-pub use program_board::{BOARD, INTERFACE_VARIABLE, Way, interface_folder, open_board};
+pub use program_board::{
+    BOARD, DATAGRAMS_VARIABLE, INTERFACE_VARIABLE, Way, interface_folder, name_interface,
+    open_board,
+};
 pub use report::{Counters, MAX_PEERS, MemberReport, MessagesSent};
 pub use resources::{Connection, Member, MemberResources, Resources};
 pub use transport::Transport;

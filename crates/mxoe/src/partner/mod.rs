@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::event::Address;
 use crate::limits::{
-    FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_RETRIES, MAX_SMALL, PIPELINE, PROBE_INTERVAL,
-    RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
+    FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_PIPELINE, LARGE_RETRIES, MAX_SMALL, PIPELINE,
+    PROBE_INTERVAL, RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
 };
 use crate::output::{Output, Route};
 use crate::retransmit::ResponseTime;
@@ -130,6 +130,8 @@ pub(crate) struct Partner {
     acks_sent: u32,
     last_ack: Option<u32>,
     pub(crate) paths: Paths,
+    /// Its connect made the connection, and it does not seem to know that yet: the key that it presented as its own. See `confirmation`.
+    pub(crate) unconfirmed: Option<Option<u32>>,
 }
 
 impl Partner {
@@ -158,6 +160,7 @@ impl Partner {
             acks_sent: 0,
             last_ack: None,
             paths: Paths::default(),
+            unconfirmed: None,
         }
     }
 
@@ -197,6 +200,12 @@ impl Partner {
     pub(crate) fn mark_alive(&mut self) {
         self.silent_since = None;
         self.probe_at = None;
+    }
+
+    /// The next [`must_probe`](Self::must_probe) returns true.
+    pub(crate) fn probe_at_once(&mut self, now: Duration) {
+        self.silent_since = Some(now);
+        self.probe_at = Some(now);
     }
 
     /// Assigns a sequence number to a body and sends it. Returns false without a connection.
@@ -243,9 +252,10 @@ impl Partner {
             Body::Message { value, data, .. } => {
                 // The length is at most 32 KiB.
                 let total = u16::try_from(data.len()).unwrap_or_default();
-                let pipeline = match data.len() > FRAGMENT {
-                    true => self.paths.pipeline(),
-                    false => PIPELINE,
+                let pipeline = match (data.len() > FRAGMENT, route.datagrams) {
+                    (true, None) => self.paths.pipeline(),
+                    (true, Some(_)) => LARGE_PIPELINE,
+                    (false, _) => PIPELINE,
                 };
                 for (number, piece) in (0u16..).zip(data.chunks(1 << pipeline)) {
                     let medium = Medium {

@@ -225,9 +225,9 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         true => Some(body.u8(36)?),
         false => None,
     };
-    let udp = match length >= CONNECT_WITH_UDP {
+    let (udp, program) = match length >= CONNECT_WITH_UDP {
         true => udp_address::decode(body.bytes(40, udp_address::BYTES)?),
-        false => None,
+        false => (None, None),
     };
     Some(Connect {
         ends: ends(body)?,
@@ -240,6 +240,7 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         own_key,
         pipeline,
         udp,
+        program,
     })
 }
 
@@ -262,9 +263,9 @@ fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
         to.u8(36, pipeline);
         to.bytes(37, &[0; 3]);
     }
-    if let Some(udp) = connect.udp {
+    if let Some(address) = udp_address::encode(connect) {
         to.u8(4, CONNECT_WITH_UDP);
-        to.bytes(40, &udp_address::encode(udp));
+        to.bytes(40, &address);
     }
 }
 

@@ -34,6 +34,11 @@ pub const NO_INDEX: u16 = 0xffff;
 /// The status of a reply to a connect with a wrong key.
 pub const BAD_KEY: u8 = 11;
 
+/// The status of a reply that introduces the program of the endpoint instead of connecting it: [`Connect::program`] is its address.
+/// MX numbers its statuses upwards from 0, and a node sends no others in replies than 0 and [`BAD_KEY`], so this one is far above them. An earlier
+/// release would take it for a wrong key, but gets it only in reply to an introduction, which it does not send.
+pub const INTRODUCED: u8 = 200;
+
 /// A MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);

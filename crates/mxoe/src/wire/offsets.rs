@@ -136,6 +136,7 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
         own_key: None,
         pipeline: None,
         udp: None,
+        program: None,
     };
     let mut body = vec![36, 3, 4, 0, 16, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0];
     body.extend([0, 0, 0, 5, 0, 0, 0, 6, 0x40, 1, 0, 9, 0, 0, 0, 0]);
@@ -183,6 +184,20 @@ fn mxoe_2_offsets_of_a_connect_and_its_reply() {
         body.extend(ip);
         body.extend([1, 2, 0, 0]);
         assert_coding(Packet::Connect(with_udp), &body);
+        let with_program = Connect {
+            udp: None,
+            program: with_udp.udp,
+            ..with_pipeline
+        };
+        let mut of_program = body.clone();
+        of_program[58] = 1;
+        assert_coding(Packet::Connect(with_program), &of_program);
+        // The address of something else, which a later release may send.
+        let mut of_another = body.clone();
+        of_another[58] = 2;
+        let frame = by_hand([0x12, 0x34], &of_another);
+        let decoded = Frame::decode(&frame).unwrap();
+        assert_eq!(decoded.packet, Packet::Connect(with_pipeline));
         // No port, and no address of a host.
         for unusable in [
             &[(56, 0), (57, 0)][..],

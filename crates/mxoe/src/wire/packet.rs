@@ -26,7 +26,7 @@ pub struct Connect {
     pub expected_seq: u16,
     /// Number of the request, which the reply repeats.
     pub number: u8,
-    /// In a reply, 0 for success or [`BAD_KEY`](super::BAD_KEY). A request has `None`.
+    /// In a reply, 0 for success, [`BAD_KEY`](super::BAD_KEY) or [`INTRODUCED`](super::INTRODUCED). A request has `None`.
     pub status: Option<u8>,
     /// In a request, the key of the endpoint that sends it, behind the 16 bytes of MX. Open-MX ignores these bytes and sends
     /// none.
@@ -36,6 +36,9 @@ pub struct Connect {
     pub pipeline: Option<u8>,
     /// Where the sender takes replies to its pulls by UDP, if the packet has it behind the pipeline.
     pub udp: Option<SocketAddr>,
+    /// Where the program of the sending endpoint takes all frames in datagrams, and where its own come from. It has the place of
+    /// [`udp`](Self::udp), so a connect has at most one of both.
+    pub program: Option<SocketAddr>,
 }
 
 /// A message in one packet, or the common header of packets that belong to a message.

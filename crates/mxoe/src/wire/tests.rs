@@ -19,6 +19,14 @@ fn udp() -> impl Strategy<Value = SocketAddr> {
     prop_oneof![v4, v6]
 }
 
+/// The addresses that a connect may have: that of the node, or that of the program, or none.
+fn addresses() -> impl Strategy<Value = (Option<SocketAddr>, Option<SocketAddr>)> {
+    (option::of(udp()), any::<bool>()).prop_map(|(address, of_program)| match of_program {
+        true => (None, address),
+        false => (address, None),
+    })
+}
+
 /// A packet, and separately its data, which a packet only borrows.
 pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
     let ends = || (any::<u8>(), any::<u8>()).prop_map(|(to, from)| Ends { to, from });
@@ -57,20 +65,26 @@ pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
                     Some(status),
                     None,
                     pipeline,
-                    None
+                    (None, None)
                 )),
-                any::<Option<u32>>().prop_map(|own_key| (None, own_key, None, None)),
-                (any::<(u32, u8)>(), option::of(udp())).prop_map(|((own_key, pipeline), udp)| (
+                (any::<u8>(), addresses()).prop_map(|(pipeline, addresses)| (
+                    Some(INTRODUCED),
+                    None,
+                    Some(pipeline),
+                    addresses
+                )),
+                any::<Option<u32>>().prop_map(|own_key| (None, own_key, None, (None, None))),
+                (any::<(u32, u8)>(), addresses()).prop_map(|((own_key, pipeline), addresses)| (
                     None,
                     Some(own_key),
                     Some(pipeline),
-                    udp
+                    addresses
                 )),
             ]
         )
             .prop_map(
                 move |(ends, [index, expected_seq], [session, key_or_session], number, kind)| {
-                    let (status, own_key, pipeline, udp) = kind;
+                    let (status, own_key, pipeline, (udp, program)) = kind;
                     none(Packet::Connect(Connect {
                         ends,
                         index,
@@ -82,6 +96,7 @@ pub(crate) fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
                         own_key,
                         pipeline,
                         udp,
+                        program,
                     }))
                 }
             ),

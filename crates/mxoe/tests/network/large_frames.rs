@@ -91,6 +91,7 @@ fn answer_to(pipeline: Option<u8>) -> (Connect, Network) {
         own_key: pipeline.map(|_| 7),
         pipeline,
         udp: None,
+        program: None,
     };
     let frame = frame(0, 1, Packet::Connect(connect));
     network.nodes[1].receive(network.now, &frame);

@@ -12,6 +12,7 @@
 mod datagrams;
 mod hostile;
 mod impairment;
+mod introductions;
 mod large_frames;
 mod net;
 mod send_window;
@@ -317,6 +318,7 @@ fn mxoe_5_4_refusals_are_limited() {
             own_key: None,
             pipeline: None,
             udp: None,
+            program: None,
         };
         let packet = Packet::Connect(packet);
         Frame {
@@ -481,6 +483,7 @@ fn mxoe_5_1_a_connect_waits_until_its_endpoint_opens() {
         session: session(0, 0),
         key: KEY,
         peer_key: Some(KEY),
+        program: None,
     };
     assert_eq!(asked, [expected], "once");
     assert!(network.nodes[1].open(network.now, 8, KEY, session(1, 8)));

@@ -227,12 +227,17 @@ impl Network {
         true
     }
 
-    /// Collects the events of all nodes. Refuses all connects to endpoints that are not open.
+    /// Collects the events of all nodes. Refuses all connects to endpoints that are not open, but for introductions.
     pub(crate) fn collect_events(&mut self) {
         for (node, events) in self.nodes.iter_mut().zip(&mut self.events) {
             while let Some(event) = node.event() {
                 match event {
-                    Event::ConnectRequest { endpoint, from, .. } => {
+                    Event::ConnectRequest {
+                        endpoint,
+                        from,
+                        program: None,
+                        ..
+                    } => {
                         node.refuse(self.now, endpoint, from, Some(Code::Closed));
                     }
                     event => events.push_back(event),

@@ -16,6 +16,7 @@ mod datagrams;
 mod hostile;
 mod hosts;
 mod in_process;
+mod introductions;
 mod keys;
 mod offered_interface;
 mod processor;

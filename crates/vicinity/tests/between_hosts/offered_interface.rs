@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use message::remote::INTERFACE_VARIABLE;
+use message::remote::{DATAGRAMS_VARIABLE, INTERFACE_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{until, vicinity};
@@ -13,8 +13,8 @@ use crate::hosts::Hosts;
 use crate::shared_interface::{Program, all_find_closed, all_pairs, all_reach};
 
 /// Two ordinary users, and a group that exists as a number only.
-const USERS: [&str; 2] = ["65534", "1"];
-const GROUP: &str = "4711";
+pub(crate) const USERS: [&str; 2] = ["65534", "1"];
+pub(crate) const GROUP: &str = "4711";
 
 /// The keys of a daemon whose users of the group get sockets.
 pub(crate) const SOCKETS: [&str; 2] = ["unix-group = \"4711\"", ", program-sockets = true"];
@@ -45,7 +45,7 @@ pub(crate) fn with_daemons_on(mut hosts: Hosts, keys: [&str; 2]) -> (Hosts, [usi
     (hosts, daemons)
 }
 
-fn copy_of(hosts: &Hosts, program: &Path) -> PathBuf {
+pub(crate) fn copy_of(hosts: &Hosts, program: &Path) -> PathBuf {
     hosts.folder.path().join(program.file_name().unwrap())
 }
 
@@ -54,6 +54,8 @@ fn as_user(hosts: &Hosts, user: &str, groups: &str, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", user, "--groups", groups]);
     command.arg(copy_of(hosts, program));
+    // Its addresses are not those of the host.
+    command.env(DATAGRAMS_VARIABLE, "");
     command
 }
 

@@ -19,7 +19,7 @@ const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 
 /// A program, which a test runs in a host. It serves the interface itself, or uses a board, or the interface that a daemon offers. It opens
-/// an endpoint, answers requests, and obeys commands on its standard input: `ping NIC ENDPOINT`, `find NAME`, `close`, and
+/// an endpoint, answers requests, and obeys commands on its standard input: `ping NIC ENDPOINT`, `way NIC ENDPOINT`, `find NAME`, `close`, and
 /// `open ENDPOINT`. Each has a line as its result.
 #[test]
 #[ignore = "a role of the other tests"]
@@ -64,6 +64,17 @@ fn program() {
                     endpoint: number,
                 };
                 ping(endpoint.as_mut().unwrap(), to)
+            }
+            ["way", nic, number] => {
+                let to = Address {
+                    nic: nic.parse().unwrap(),
+                    endpoint: number.parse().unwrap(),
+                };
+                let endpoint = endpoint.as_mut().unwrap();
+                let peer = endpoint.connect(to, 0, Some(HANG)).unwrap();
+                let by_datagrams = endpoint.is_reached_by_datagrams(peer);
+                assert!(endpoint.is_on_other_host(peer));
+                ["frames", "datagrams"][usize::from(by_datagrams)].to_owned()
             }
             ["find", name] => {
                 board.discover(name);
@@ -247,6 +258,11 @@ impl Program {
 
     pub(crate) fn ping(&mut self, (nic, endpoint): &(String, u32)) -> String {
         self.obey(&format!("ping {nic} {endpoint}"))
+    }
+
+    /// Returns how the messages of a connected program come: by `datagrams`, or by `frames`.
+    pub(crate) fn way(&mut self, (nic, endpoint): &(String, u32)) -> String {
+        self.obey(&format!("way {nic} {endpoint}"))
     }
 
     pub(crate) fn address(&self) -> (String, u32) {

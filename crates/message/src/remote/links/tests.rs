@@ -56,6 +56,7 @@ fn answer(link: LinkId, verdict: u32) -> ControlMessage {
         verdict,
         session: 2,
         other_end: OtherEnd::default(),
+        program: None,
     }
 }
 

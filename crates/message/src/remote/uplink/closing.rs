@@ -44,7 +44,7 @@ impl Uplink {
         let mut others = self.closing.iter().chain(self.pairs.keys());
         let same = |other: &EndpointPair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
         let unused = !others.any(same);
-        let (notifies, now) = (self.in_process, self.port.now());
+        let (notifies, now) = (self.in_process, self.network.now());
         if let Some(node) = self.node(pair.nic) {
             if notifies {
                 node.notify_closed(now, pair.endpoint, pair.peer);

@@ -1,7 +1,7 @@
 //! Control messages of the host, and the links that they begin and end.
 
 use mxoe::wire::Mac;
-use mxoe::{Address, Code, Node};
+use mxoe::{Address, Code, Config, Node};
 use window::Side;
 
 use super::Uplink;
@@ -9,8 +9,9 @@ use super::link::{EndpointPair, Link, NodeContext};
 use super::state::{State, WaitingDial};
 use super::wire_member::WireMember;
 use crate::address::random;
-use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
+use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, INTRODUCED, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
+use crate::program_address::ProgramAddress;
 use crate::remote::control_message::{ControlMessage, LinkId, OtherEnd};
 use crate::remote::directory::NamedNic;
 use crate::remote::limits::BURST;
@@ -41,8 +42,9 @@ impl Uplink {
                     window,
                     verdict,
                     session,
+                    program,
                     ..
-                } => self.answered((link, session), window, verdict)?,
+                } => self.answered((link, session), window, (verdict, program))?,
                 // The uplink polls the link's window anyway.
                 ControlMessage::Ring { .. } => {}
                 ControlMessage::Close { link } => self.closed(link)?,
@@ -56,7 +58,7 @@ impl Uplink {
 
     /// Handles a member that has joined or left.
     fn member(&mut self, nic: u64, here: bool) {
-        let now = self.port.now();
+        let now = self.network.now();
         if !here {
             if let Some(wire_member) = self.wire_members.get_mut(&nic) {
                 wire_member.leave(now);
@@ -72,9 +74,9 @@ impl Uplink {
             .and_then(SharedInterface::serial)
             .unwrap_or_else(|| halves(random().unwrap_or_default()).0);
         let timeout = self.peer_timeout;
-        let socket = self.datagrams.as_ref();
-        let udp = socket.map(|socket| socket.datagrams.address());
-        let wire_member = WireMember::new(now, named_nic, (serial, timeout, udp), sharing);
+        let numbers = (serial, timeout);
+        let configure = |config: &mut Config| self.network.configure(config);
+        let wire_member = WireMember::new(now, named_nic, numbers, configure, sharing);
         if let Some(wire_member) = wire_member {
             if let Some(last) = self.wire_members.insert(nic, wire_member) {
                 let wire = &mut self.counters.wire;
@@ -128,7 +130,7 @@ impl Uplink {
         if reopened || !self.finish_close(pair) {
             return self.wait(id, window, hello);
         }
-        let now = self.port.now();
+        let now = self.network.now();
         if linked.is_some() {
             return Err(FULL);
         }
@@ -153,7 +155,11 @@ impl Uplink {
             node.open(now, pair.endpoint, own_key, session);
         }
         let (key, token) = (hello.key, u64::from(id));
-        let begun = node.connect(now, pair.endpoint, pair.peer, key, token);
+        let program = hello.program.map(ProgramAddress::socket_address);
+        let begun = match program {
+            Some(program) => node.introduce(now, pair.endpoint, pair.peer, key, token, program),
+            None => node.connect(now, pair.endpoint, pair.peer, key, token),
+        };
         begun.map_err(|_| FULL)?;
         self.links.insert(
             id,
@@ -172,7 +178,7 @@ impl Uplink {
         &mut self,
         (id, session): (LinkId, u64),
         window: u32,
-        verdict: u32,
+        (verdict, program): (u32, Option<ProgramAddress>),
     ) -> Result<(), Fault> {
         let Some(State::Offered {
             pair,
@@ -191,7 +197,7 @@ impl Uplink {
             }
             other => other,
         };
-        let now = self.port.now();
+        let now = self.network.now();
         let window = self.region.link(window);
         let ends = window.and_then(|window| window.ends(Side::Creator).ok());
         let Some(wire_member) = self.wire_members.get_mut(&pair.nic) else {
@@ -199,9 +205,10 @@ impl Uplink {
         };
         let node = &mut wire_member.node;
         if let (ACCEPTED, Some(ends)) = (verdict, ends) {
-            if !is_connected && node.key(pair.endpoint).is_none() {
+            if !is_connected {
                 let (session, _) = halves(random().unwrap_or_default());
                 node.open(now, pair.endpoint, key, session);
+                node.accept(now, pair.endpoint, pair.peer);
             }
             let mut link = Box::new(Link::new(id, session, pair, ends));
             if self.in_process {
@@ -213,11 +220,19 @@ impl Uplink {
         self.links.remove(&id);
         if verdict == SIMULTANEOUS {
             // The endpoint's own connect is pending, or has succeeded.
+            if !is_connected {
+                node.refuse(now, pair.endpoint, pair.peer, None);
+            }
             self.pairs.retain(|_, current| *current != id);
             return Ok(());
         }
         if self.pairs.get(&pair) == Some(&id) {
             self.pairs.remove(&pair);
+            if let (INTRODUCED, false, Some(program)) = (verdict, is_connected, program) {
+                let program = program.socket_address();
+                node.answer_introduction(pair.endpoint, pair.peer, program);
+                return Ok(());
+            }
             let code = match verdict {
                 BAD_KEY => Some(Code::BadKey),
                 CLOSED => Some(Code::Closed),
@@ -234,7 +249,7 @@ impl Uplink {
 
     /// Handles the close of an endpoint here, or of its link.
     fn closed(&mut self, id: LinkId) -> Result<(), Fault> {
-        let now = self.port.now();
+        let now = self.network.now();
         if let Some(State::Up(link)) = self.links.get_mut(&id) {
             if let Some(wire_member) = self.wire_members.get_mut(&link.pair.nic) {
                 let node = &mut wire_member.node;
@@ -297,5 +312,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage
         verdict,
         session,
         other_end: OtherEnd::default(),
+        program: None,
     }
 }

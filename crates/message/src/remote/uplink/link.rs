@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mxoe::{Address, Message, Node, Offer, Pull, StreamedSend};
 use window::Ends;
+use window::lane::Consumer;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
@@ -109,6 +110,11 @@ impl Link {
         let taken =
             self.flush_control()? | self.take_messages(context)? | self.take_pieces(context)?;
         Ok(sent | taken)
+    }
+
+    /// Returns whether the endpoint has given any record.
+    pub(super) fn has_records(&self) -> bool {
+        self.ends.consumers.iter().any(Consumer::has_record)
     }
 
     /// Returns whether [`move_records`](Self::move_records) would move a record, or report a fault.

@@ -23,8 +23,8 @@
 
 mod closing;
 mod control;
-mod datagrams;
 mod link;
+mod network;
 mod node_events;
 mod outgoing;
 mod run;
@@ -37,13 +37,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use mxoe::{Node, Port};
+use mxoe::{Datagrams, Node, Port};
 use window::Side;
 use window::region::{MemberPage, Region};
 use window::waiter::{Token, WaitResult, Waiter};
 
-use self::datagrams::DatagramSocket;
 use self::link::{EndpointPair, Link, NodeContext};
+use self::network::Network;
 use self::state::{State, WaitingDial};
 use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
@@ -62,8 +62,10 @@ pub use super::directory::NamedNic;
 pub struct Options {
     /// The broker's socket for it.
     pub socket: PathBuf,
-    /// The network interface, which receives for all members.
-    pub port: Port,
+    /// The network interface, which receives for all members. `None` in a program that takes all frames in datagrams.
+    pub port: Option<Port>,
+    /// Set in a program that takes datagrams.
+    pub datagrams: Option<Datagrams>,
     /// All members of this host.
     pub members: Vec<NamedNic>,
     /// How long a host may be silent before its links end.
@@ -91,9 +93,7 @@ pub struct Uplink {
     join_number: u32,
     doorbell: HostDoorbell,
     control: ControlChannel,
-    port: Port,
-    /// Set in a program that takes replies to its pulls in datagrams.
-    datagrams: Option<DatagramSocket>,
+    network: Network,
     /// The interface took all frames in the last turn.
     sent: bool,
     members: Vec<NamedNic>,
@@ -135,7 +135,8 @@ impl Uplink {
         if let HostDoorbell::Client(client) = &doorbell {
             waiter.add(client, HOST)?;
         }
-        waiter.add(&options.port, WIRE)?;
+        let network = Network::new(options.port, options.datagrams);
+        network.begin_wakeups(&waiter, WIRE)?;
         let place = u32::from(id).saturating_sub(1);
         let page = region.page(place);
         let no_page = || {
@@ -155,8 +156,7 @@ impl Uplink {
             join_number,
             doorbell,
             control,
-            port: options.port,
-            datagrams: None,
+            network,
             sent: true,
             members: options.members,
             names: Names::default(),
@@ -192,7 +192,7 @@ impl Uplink {
     /// # Errors
     /// The kernel does not report lost frames.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        self.counters.lost += u64::from(self.port.lost()?);
+        self.counters.lost += u64::from(self.network.lost()?);
         let nodes = self
             .wire_members
             .values()
@@ -225,8 +225,14 @@ impl Uplink {
     /// Serves everything once; returns whether anything was moved.
     fn poll(&mut self) -> Result<bool, Error> {
         // One read of the clock for a turn, which takes some microseconds.
-        let now = self.port.now();
-        let mut moved = self.receive_frames(now);
+        let now = self.network.now();
+        let mut moved = match self.network.may_skip_look() && self.has_records() {
+            true => {
+                self.network.skip_look();
+                false
+            }
+            false => self.receive_frames(now),
+        };
         moved |= self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links(now).map_err(broken)?;
@@ -234,10 +240,7 @@ impl Uplink {
         self.release_closed()?;
         self.sent = true;
         for wire_member in self.wire_members.values_mut() {
-            self.sent &= self.port.send(&mut wire_member.node)?;
-            if let Some(socket) = &mut self.datagrams {
-                self.sent &= socket.datagrams.send(&mut wire_member.node);
-            }
+            self.sent &= self.network.send(&mut wire_member.node)?;
         }
         self.control.flush().map_err(broken)?;
         if std::mem::take(&mut self.control.published) {
@@ -246,24 +249,17 @@ impl Uplink {
         Ok(moved)
     }
 
+    /// Returns whether an endpoint has given anything to be sent.
+    fn has_records(&mut self) -> bool {
+        links(&mut self.links).any(|link| link.has_records())
+    }
+
     /// Passes each received frame to the nodes that it is for.
     fn receive_frames(&mut self, now: Duration) -> bool {
         let (wire_members, sharing) = (&mut self.wire_members, &mut self.sharing);
-        let count = self.port.receive(|frame| {
-            if sharing
-                .as_mut()
-                .is_some_and(|shared| !shared.accepts(frame))
-            {
-                return;
-            }
-            for wire_member in wire_members.values_mut() {
-                if wire_member.accepts_frame(frame) {
-                    wire_member.node.receive(now, frame);
-                }
-            }
+        let some = self.network.receive(now, wire_members, |frame| {
+            sharing.as_mut().is_none_or(|shared| shared.accepts(frame))
         });
-        let datagrams = self.datagrams.as_mut();
-        let datagrams = datagrams.map_or(0, |socket| socket.receive(now, wire_members));
         let wire = &mut self.counters.wire;
         wire_members.retain(|_, wire_member| {
             let over = wire_member.is_over(now);
@@ -275,7 +271,7 @@ impl Uplink {
         for wire_member in wire_members.values_mut() {
             wire_member.node.tick(now);
         }
-        count + datagrams > 0
+        some
     }
 
     /// Serves all links.
@@ -307,7 +303,7 @@ impl Uplink {
     /// Handles the events of the interface and of the host's socket.
     fn check_sockets(&mut self, woken: &WaitResult) -> Result<(), Error> {
         if woken.tokens.contains(&WIRE) {
-            self.port.check()?;
+            self.network.check()?;
         }
         match &self.doorbell {
             HostDoorbell::Client(client)

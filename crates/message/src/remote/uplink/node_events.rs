@@ -1,5 +1,7 @@
 //! Events of the nodes, and the links that they begin and end.
 
+use std::net::SocketAddr;
+
 use mxoe::{Address, Code, Event};
 use window::Side;
 
@@ -9,11 +11,20 @@ use super::link::{EndpointPair, Link};
 use super::state::State;
 use crate::address;
 use crate::error::Error;
-use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};
+use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, INTRODUCED, UNREACHABLE};
 use crate::peer::Fault;
+use crate::program_address::ProgramAddress;
 use crate::remote::control_message::{ControlMessage, LinkId, OtherEnd};
 use crate::remote::directory::NamedNic;
 use crate::wire::halves;
+
+/// What a connect of another host has that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    key: u32,
+    session: u32,
+    program: Option<ProgramAddress>,
+}
 
 impl Uplink {
     /// Handles the nodes' events; returns whether there were any.
@@ -39,19 +50,28 @@ impl Uplink {
                 self.name(&NamedNic { nic, name })
             }
             Event::Connected { token, code } => self.connected(halves(token).0, code),
+            Event::Introduced { token, program } => self.introduced(halves(token).0, program),
             Event::ConnectRequest {
                 endpoint,
                 from,
                 session,
                 key,
                 peer_key,
+                program,
             } => match self.is_foreign(endpoint) {
                 // No program has the endpoint, and this one answers for the host.
                 true => {
                     self.refuse_closed(nic, endpoint, from);
                     Ok(())
                 }
-                false => self.offer(nic, endpoint, from, peer_key, Some((key, session))),
+                false => {
+                    let asked = Asked {
+                        key,
+                        session,
+                        program: program.and_then(ProgramAddress::new),
+                    };
+                    self.offer(nic, endpoint, from, peer_key, Some(asked))
+                }
             },
             Event::PeerConnected {
                 endpoint,
@@ -147,36 +167,67 @@ impl Uplink {
         self.control.send(answer(id, verdict, 0))
     }
 
-    /// Passes on a connect from another host to an endpoint here. With a key in `asked`, the
-    /// endpoint is not open on the wire.
+    /// Handles the answer of a program that takes datagrams.
+    fn introduced(&mut self, id: LinkId, program: SocketAddr) -> Result<(), Fault> {
+        if !matches!(self.links.get(&id), Some(State::Dialing { .. })) {
+            return Ok(());
+        }
+        self.drop_link(id);
+        let program = ProgramAddress::new(program);
+        // Without a usable address, the endpoint fails as with a host that does not answer.
+        self.control.send(ControlMessage::Answer {
+            link: id,
+            window: 0,
+            verdict: INTRODUCED,
+            session: 0,
+            other_end: OtherEnd::default(),
+            program,
+        })
+    }
+
+    /// Passes on a connect from another host to an endpoint here. If it is `asked`, the node waits for the answer; otherwise it has
+    /// accepted the connect.
     fn offer(
         &mut self,
         nic: u64,
         endpoint: u8,
         peer: Address,
         peer_key: Option<u32>,
-        asked: Option<(u32, u32)>,
+        asked: Option<Asked>,
     ) -> Result<(), Fault> {
         let pair = EndpointPair {
             nic,
             endpoint,
             peer,
         };
-        if self.pairs.contains_key(&pair) {
-            return Ok(());
+        if let Some(link) = self.pairs.get(&pair) {
+            let is_dialing = matches!(self.links.get(link), Some(State::Dialing { .. }));
+            let is_lower = (peer.host.nic(), peer.endpoint) < (nic, endpoint);
+            let introduces = asked.is_some_and(|asked| asked.program.is_some());
+            // Two that connect to each other at the same time: the endpoint with the lower address keeps its own connect.
+            if !(introduces && is_dialing && is_lower) {
+                let now = self.network.now();
+                if let (Some(_), Some(node)) = (asked, self.node(nic)) {
+                    // The node asks again when the peer repeats its connect.
+                    node.refuse(now, endpoint, peer, None);
+                }
+                return Ok(());
+            }
         }
         self.closing.retain(|closing| *closing != pair);
         let Some(node) = self.node(nic) else {
             return Ok(());
         };
         let is_connected = asked.is_none();
-        let (key, session) = match asked {
-            Some(asked) => asked,
-            None => (
-                node.key(endpoint).unwrap_or_default(),
-                node.session(endpoint, peer).unwrap_or_default(),
-            ),
-        };
+        let Asked {
+            key,
+            session,
+            program,
+        } = asked.unwrap_or_else(|| Asked {
+            key: node.key(endpoint).unwrap_or_default(),
+            session: node.session(endpoint, peer).unwrap_or_default(),
+            program: None,
+        });
         let link = self.number();
         self.links.insert(
             link,
@@ -200,6 +251,7 @@ impl Uplink {
             fences: false,
             process_memory: false,
             other_host: false,
+            program,
             members: None,
         };
         let window = 0;

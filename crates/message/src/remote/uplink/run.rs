@@ -33,7 +33,7 @@ impl Uplink {
         let mut look_at = Duration::ZERO;
         while go_on(self) {
             self.page.send_heartbeat();
-            let now = self.port.now();
+            let now = self.network.now();
             if now >= look_at {
                 look_at = now + INTERVAL;
                 self.look_after_others()?;
@@ -92,7 +92,7 @@ impl Uplink {
 
     /// Returns how long the uplink may sleep before there is something to do.
     pub(in crate::remote) fn sleep_limit(&mut self) -> Duration {
-        let now = self.port.now();
+        let now = self.network.now();
         let mut limit = match self.has_work() {
             true => Duration::ZERO,
             false => BEAT,
@@ -109,7 +109,7 @@ impl Uplink {
 
     /// Returns whether a turn would move anything.
     fn has_work(&mut self) -> bool {
-        let now = self.port.now();
+        let now = self.network.now();
         let wire_members = &mut self.wire_members;
         self.control.has_message()
             || links(&mut self.links).any(|link| {

@@ -1,9 +1,10 @@
 //! An uplink whose interface other processes serve, too ([`SharedInterface`]).
 
-use mxoe::{Address, Code, Datagrams};
+use std::net::SocketAddr;
+
+use mxoe::{Address, Code};
 use rustix::io::Errno;
 
-use super::datagrams::DatagramSocket;
 use super::link::EndpointPair;
 use super::{Uplink, WIRE};
 use crate::error::Error;
@@ -11,46 +12,33 @@ use crate::remote::directory::NamedNic;
 use crate::remote::shared_interface::{Answers, SharedInterface};
 
 impl Uplink {
-    /// The program that has the endpoints calls this uplink itself, and shares the interface. It takes replies to its pulls in
-    /// datagrams, if it has a socket for them.
-    pub(in crate::remote) fn stay_in_process(
-        &mut self,
-        sharing: SharedInterface,
-        datagrams: Option<Datagrams>,
-    ) {
+    /// The program that has the endpoints calls this uplink itself, and shares the interface, if it has one.
+    pub(in crate::remote) fn stay_in_process(&mut self, sharing: Option<SharedInterface>) {
         self.in_process = true;
-        self.sharing = Some(sharing);
-        self.datagrams = datagrams.map(DatagramSocket::new);
+        self.sharing = sharing;
         self.end_wakeups();
     }
 
     /// From now on, each frame that arrives makes the uplink's descriptor readable. The kernel carries that out for each frame, through both levels
     /// of epoll, even if no thread sleeps.
     pub(in crate::remote) fn begin_wakeups(&self) -> Result<(), Errno> {
-        self.waiter.add(&self.port, WIRE)?;
-        match &self.datagrams {
-            Some(socket) => self.waiter.add(&socket.datagrams, WIRE),
-            None => Ok(()),
-        }
+        self.network.begin_wakeups(&self.waiter, WIRE)
     }
 
     /// Ends that. Until it begins again, the uplink notices the end of the interface when it sends, which it does at the latest when it
     /// probes a silent partner.
     pub(in crate::remote) fn end_wakeups(&mut self) {
-        self.waiter.remove(&self.port);
-        if let Some(socket) = &mut self.datagrams {
-            self.waiter.remove(&socket.datagrams);
-            socket.look_next_turn();
-        }
+        self.network.end_wakeups(&self.waiter);
     }
 
     /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
-    /// announced the host before.
+    /// announced the host before; and without an interface, no host is announced.
     pub(in crate::remote) fn has_announced(&self) -> bool {
-        let is_silent = self
-            .sharing
-            .as_ref()
-            .is_some_and(|shared| !shared.answers());
+        let sharing = self.sharing.as_ref();
+        let is_silent = match self.network.has_interface() {
+            true => sharing.is_some_and(|shared| !shared.answers()),
+            false => true,
+        };
         let has = |named_nic: &NamedNic| {
             let wire_member = self.wire_members.get(&named_nic.nic);
             wire_member.is_some_and(|member| is_silent || member.node.counters().sent > 0)
@@ -66,6 +54,20 @@ impl Uplink {
         };
         self.update_filter()?;
         Ok(claimed)
+    }
+
+    /// Expects an endpoint of another host, whose program takes and sends frames at this address. Returns false if there is no room.
+    pub(in crate::remote) fn add_partner(
+        &mut self,
+        endpoint: u8,
+        partner: Address,
+        program: SocketAddr,
+    ) -> bool {
+        let now = self.network.now();
+        let mut members = self.wire_members.values_mut();
+        members
+            .next()
+            .is_some_and(|member| member.node.add_partner(now, endpoint, partner, program))
     }
 
     /// Gives the number of an endpoint back that the program has closed, as soon as its connections have ended.
@@ -99,11 +101,9 @@ impl Uplink {
 
     /// Looks after other processes that may have ended. Called again and again.
     pub(in crate::remote) fn look_after_others(&mut self) -> Result<(), Error> {
-        let now = self.port.now();
+        let now = self.network.now();
         // The program may compute, and make few turns.
-        if let Some(socket) = &mut self.datagrams {
-            socket.look_next_turn();
-        }
+        self.network.look_next_turn();
         if let Some(shared) = &mut self.sharing {
             let change = shared.update_answers();
             for wire_member in self.wire_members.values_mut() {
@@ -154,7 +154,7 @@ impl Uplink {
             .sharing
             .as_mut()
             .and_then(|shared| shared.changed_filter());
-        Ok(changed.map_or(Ok(()), |filter| self.port.filter(&filter))?)
+        Ok(changed.map_or(Ok(()), |filter| self.network.filter(&filter))?)
     }
 
     /// Returns whether any link, connect or connection of an endpoint at the interface's own address is left.
@@ -175,7 +175,7 @@ impl Uplink {
 
     /// Refuses a connect to an endpoint that no process has.
     pub(super) fn refuse_closed(&mut self, nic: u64, endpoint: u8, from: Address) {
-        let now = self.port.now();
+        let now = self.network.now();
         if let Some(node) = self.node(nic) {
             node.refuse(now, endpoint, from, Some(Code::Closed));
         }

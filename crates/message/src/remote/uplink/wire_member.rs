@@ -1,6 +1,5 @@
 //! A member of this host as a host on the wire.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use mxoe::wire::Mac;
@@ -30,17 +29,19 @@ impl WireMember {
     pub(super) fn new(
         now: Duration,
         named_nic: &NamedNic,
-        (serial, peer_timeout, udp): (u32, Duration, Option<SocketAddr>),
+        (serial, peer_timeout): (u32, Duration),
+        configure: impl FnOnce(&mut Config),
         sharing: Option<&SharedInterface>,
     ) -> Option<Self> {
         let mac = Mac::from_nic(named_nic.nic).filter(|mac| mac.is_host())?;
         // As in native MX: the name, and the number of the board.
         let mut config = Config::new(mac, &format!("{}:0", named_nic.name), serial);
         config.peer_timeout = peer_timeout;
-        config.udp = udp;
+        configure(&mut config);
         config.shared = sharing.is_some();
+        let announces = !config.only_datagrams;
         let mut node = Node::new(config);
-        if sharing.is_none_or(SharedInterface::answers) {
+        if announces && sharing.is_none_or(SharedInterface::answers) {
             node.announce(now);
         }
         for host in sharing.into_iter().flat_map(SharedInterface::known) {

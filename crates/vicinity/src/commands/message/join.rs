@@ -127,7 +127,8 @@ fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageE
     let shared = plan.shared().map(share).transpose()?;
     let options = uplink::Options {
         socket: member_socket(runtime_dir, UPLINK),
-        port,
+        port: Some(port),
+        datagrams: None,
         members: plan.named_nics,
         peer_timeout: plan.peer_timeout,
         shared,

@@ -91,7 +91,8 @@ fn options(control: &ControlSocket, runtime_dir: &Path) -> Result<Options, Proce
                 let shared = shared.as_deref().map(share).transpose();
                 return Ok(Options {
                     socket: member_socket(runtime_dir, UPLINK),
-                    port: Port::adopt(port).map_err(ProcessError::System)?,
+                    port: Some(Port::adopt(port).map_err(ProcessError::System)?),
+                    datagrams: None,
                     peer_timeout,
                     shared: shared.map_err(ProcessError::Messages)?,
                     members,
