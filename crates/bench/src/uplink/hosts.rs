@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use message::remote::INTERFACE_VARIABLE;
+use message::remote::{DATAGRAMS_VARIABLE, INTERFACE_VARIABLE};
 use serde_json::Value;
 
 use super::namespace::{HOSTS, INTERFACE, Namespace, ip};
@@ -25,14 +25,22 @@ const ENDPOINTS: [&str; 2] = ["7", "8"];
 /// The endpoint of a program that polls and serves the interface itself.
 const SERVING: &str = "9";
 
+/// The endpoint of a program that polls and takes datagrams.
+const TAKING_DATAGRAMS: &str = "10";
+
 /// Bytes of the messages of a round trip, and the number of round trips.
 const SHORT: (usize, u32) = (8, 2000);
 
 /// Longest time until the hosts have discovered each other.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The options of programs that wait and of those that poll.
-const POLL: [&[&str]; 2] = [&[], &["--poll"]];
+/// All endpoints that answer, with the way of their messages, and whether they poll.
+const ANSWERING: [(&str, Way, bool); 4] = [
+    (ENDPOINTS[0], Way::Daemons, false),
+    (ENDPOINTS[1], Way::Daemons, true),
+    (SERVING, Way::InProcess, true),
+    (TAKING_DATAGRAMS, Way::Datagrams, true),
+];
 
 /// Seconds of a TCP measurement.
 const SECONDS: &str = "1";
@@ -44,6 +52,22 @@ pub(super) enum Way {
     Daemons,
     /// By the programs' own calls, beside the daemons, see `message::remote::InProcess`.
     InProcess,
+    /// By datagrams between the programs, see `message::remote::DatagramPlane`.
+    Datagrams,
+}
+
+impl Way {
+    /// Makes a program use this way.
+    fn choose(self, command: &mut Command) {
+        match self {
+            // Otherwise the program would use the daemon's offer.
+            Self::Daemons => command.env(INTERFACE_VARIABLE, ""),
+            Self::InProcess => command,
+            Self::Datagrams => command
+                .env(INTERFACE_VARIABLE, "")
+                .env(DATAGRAMS_VARIABLE, INTERFACE),
+        };
+    }
 }
 
 /// Two hosts with their programs. Fields are dropped in this order.
@@ -111,28 +135,16 @@ impl Hosts {
             daemon.expect("serving")?;
             processes.push(daemon);
         }
-        let [_, second] = HOSTS;
-        for (endpoint, poll) in ENDPOINTS.into_iter().zip(POLL) {
-            let mut answer = second.command(&self.vicinity);
-            answer
-                .arg("--runtime-dir")
-                .arg(self.runtime_dir(second.name));
-            answer.args(["message", "answer", "--endpoint", endpoint]);
-            answer.args(poll).env(INTERFACE_VARIABLE, "");
-            let mut answerer =
-                Process::start(&format!("answerer-{endpoint}"), &self.folder, answer)?;
+        let [_, namespace] = &self.namespaces;
+        for (endpoint, way, poll) in ANSWERING {
+            let mut answer = self.message(namespace, way);
+            answer.args(["answer", "--endpoint", endpoint]);
+            answer.args(poll.then_some("--poll"));
+            let name = format!("answerer-{endpoint}");
+            let mut answerer = Process::start(&name, &self.folder, answer)?;
             answerer.expect("answering")?;
             processes.push(answerer);
         }
-        let [_, namespace] = &self.namespaces;
-        let mut answer = second.command(&self.vicinity);
-        answer
-            .arg("--runtime-dir")
-            .arg(self.runtime_dir(second.name));
-        answer.args(["message", "answer", "--poll", "--endpoint", SERVING]);
-        let mut answerer = Process::start("answerer-serving", &self.folder, answer)?;
-        answerer.expect("answering")?;
-        processes.push(answerer);
         let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
         let mut server = Process::start("iperf3", &self.folder, server)?;
         server.expect("listening")?;
@@ -174,8 +186,9 @@ impl Hosts {
         let endpoint = match way {
             Way::Daemons => waiting,
             Way::InProcess => SERVING,
+            Way::Datagrams => TAKING_DATAGRAMS,
         };
-        let mut command = self.message("perf", endpoint, way);
+        let mut command = self.measurement("perf", endpoint, way);
         command.args(["--lengths", &length.to_string()]);
         let text = host::run(command)?;
         match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
@@ -187,32 +200,37 @@ impl Hosts {
         }
     }
 
-    /// Returns a command of the first host that measures messages to an endpoint of the second.
-    fn message(&self, measurement: &str, endpoint: &str, way: Way) -> Command {
-        let [first, second] = HOSTS;
-        let mut command = first.command(&self.vicinity);
+    /// Returns the command `vicinity message` of a host.
+    fn message(&self, namespace: &Namespace, way: Way) -> Command {
+        let mut command = namespace.command(&[]);
+        command.arg(&self.vicinity).arg("--runtime-dir");
         command
-            .arg("--runtime-dir")
-            .arg(self.runtime_dir(first.name));
-        let peer = format!("{}:{endpoint}", second.name);
-        command.args(["message", measurement, &peer, "--json"]);
-        if let Way::Daemons = way {
-            // Otherwise the program would use the daemon's offer.
-            command.env(INTERFACE_VARIABLE, "");
-        }
+            .arg(self.runtime_dir(namespace.host.name))
+            .arg("message");
+        way.choose(&mut command);
+        command
+    }
+
+    /// Returns a command of the first host that measures messages to an endpoint of the second.
+    fn measurement(&self, measurement: &str, endpoint: &str, way: Way) -> Command {
+        let [first, second] = &self.namespaces;
+        let mut command = self.message(first, way);
+        let peer = format!("{}:{endpoint}", second.host.name);
+        command.args([measurement, &peer, "--json"]);
         command
     }
 
     /// Measures round trips of short messages between programs that wait, between programs that poll, between
-    /// programs that poll and serve the interface, and of TCP between programs that poll: medians in microseconds.
-    pub(super) fn round_trips(&self) -> Result<[f64; 4]> {
+    /// programs that poll and serve the interface, or send each other datagrams, and of TCP between programs that poll: medians in microseconds.
+    pub(super) fn round_trips(&self) -> Result<[f64; 5]> {
         let (length, count) = SHORT;
         let [waiting, polling] = ENDPOINTS;
-        let ping = |endpoint, way, poll| ping(self.message("ping", endpoint, way), poll);
+        let ping = |endpoint, way, poll| ping(self.measurement("ping", endpoint, way), poll);
         Ok([
             ping(waiting, Way::Daemons, false)?,
             ping(polling, Way::Daemons, true)?,
             ping(SERVING, Way::InProcess, true)?,
+            ping(TAKING_DATAGRAMS, Way::Datagrams, true)?,
             tcp::round_trip(&self.namespaces, length, count)?,
         ])
     }

@@ -5,8 +5,8 @@
 //! messages of 512 KB in one direction, and a TCP stream; the order changes from round to round. Messages
 //! can use the rate except for headers: 32 bytes of each frame of 4128. Then the round measures round trips of 8 bytes
 //! at the highest rate: with programs that wait in calls, with programs that poll, as MPI's do, so that each CPU has a
-//! program and an uplink that need it, with programs that poll and serve the interface themselves beside the daemons, and
-//! those of TCP with programs that poll.
+//! program and an uplink that need it, with programs that poll and serve the interface themselves beside the daemons, with programs that poll
+//! and send each other datagrams, and those of TCP with programs that poll.
 //!
 //! Each daemon has a session of its own, and the programs are in that of the benchmark: on users' machines the daemon is
 //! a service, and programs belong to a login or a batch system. The scheduler shares a CPU between sessions first
@@ -91,11 +91,12 @@ fn rounds(
         for &rate in &options.rates {
             interrupt::check()?;
             hosts.shape(rate)?;
-            let (mut messages, mut in_process, mut tcp) = (0.0, 0.0, 0.0);
-            for turn in 0..3 {
-                match (round + turn) % 3 {
+            let [mut messages, mut in_process, mut datagrams, mut tcp] = [0.0; 4];
+            for turn in 0..4 {
+                match (round + turn) % 4 {
                     1 => messages = hosts.messages(LENGTH, Way::Daemons)?,
                     2 => in_process = hosts.messages(LENGTH, Way::InProcess)?,
+                    3 => datagrams = hosts.messages(LENGTH, Way::Datagrams)?,
                     _ => tcp = hosts.tcp()?,
                 }
             }
@@ -104,17 +105,19 @@ fn rounds(
                 rate,
                 messages,
                 in_process,
+                datagrams,
                 tcp,
             };
             progress.step(&format!("round {round} of {}: {sample}", options.rounds));
             samples.push(sample);
         }
-        let [waiting_us, polling_us, in_process_us, tcp_us] = hosts.round_trips()?;
+        let [waiting_us, polling_us, in_process_us, datagrams_us, tcp_us] = hosts.round_trips()?;
         let trip = RoundTrip {
             round,
             waiting_us,
             polling_us,
             in_process_us,
+            datagrams_us,
             tcp_us,
         };
         progress.step(&format!("round {round} of {}: {trip}", options.rounds));

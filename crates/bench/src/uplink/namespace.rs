@@ -35,11 +35,6 @@ pub(super) const HOSTS: [Host; 2] = [
 ];
 
 impl Host {
-    /// Returns a command of this host, in the network namespace of the benchmark.
-    pub(super) fn command(self, program: &Path) -> Command {
-        self.pinned(host::command("taskset"), program)
-    }
-
     /// Returns the command of a program that this taskset(1) keeps on the CPU of the host.
     fn pinned(self, mut taskset: Command, program: &Path) -> Command {
         taskset.args(["-c", &self.cpu.to_string()]).arg(program);

@@ -28,6 +28,9 @@ pub struct RoundTrip {
     /// Messages between programs that poll and serve the interface. Reports of earlier versions have 0.
     #[serde(default)]
     pub in_process_us: f64,
+    /// Messages between programs that poll and send each other datagrams. Reports of earlier versions have 0.
+    #[serde(default)]
+    pub datagrams_us: f64,
     /// TCP between programs that poll.
     pub tcp_us: f64,
 }
@@ -44,6 +47,9 @@ pub struct Sample {
     /// The same between programs that serve the interface. Reports of earlier versions have 0.
     #[serde(default)]
     pub in_process: f64,
+    /// The same between programs that send each other datagrams. Reports of earlier versions have 0.
+    #[serde(default)]
+    pub datagrams: f64,
     /// Bytes of TCP a second.
     pub tcp: f64,
 }
@@ -58,6 +64,9 @@ pub struct Cell {
     /// The part that messages reach between programs that serve the interface.
     #[serde(default)]
     pub in_process: f64,
+    /// The part that messages reach between programs that send each other datagrams.
+    #[serde(default)]
+    pub datagrams: f64,
     /// The part of the rate that TCP reaches.
     pub tcp: f64,
     /// Ratio of messages to TCP: the median of the rounds' ratios.
@@ -98,10 +107,12 @@ fn cells(samples: &[Sample]) -> Vec<Cell> {
         };
         let [messages, tcp] = [values(|s| s.messages), values(|s| s.tcp)];
         let in_process = values(|s| s.in_process);
+        let datagrams = values(|s| s.datagrams);
         Cell {
             rate,
             messages: part(rate, median(&messages)),
             in_process: part(rate, median(&in_process)),
+            datagrams: part(rate, median(&datagrams)),
             tcp: part(rate, median(&tcp)),
             ratio: paired_ratio(&tcp, &messages),
         }
@@ -113,7 +124,7 @@ fn values(trips: &[RoundTrip], value: fn(&RoundTrip) -> f64) -> Vec<f64> {
     trips.iter().map(value).collect()
 }
 
-fn polling_targets(trips: &[RoundTrip]) -> [Target; 3] {
+fn polling_targets(trips: &[RoundTrip]) -> [Target; 4] {
     type Value = fn(&RoundTrip) -> f64;
     let ratio = |of: Value, to: Value| paired_ratio(&values(trips, to), &values(trips, of));
     let (waiting, tcp) = POLLING_TARGETS;
@@ -131,6 +142,11 @@ fn polling_targets(trips: &[RoundTrip]) -> [Target; 3] {
         Target::at_most(
             "8 B between programs that poll and serve the interface: part of TCP",
             ratio(|trip| trip.in_process_us, |trip| trip.tcp_us),
+            tcp,
+        ),
+        Target::at_most(
+            "8 B between programs that poll and send each other datagrams: part of TCP",
+            ratio(|trip| trip.datagrams_us, |trip| trip.tcp_us),
             tcp,
         ),
     ]
@@ -162,12 +178,12 @@ impl Report {
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [self.messages, self.in_process, self.tcp];
-        let [messages, in_process, tcp] = all.map(|bytes| bytes / 1e9);
+        let all = [self.messages, self.in_process, self.datagrams, self.tcp];
+        let [messages, in_process, datagrams, tcp] = all.map(|bytes| bytes / 1e9);
         let rate = self.rate;
         write!(
             f,
-            "{rate} Mbit/s, messages {messages:.3} GB/s, served by programs {in_process:.3} GB/s, TCP {tcp:.3} GB/s"
+            "{rate} Mbit/s, messages {messages:.3} GB/s, served by programs {in_process:.3} GB/s, by datagrams {datagrams:.3} GB/s, TCP {tcp:.3} GB/s"
         )
     }
 }
@@ -178,13 +194,14 @@ impl fmt::Display for RoundTrip {
             waiting_us,
             polling_us,
             in_process_us,
+            datagrams_us,
             tcp_us,
             ..
         } = self;
         write!(
             f,
             "round trips of 8 B: messages {waiting_us:.1} us, between programs that poll {polling_us:.1} us, that also \
-             serve the interface {in_process_us:.1} us, TCP {tcp_us:.1} us"
+             serve the interface {in_process_us:.1} us, by datagrams {datagrams_us:.1} us, TCP {tcp_us:.1} us"
         )
     }
 }
@@ -199,20 +216,21 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:>9}  {:>8}  {:>18}  {:>6}  {:>8}",
-            "Mbit/s", "messages", "served by programs", "TCP", "messages/TCP"
+            "{:>9}  {:>8}  {:>18}  {:>12}  {:>6}  {:>8}",
+            "Mbit/s", "messages", "served by programs", "by datagrams", "TCP", "messages/TCP"
         )?;
         for Cell {
             rate,
             messages,
             in_process,
+            datagrams,
             tcp,
             ratio,
         } in &self.cells
         {
             writeln!(
                 f,
-                "{rate:>9}  {messages:>8.3}  {in_process:>18.3}  {tcp:>6.3}  {ratio:>12.2}"
+                "{rate:>9}  {messages:>8.3}  {in_process:>18.3}  {datagrams:>12.3}  {tcp:>6.3}  {ratio:>12.2}"
             )?;
         }
         if !self.round_trips.is_empty() {
@@ -222,6 +240,7 @@ impl fmt::Display for Report {
                 waiting_us: median(|trip| trip.waiting_us),
                 polling_us: median(|trip| trip.polling_us),
                 in_process_us: median(|trip| trip.in_process_us),
+                datagrams_us: median(|trip| trip.datagrams_us),
                 tcp_us: median(|trip| trip.tcp_us),
             };
             writeln!(f, "\nMedians, {trip}")?;
@@ -242,6 +261,7 @@ mod tests {
             rate,
             messages,
             in_process: messages,
+            datagrams: messages,
             tcp: 1e9,
         };
         let samples = [
