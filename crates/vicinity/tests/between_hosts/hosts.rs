@@ -264,7 +264,8 @@ pub(crate) fn both(one: &mut Endpoint, other: &mut Endpoint, request: Request) -
 /// Connects two endpoints. Returns each endpoint's peer.
 pub(crate) fn connect(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
     let request = a.iconnect(b.address(), 0, 0).unwrap();
-    let to_b = both(a, b, request).status.peer.unwrap();
+    let status = both(a, b, request).status;
+    let to_b = status.peer.unwrap_or_else(|| panic!("{status:?}"));
     let request = b.iconnect(a.address(), 0, 0).unwrap();
     let to_a = both(b, a, request).status.peer.unwrap();
     assert_eq!(a.address_of(to_b), Some(b.address()));
