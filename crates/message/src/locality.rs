@@ -2,6 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::ids::Peer;
+use crate::peer::Link;
 
 impl Endpoint {
     /// Returns whether the daemon's uplink carries messages to other hosts, unless a peer [is reached by datagrams](Self::is_reached_by_datagrams), and
@@ -15,16 +16,16 @@ impl Endpoint {
     /// Returns whether a connected peer is on another host.
     #[must_use]
     pub fn is_on_other_host(&self, peer: Peer) -> bool {
-        let known = self.peers.get(peer);
-        let link = known.and_then(|known| known.link.as_ref());
-        link.is_some_and(|link| link.other_host)
+        self.link_to(peer).is_some_and(|link| link.other_host)
     }
 
     /// Returns whether this program and that of a connected peer on another host send each other datagrams.
     #[must_use]
     pub fn is_reached_by_datagrams(&self, peer: Peer) -> bool {
-        let known = self.peers.get(peer);
-        let link = known.and_then(|known| known.link.as_ref());
-        link.is_some_and(|link| link.by_datagrams)
+        self.link_to(peer).is_some_and(|link| link.by_datagrams)
+    }
+
+    fn link_to(&self, peer: Peer) -> Option<&Link> {
+        self.peers.get(peer)?.link.as_deref()
     }
 }

@@ -71,6 +71,18 @@ const CONNECT_OF_PROGRAM: u32 = 9;
 const NIC_BITS: u32 = 48;
 
 impl ControlMessage {
+    /// The refusal of a connect.
+    pub(super) fn refusal(link: LinkId, verdict: u32) -> Self {
+        Self::Answer {
+            link,
+            window: 0,
+            verdict,
+            session: 0,
+            other_end: OtherEnd::default(),
+            program: None,
+        }
+    }
+
     pub(super) fn encode(&self) -> Record {
         let (tag, body) = match *self {
             Self::Connect {

@@ -275,7 +275,7 @@ impl Gateway {
                         ..hello
                     };
                     if let Err(verdict) = self.offer(link, window, &hello) {
-                        self.control.send(refusal(link, verdict))?;
+                        self.control.send(ControlMessage::refusal(link, verdict))?;
                     }
                 }
                 ControlMessage::Answer {
@@ -359,15 +359,4 @@ fn broken(fault: Fault) -> Error {
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]
 fn low(token: Token) -> u32 {
     token as u32
-}
-
-pub(super) fn refusal(link: LinkId, verdict: u32) -> ControlMessage {
-    ControlMessage::Answer {
-        link,
-        window: 0,
-        verdict,
-        session: 0,
-        other_end: OtherEnd::default(),
-        program: None,
-    }
 }

@@ -45,15 +45,7 @@ impl Broker {
             Some(target) => self.join(number, id, target, hello).ok_or(FULL),
         };
         if let Err(verdict) = made {
-            let message = ControlMessage::Answer {
-                link: id,
-                window: 0,
-                verdict,
-                session: 0,
-                other_end: OtherEnd::default(),
-                program: None,
-            };
-            self.send(number, message);
+            self.send(number, ControlMessage::refusal(id, verdict));
         }
         Some(())
     }

@@ -5,7 +5,7 @@ use window::Window;
 use window::attach::{Channel, Message};
 
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId, OtherEnd};
-use super::gateway::{Gateway, refusal};
+use super::gateway::Gateway;
 use super::local_link::{CONNECTING, LOCAL_LINK, LocalLink, State};
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, HelloReply};
 use crate::limits::INCOMING;
@@ -126,7 +126,7 @@ impl Gateway {
                 }
                 (_, State::Offered) => {
                     self.remove_local_link(link);
-                    self.control.send(refusal(link, CLOSED))?;
+                    self.control.send(ControlMessage::refusal(link, CLOSED))?;
                 }
                 (_, _) => {
                     self.remove_local_link(link);

@@ -10,6 +10,8 @@
 )]
 
 mod datagrams;
+#[path = "../programs/frames.rs"]
+mod frames;
 mod hostile;
 mod impairment;
 mod introductions;

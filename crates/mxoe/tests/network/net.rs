@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mxoe::wire::{Frame, Mac, Packet};
 use mxoe::{Address, Code, Config, Event, Message, Node, Offer, SendError};
+
+pub(crate) use super::frames::{KEY, at, frame, mac, pattern, session};
 
 /// Percentages of lost and of duplicated frames, and the longest extra delay.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,39 +40,10 @@ pub(crate) struct Network {
     pub(crate) events: Vec<VecDeque<Event>>,
 }
 
-pub(crate) fn mac(node: usize) -> Mac {
-    Mac([2, 0, 0, 0, 0, node as u8 + 1])
-}
-
-pub(crate) fn at(node: usize, endpoint: u8) -> Address {
-    Address {
-        host: mac(node),
-        endpoint,
-    }
-}
-
-/// Returns a session that differs for each node and each opening.
-pub(crate) fn session(node: usize, opening: u32) -> u32 {
-    opening << 8 | (node as u32 + 1)
-}
-
-/// Returns a frame of a node for another one.
-pub(crate) fn frame(from: usize, to: usize, packet: Packet<'_>) -> Vec<u8> {
-    let frame = Frame {
-        destination: mac(to),
-        source: mac(from),
-        index: 0,
-        packet,
-    };
-    frame.encode()
-}
-
 /// Returns where a node takes datagrams, if it does.
 pub(crate) fn udp(node: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node as u8 + 1], 4000))
 }
-
-pub(crate) const KEY: u32 = 77;
 
 impl Network {
     /// Makes nodes that have endpoint 3 open.
@@ -335,9 +307,4 @@ impl Network {
     ) -> Result<(), SendError> {
         self.nodes[from].send(self.now, 3, at(to, 3), (value, data), false, value)
     }
-}
-
-pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
-    let byte = |at: usize| (at as u64).wrapping_mul(31).wrapping_add(seed) as u8;
-    (0..length).map(byte).collect()
 }

@@ -259,7 +259,7 @@ fn a_message_confirms_a_connection() {
     assert_eq!(programs.events(1), []);
 }
 
-/// What is left of an earlier connection proves nothing: the session of the endpoint is the same.
+/// A late packet of an earlier connection does not confirm a new one, although the endpoint has the same session.
 #[test]
 fn a_message_of_an_earlier_connection_confirms_nothing() {
     let mut programs = two();

@@ -75,7 +75,7 @@ fn datagrams_from_another_address_are_ignored() {
     let mut other_ip = udp(0);
     other_ip.set_ip([10, 0, 0, 9].into());
     for frame in kinds {
-        // Whoever sent it: as program 0 would send it to program 1.
+        // With the header of a frame from program 0 to program 1.
         let mut frame = frame;
         frame[..6].copy_from_slice(&mac(1).0);
         frame[6..12].copy_from_slice(&mac(0).0);

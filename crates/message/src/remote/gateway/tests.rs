@@ -122,7 +122,10 @@ fn the_host_is_woken_for_an_answer_before_the_gateway_sleeps() {
     control.send(connect).unwrap();
     assert!(gateway.poll_host().unwrap());
     assert!(rung(), "the host must be woken");
-    assert_eq!(control.receive(), Ok(Some(refusal(1, CLOSED))));
+    assert_eq!(
+        control.receive(),
+        Ok(Some(ControlMessage::refusal(1, CLOSED)))
+    );
 }
 
 #[test]

@@ -7,10 +7,10 @@
 //! even ended here: the two come from different sockets of the gateway.
 
 use super::Uplink;
-use super::control::answer;
 use super::link::EndpointPair;
 use super::state::WaitingDial;
 use crate::peer::Fault;
+use crate::remote::control_message::ControlMessage;
 
 impl Uplink {
     /// Ends the connections whose link has ended, once the peers have acknowledged all that was
@@ -24,7 +24,7 @@ impl Uplink {
         }
         for WaitingDial { id, window, hello } in std::mem::take(&mut self.waiting) {
             if let Err(verdict) = self.dial(id, window, &hello) {
-                self.control.send(answer(id, verdict, 0))?;
+                self.control.send(ControlMessage::refusal(id, verdict))?;
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::address::random;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, INTRODUCED, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
 use crate::program_address::ProgramAddress;
-use crate::remote::control_message::{ControlMessage, LinkId, OtherEnd};
+use crate::remote::control_message::{ControlMessage, LinkId};
 use crate::remote::directory::NamedNic;
 use crate::remote::limits::BURST;
 use crate::remote::names;
@@ -34,7 +34,7 @@ impl Uplink {
                     ..
                 } => {
                     if let Err(verdict) = self.dial(link, window, &hello) {
-                        self.control.send(answer(link, verdict, 0))?;
+                        self.control.send(ControlMessage::refusal(link, verdict))?;
                     }
                 }
                 ControlMessage::Answer {
@@ -302,16 +302,5 @@ impl Uplink {
             State::Up(link) => Some(link),
             _ => None,
         }
-    }
-}
-
-pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage {
-    ControlMessage::Answer {
-        link,
-        window: 0,
-        verdict,
-        session,
-        other_end: OtherEnd::default(),
-        program: None,
     }
 }

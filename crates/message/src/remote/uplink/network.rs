@@ -142,7 +142,7 @@ impl Network {
         };
         let mut nodes = wire_members.values().map(|wire_member| &wire_member.node);
         self.turns = self.turns.saturating_add(1);
-        if self.port.is_some() && self.turns < TURNS && !nodes.any(Node::awaits_datagrams) {
+        if self.turns < TURNS && !nodes.any(Node::awaits_datagrams) {
             return false;
         }
         self.turns = 0;

@@ -6,7 +6,6 @@ use mxoe::{Address, Code, Event};
 use window::Side;
 
 use super::Uplink;
-use super::control::answer;
 use super::link::{EndpointPair, Link};
 use super::state::State;
 use crate::address;
@@ -156,7 +155,7 @@ impl Uplink {
                     link.stay_in_process();
                 }
                 self.links.insert(id, State::Up(link));
-                return self.control.send(answer(id, ACCEPTED, session.into()));
+                return self.answer(id, ACCEPTED, session.into(), None);
             }
             (Code::BadKey, ..) => BAD_KEY,
             (Code::Closed | Code::BadEndpoint, ..) => CLOSED,
@@ -164,7 +163,7 @@ impl Uplink {
             _ => FULL,
         };
         self.drop_link(id);
-        self.control.send(answer(id, verdict, 0))
+        self.control.send(ControlMessage::refusal(id, verdict))
     }
 
     /// Handles the answer of a program that takes datagrams.
@@ -175,11 +174,22 @@ impl Uplink {
         self.drop_link(id);
         let program = ProgramAddress::new(program);
         // Without a usable address, the endpoint fails as with a host that does not answer.
+        self.answer(id, INTRODUCED, 0, program)
+    }
+
+    /// Answers a connect of an endpoint here.
+    fn answer(
+        &mut self,
+        link: LinkId,
+        verdict: u32,
+        session: u64,
+        program: Option<ProgramAddress>,
+    ) -> Result<(), Fault> {
         self.control.send(ControlMessage::Answer {
-            link: id,
+            link,
             window: 0,
-            verdict: INTRODUCED,
-            session: 0,
+            verdict,
+            session,
             other_end: OtherEnd::default(),
             program,
         })

@@ -34,11 +34,9 @@ impl Uplink {
     /// Returns whether the network has the first announcements of all members. If another process answers for the host, it has
     /// announced the host before; and without an interface, no host is announced.
     pub(in crate::remote) fn has_announced(&self) -> bool {
-        let sharing = self.sharing.as_ref();
-        let is_silent = match self.network.has_interface() {
-            true => sharing.is_some_and(|shared| !shared.answers()),
-            false => true,
-        };
+        let leaves_answers = |shared: &SharedInterface| !shared.answers();
+        let is_silent =
+            !self.network.has_interface() || self.sharing.as_ref().is_some_and(leaves_answers);
         let has = |named_nic: &NamedNic| {
             let wire_member = self.wire_members.get(&named_nic.nic);
             wire_member.is_some_and(|member| is_silent || member.node.counters().sent > 0)
