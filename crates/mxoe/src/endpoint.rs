@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::connecting::{Connecting, Probe};
 use crate::context::Context;
 use crate::event::{Address, Code, Event, Message, Offer, PartnerId};
-use crate::limits::{MAX_MEDIUM, MAX_SMALL, PARTNERS, REGIONS, REPLACE_INTERVAL};
+use crate::limits::{MAX_MEDIUM, PARTNERS, REGIONS, REPLACE_INTERVAL};
 use crate::partner::{Body, Content, Notification, Outgoing, Partner, Received};
 use crate::pulls::Pulls;
 use crate::region::{Bytes, Region, Slot};
@@ -92,8 +92,11 @@ impl Endpoint {
 
     /// Sends waiting messages as far as the send window allows.
     pub(crate) fn flush(&mut self, id: PartnerId, context: &mut Context<'_>) {
-        let route = context.route(self.number, id);
-        let (Some(partner), Some(route)) = (self.partners.get_mut(&id), route) else {
+        let waiting = |partner: &&mut Partner| !partner.waiting.is_empty();
+        let Some(partner) = self.partners.get_mut(&id).filter(waiting) else {
+            return;
+        };
+        let Some(route) = context.route(self.number, id) else {
             return;
         };
         while let Some(next) = partner.waiting.front().filter(|_| partner.has_room()) {
@@ -164,11 +167,8 @@ impl Endpoint {
         let Some(region) = self.free_region(id, slot) else {
             return;
         };
-        context.out.events.push_back(Event::Sent {
-            token: region.token,
-            code: Code::Success,
-            taken: notification.total.min(region.length),
-        });
+        let taken = notification.total.min(region.length);
+        context.out.end_send(region.token, Code::Success, taken);
         if let Bytes::Stream(stream) = region.bytes {
             context.out.buffers.give(stream.ring);
         }
@@ -193,31 +193,6 @@ impl Endpoint {
         found.region.take()
     }
 
-    /// Ends the sends of messages that a partner has acknowledged.
-    pub(crate) fn acknowledged(
-        &mut self,
-        id: PartnerId,
-        bodies: Vec<Body>,
-        context: &mut Context<'_>,
-    ) {
-        if bodies.is_empty() {
-            return;
-        }
-        for body in bodies {
-            if let Body::Message { data, token, .. } = body {
-                context.out.events.push_back(Event::Sent {
-                    token,
-                    code: Code::Success,
-                    taken: u32::try_from(data.len()).unwrap_or(u32::MAX),
-                });
-                if data.len() > MAX_SMALL {
-                    context.out.message_buffers.give(data);
-                }
-            }
-        }
-        self.flush(id, context);
-    }
-
     /// Gives a partner up: ends its sends, pulls and connection with events.
     pub(crate) fn fail(&mut self, id: PartnerId, code: Code, context: &mut Context<'_>) {
         let Some(partner) = self.partners.get_mut(&id) else {
@@ -227,7 +202,7 @@ impl Endpoint {
         let connected = partner.session.is_some() && partner.unconfirmed.is_none();
         let from = partner.address;
         let (bodies, waiting) = partner.reset();
-        let mut tokens: Vec<u64> = waiting.into_iter().map(|waits| waits.token).collect();
+        let mut tokens: Vec<_> = waiting.into_iter().map(|waits| waits.token).collect();
         for body in bodies {
             if let Body::Message { token, .. } = body {
                 tokens.push(token);
@@ -240,11 +215,7 @@ impl Endpoint {
             }
         }
         for token in tokens {
-            context.out.events.push_back(Event::Sent {
-                token,
-                code,
-                taken: 0,
-            });
+            context.out.end_send(token, code, 0);
         }
         self.pulls.fail(id, code, context);
         if connected {

@@ -211,7 +211,7 @@ impl Node {
         self.hosts.add(now, mac)
     }
 
-    /// Sends a message. The send ends with an [`Event::Sent`] that has this token. The receiver
+    /// Sends a message. With a token, the send ends with an [`Event::Sent`] that has it. The receiver
     /// always pulls a synchronous message.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ impl Node {
         to: Address,
         message: (u64, Vec<u8>),
         synchronous: bool,
-        token: u64,
+        token: impl Into<Option<u64>>,
     ) -> Result<(), SendError> {
         let (value, data) = message;
         u32::try_from(data.len()).map_err(|_| SendError::TooLong)?;
@@ -231,7 +231,7 @@ impl Node {
             value,
             content: Content::Buffered(data),
             synchronous,
-            token,
+            token: token.into(),
         };
         self.submit(now, endpoint, to, outgoing)
     }
@@ -260,7 +260,7 @@ impl Node {
             value,
             content: Content::Streamed(length),
             synchronous: true,
-            token,
+            token: Some(token),
         };
         self.submit(now, endpoint, to, outgoing)
     }

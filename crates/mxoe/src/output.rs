@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::buffers::Buffers;
 use crate::counters::Counters;
-use crate::event::Event;
+use crate::event::{Code, Event};
 use crate::limits::{
     MAX_FRAME, PULL_BLOCKS_LARGE, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL,
 };
@@ -31,6 +31,9 @@ pub(crate) struct Output {
 
 /// Number of frames whose memory is kept: those of the blocks of one pull in flight.
 const MAX_RETAINED_FRAMES: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS_LARGE;
+
+/// Number of hosts whose entries stay although no frame to them is queued.
+const MAX_RETAINED_HOSTS: usize = 64;
 
 /// The destination of frames to a host.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +139,13 @@ impl Output {
         Some(bytes)
     }
 
+    /// Reports the end of a send, if the program wants to know it.
+    pub(crate) fn end_send(&mut self, token: Option<u64>, code: Code, taken: u32) {
+        if let Some(token) = token {
+            self.events.push_back(Event::Sent { token, code, taken });
+        }
+    }
+
     /// Returns the next frame to be sent.
     pub(crate) fn transmit(&mut self) -> Option<Vec<u8>> {
         let frame = self.frames.pop_front()?;
@@ -156,7 +166,9 @@ impl Output {
         if let Some(queued) = to.and_then(|to| self.queued.get_mut(&to)) {
             *queued = queued.saturating_sub(1);
         }
-        if self.frames.is_empty() && self.datagrams.is_empty() {
+        // Usually the next frame goes to one of the same hosts.
+        let is_empty = self.frames.is_empty() && self.datagrams.is_empty();
+        if is_empty && self.queued.len() > MAX_RETAINED_HOSTS {
             self.queued.clear();
         }
     }

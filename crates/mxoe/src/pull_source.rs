@@ -63,7 +63,7 @@ impl Endpoint {
         if region.note_request(&block) >= LARGE_REPEATS {
             partner.paths.doubt(context.now);
         }
-        if let Bytes::Stream(stream) = &mut region.bytes {
+        if let (Bytes::Stream(stream), Some(token)) = (&mut region.bytes, region.token) {
             if stream.ring.is_empty() {
                 stream.total = pull.total.min(region.length);
                 let length = stream.total.min(STREAM_BUFFER) as usize;
@@ -74,7 +74,7 @@ impl Endpoint {
                 };
                 context.out.events.push_back(Event::PullRequest {
                     endpoint,
-                    token: region.token,
+                    token,
                     source,
                     total: stream.total,
                 });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::event::{Address, Code, PartnerId};
 use crate::limits::{ENDPOINTS, NACKS_PER_SECOND};
 use crate::node::Node;
-use crate::partner::{Body, Notification, Partner, Payload, Received};
+use crate::partner::{Notification, Partner, Payload, Received};
 use crate::pulls::Pulls;
 use crate::seq::Seq;
 use crate::wire::{self, Connect, Ends, Frame, Mac, Packet, Small};
@@ -233,9 +233,10 @@ impl Node {
                 session,
                 seq,
                 number,
-            } => self.receive_ack(now, (host, ends.from), ends.to, session, |partner| {
-                partner.receive_ack(now, Seq(seq), number)
-            }),
+            } => {
+                let acknowledgement = (session, Seq(seq), number);
+                self.receive_ack(now, (host, ends.from), ends.to, acknowledgement);
+            }
             Packet::Pull(pull) => {
                 let id = (host, pull.ends.from);
                 let code = self.with_endpoint(now, pull.ends.to, |endpoint, context| {
@@ -294,9 +295,11 @@ impl Node {
                 return false;
             };
             partner.mark_alive();
-            let acknowledged = partner.acknowledged(context.now, Seq(head.ack));
+            let acknowledged = partner.acknowledged(context.now, Seq(head.ack), context.out);
             let notification = partner.receive(context.now, Seq(head.seq), piece);
-            endpoint.acknowledged(id, acknowledged, context);
+            if acknowledged {
+                endpoint.flush(id, context);
+            }
             if let Some(notification) = notification {
                 endpoint.receive_notification(id, notification, context);
             }
@@ -314,8 +317,7 @@ impl Node {
         now: Duration,
         id: PartnerId,
         to: u8,
-        session: u32,
-        handle: impl FnOnce(&mut Partner) -> Vec<Body>,
+        (session, seq, number): (u32, Seq, u32),
     ) {
         self.with_endpoint(now, to, |endpoint, context| {
             if endpoint.session != session {
@@ -323,8 +325,9 @@ impl Node {
             }
             if let Some(partner) = endpoint.partners.get_mut(&id) {
                 partner.mark_alive();
-                let acknowledged = handle(partner);
-                endpoint.acknowledged(id, acknowledged, context);
+                if partner.receive_ack(context.now, seq, number, context.out) {
+                    endpoint.flush(id, context);
+                }
             }
         });
     }

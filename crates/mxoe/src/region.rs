@@ -12,7 +12,7 @@ use crate::wire::Pull;
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) id: PartnerId,
-    pub(crate) token: u64,
+    pub(crate) token: Option<u64>,
     pub(crate) length: u32,
     pub(crate) bytes: Bytes,
     /// End of the furthest block that the receiver requested, and how many requests since then were not for a new block.
@@ -133,7 +133,7 @@ mod tests {
             value: 0,
             content: Content::Streamed(u32::MAX),
             synchronous: true,
-            token: 0,
+            token: None,
         };
         drop(slot.offer(0, PartnerId::default(), outgoing));
         let mut region = slot.region.unwrap();

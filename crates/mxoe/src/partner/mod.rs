@@ -5,10 +5,10 @@ mod paths;
 mod payload;
 mod receive_queue;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::event::Address;
+use crate::event::{Address, Code};
 use crate::limits::{
     FRAGMENT, IDLE_PROBE_INTERVAL, LARGE_PIPELINE, LARGE_RETRIES, MAX_SMALL, PIPELINE,
     PROBE_INTERVAL, RESEND_TIMEOUT, RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
@@ -29,7 +29,8 @@ pub(crate) struct Outgoing {
     pub(crate) content: Content,
     /// Whether the message is offered whatever its length.
     pub(crate) synchronous: bool,
-    pub(crate) token: u64,
+    /// `None` if the program need not know when the send has ended.
+    pub(crate) token: Option<u64>,
 }
 
 /// The bytes of a message.
@@ -44,10 +45,14 @@ pub(crate) enum Content {
 impl Content {
     pub(crate) fn length(&self) -> u32 {
         match self {
-            // `Node::send` has checked that the length fits.
-            Self::Buffered(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
+            Self::Buffered(data) => Self::length_of(data),
             Self::Streamed(length) => *length,
         }
+    }
+
+    /// Returns the length of a whole message, which `Node::send` has checked.
+    fn length_of(data: &[u8]) -> u32 {
+        u32::try_from(data.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -57,7 +62,7 @@ pub(crate) enum Body {
     Message {
         value: u64,
         data: Vec<u8>,
-        token: u64,
+        token: Option<u64>,
     },
     Offer {
         value: u64,
@@ -109,8 +114,8 @@ pub(crate) struct Partner {
     sent: VecDeque<Sent>,
     sent_bytes: usize,
     pub(crate) waiting: VecDeque<Outgoing>,
-    /// Packets that the program has not taken, or that arrived ahead of a missing one.
-    receive_queue: BTreeMap<Seq, Received>,
+    /// Packets that the program has not taken, or that arrived ahead of a missing one. The first place is that of `next_receive`.
+    receive_queue: VecDeque<Option<Received>>,
     receive_queue_bytes: usize,
     /// Response times of acknowledgements, and of blocks of pulls.
     ack_time: ResponseTime,
@@ -146,7 +151,7 @@ impl Partner {
             sent: VecDeque::new(),
             sent_bytes: 0,
             waiting: VecDeque::new(),
-            receive_queue: BTreeMap::new(),
+            receive_queue: VecDeque::new(),
             receive_queue_bytes: 0,
             ack_time: ResponseTime::default(),
             pull_time: ResponseTime::default(),
@@ -301,35 +306,46 @@ impl Partner {
         }
     }
 
-    /// Handles an acknowledgement of all numbers below `seq`. Returns the acknowledged bodies.
-    pub(crate) fn acknowledged(&mut self, now: Duration, seq: Seq) -> Vec<Body> {
+    /// Handles an acknowledgement of all numbers below `seq`: ends the sends of these messages. Returns whether there were any packets
+    /// to acknowledge.
+    pub(crate) fn acknowledged(&mut self, now: Duration, seq: Seq, out: &mut Output) -> bool {
         let first = self.sent.front().map(|sent| sent.seq);
         let count = first.and_then(|first| seq.after(first)).map(usize::from);
-        match count {
-            Some(count) if count <= self.sent.len() => {
-                let newest = count.checked_sub(1).and_then(|index| self.sent.get(index));
-                // Counted from the first transmission: after a retransmission, the sample is rather
-                // too long than too short.
-                if let Some(sent) = newest {
-                    self.ack_time.add_sample(now.saturating_sub(sent.sent_at));
-                }
-                let bodies: Vec<_> = self.sent.drain(..count).map(|sent| sent.body).collect();
-                self.sent_bytes -= bodies.iter().map(Body::bytes).sum::<usize>();
-                bodies
-            }
-            _ => Vec::new(),
+        let Some(count) = count.filter(|count| (1..=self.sent.len()).contains(count)) else {
+            return false;
+        };
+        // Counted from the first transmission: after a retransmission, the sample is rather
+        // too long than too short.
+        if let Some(newest) = self.sent.get(count - 1) {
+            self.ack_time.add_sample(now.saturating_sub(newest.sent_at));
         }
+        for sent in self.sent.drain(..count) {
+            self.sent_bytes -= sent.body.bytes();
+            if let Body::Message { data, token, .. } = sent.body {
+                out.end_send(token, Code::Success, Content::length_of(&data));
+                if data.len() > MAX_SMALL {
+                    out.message_buffers.give(data);
+                }
+            }
+        }
+        true
     }
 
-    /// Handles an acknowledgement packet. One that is older than the last is ignored.
-    pub(crate) fn receive_ack(&mut self, now: Duration, seq: Seq, number: u32) -> Vec<Body> {
+    /// Handles an acknowledgement packet. One that is older than the last is ignored. Returns the same.
+    pub(crate) fn receive_ack(
+        &mut self,
+        now: Duration,
+        seq: Seq,
+        number: u32,
+        out: &mut Output,
+    ) -> bool {
         // Newer means ahead by less than half of the number space.
         let newer = |last: u32| (1..1 << 31).contains(&number.wrapping_sub(last));
         if !self.last_ack.is_none_or(newer) {
-            return Vec::new();
+            return false;
         }
         self.last_ack = Some(number);
-        self.acknowledged(now, seq)
+        self.acknowledged(now, seq, out)
     }
 
     /// Whether a packet of this number was sent and is not acknowledged.

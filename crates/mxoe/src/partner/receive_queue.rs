@@ -1,7 +1,6 @@
 //! The receive queue of a partner: numbered packets, until their turn comes and the program takes
 //! them.
 
-use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use super::Partner;
@@ -27,15 +26,28 @@ impl Partner {
         if ahead > RECEIVE_WINDOW {
             return None;
         }
-        let notification = self.store(now, seq, payload);
+        let notification = self.store(now, ahead.into(), payload);
         self.skip_handled(now);
         notification
     }
 
-    /// Stores a payload until the program takes it.
-    fn store(&mut self, now: Duration, seq: Seq, payload: Payload<'_>) -> Option<Notification> {
-        let in_order = seq == self.next_receive;
-        let known = self.receive_queue.contains_key(&seq);
+    /// Returns what a place of the queue has.
+    fn queued(&self, place: usize) -> Option<&Received> {
+        self.receive_queue.get(place)?.as_ref()
+    }
+
+    /// Returns a place of the queue, which makes it as long.
+    fn place(&mut self, place: usize) -> Option<&mut Option<Received>> {
+        if self.receive_queue.len() <= place {
+            self.receive_queue.resize_with(place + 1, || None);
+        }
+        self.receive_queue.get_mut(place)
+    }
+
+    /// Stores a payload at a place of the queue until the program takes it.
+    fn store(&mut self, now: Duration, place: usize, payload: Payload<'_>) -> Option<Notification> {
+        let in_order = place == 0;
+        let known = self.queued(place).is_some();
         let bytes = match &payload {
             Payload::Whole(received) => received.bytes(),
             Payload::Fragment { total, .. } => usize::from(*total),
@@ -54,20 +66,17 @@ impl Partner {
                 offset,
                 bytes,
             } => {
-                let place = (usize::from(total), usize::from(offset));
-                if !self.store_fragment(seq, value, place, bytes) {
+                let part = (usize::from(total), usize::from(offset));
+                if !self.store_fragment(place, value, part, bytes) {
                     self.ack_at = Some(now);
                 }
             }
             // A duplicate that the program has not taken yet. It must not be acknowledged, but the
             // repeated acknowledgement of earlier packets tells the sender that this side is alive.
             Payload::Whole(_) | Payload::Notify(_) if known => self.ack_at = Some(now),
-            Payload::Whole(received) => {
-                self.receive_queue.insert(seq, received);
-            }
+            Payload::Whole(received) => *self.place(place)? = Some(received),
             Payload::Notify(notification) => {
-                self.receive_queue
-                    .insert(seq, Received::NotificationHandled);
+                *self.place(place)? = Some(Received::NotificationHandled);
                 return Some(notification);
             }
         }
@@ -77,31 +86,29 @@ impl Partner {
     /// Stores a fragment. Returns false for a duplicate.
     fn store_fragment(
         &mut self,
-        seq: Seq,
+        place: usize,
         value: u64,
-        place: (usize, usize),
+        (total, offset): (usize, usize),
         bytes: &[u8],
     ) -> bool {
-        let (total, offset) = place;
         // One bit for each 4 KiB, however long the fragments are: a message may be sent again in shorter ones.
         let bits = |bytes: usize| u8::try_from((1u32 << bytes.div_ceil(FRAGMENT)) - 1);
         let all = bits(total).unwrap_or(u8::MAX);
         let carried = bits(bytes.len()).unwrap_or(u8::MAX) << (offset / FRAGMENT);
-        let known = match self.receive_queue.entry(seq) {
-            // The usual case needs no memory filled with zeros.
-            Entry::Vacant(vacant) if bytes.len() == total => {
-                vacant.insert(Received::Message {
-                    value,
-                    data: bytes.to_vec(),
-                });
-                return true;
-            }
-            entry => entry.or_insert_with(|| Received::Partial {
-                value,
-                data: vec![0; total],
-                missing: all,
-            }),
+        let Some(place) = self.place(place) else {
+            return false;
         };
+        // The usual case needs no memory filled with zeros.
+        if place.is_none() && bytes.len() == total {
+            let data = bytes.to_vec();
+            *place = Some(Received::Message { value, data });
+            return true;
+        }
+        let known = place.get_or_insert_with(|| Received::Partial {
+            value,
+            data: vec![0; total],
+            missing: all,
+        });
         // All fragments of a message must agree on its length and value; others are dropped.
         if let Received::Partial {
             value: its_value,
@@ -123,11 +130,10 @@ impl Partner {
     /// Takes the next message in order if it is complete. From then on, the partner's packet counts
     /// as acknowledged.
     pub(crate) fn take(&mut self, now: Duration) -> Option<Received> {
-        let next = self.receive_queue.get(&self.next_receive)?;
-        if matches!(next, Received::Partial { missing: 1.., .. }) {
+        if !self.has_message() {
             return None;
         }
-        let taken = self.receive_queue.remove(&self.next_receive)?;
+        let taken = self.receive_queue.front_mut()?.take()?;
         self.receive_queue_bytes -= taken.bytes();
         self.advance(now, 1);
         self.skip_handled(now);
@@ -136,20 +142,20 @@ impl Partner {
 
     /// Whether `take` would return a message.
     pub(crate) fn has_message(&self) -> bool {
-        let next = self.receive_queue.get(&self.next_receive);
+        let next = self.queued(0);
         next.is_some_and(|next| !matches!(next, Received::Partial { missing: 1.., .. }))
     }
 
     fn skip_handled(&mut self, now: Duration) {
-        while let Some(Received::NotificationHandled) = self.receive_queue.get(&self.next_receive) {
-            self.receive_queue.remove(&self.next_receive);
+        while let Some(Received::NotificationHandled) = self.queued(0) {
             // MX before 1.2.5 needs the acknowledgement of a notification at once.
             self.advance(now, ACK_EVERY);
         }
     }
 
-    /// Advances the expected number, and schedules an acknowledgement.
+    /// Removes the first place of the queue, and schedules an acknowledgement.
     fn advance(&mut self, now: Duration, unacked: u32) {
+        self.receive_queue.pop_front();
         self.next_receive = self.next_receive.next();
         self.unacked += unacked;
         if self.unacked >= ACK_EVERY {

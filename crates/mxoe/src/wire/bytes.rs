@@ -1,4 +1,4 @@
-//! Big-endian numbers at offsets of a packet. Reads are bounds-checked; writes extend the packet.
+//! Big-endian numbers at offsets of a packet. Reads are bounds-checked; writes extend the packet where it has no place for them yet.
 
 /// Reads a packet. Offsets count from the packet's type, which is 16 bytes into the frame.
 #[derive(Clone, Copy, Debug)]
@@ -27,40 +27,44 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a packet. Bytes that are skipped become zero.
+/// Writes a packet, from an offset on in a frame whose bytes are zero. Bytes that are skipped stay, or become, zero.
 #[derive(Debug)]
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>, pub(super) usize);
 
 impl Writer<'_> {
-    fn put(&mut self, at: usize, bytes: &[u8]) {
+    /// Writes a field into its place, which nearly always exists: a frame has [`MIN_FRAME`](crate::limits::MIN_FRAME) bytes.
+    #[inline(always)]
+    pub(super) fn array<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
         let start = self.1 + at;
-        if self.0.len() <= start {
-            self.0.resize(start, 0);
-            self.0.extend_from_slice(bytes);
-            return;
-        }
-        let end = start + bytes.len();
-        if self.0.len() < end {
-            self.0.resize(end, 0);
-        }
-        if let Some(place) = self.0.get_mut(start..end) {
-            place.copy_from_slice(bytes);
+        match self.0.get_mut(start..start + N) {
+            Some(place) => place.copy_from_slice(&bytes),
+            None => self.end_with(start, &bytes),
         }
     }
 
+    /// Ends the frame with these bytes. What the frame has from there on is zero.
+    fn end_with(&mut self, start: usize, bytes: &[u8]) {
+        self.0.resize(start, 0);
+        self.0.extend_from_slice(bytes);
+    }
+
+    #[inline(always)]
     pub(super) fn u8(&mut self, at: usize, value: u8) {
-        self.put(at, &[value]);
+        self.array(at, [value]);
     }
 
+    #[inline(always)]
     pub(super) fn u16(&mut self, at: usize, value: u16) {
-        self.put(at, &value.to_be_bytes());
+        self.array(at, value.to_be_bytes());
     }
 
+    #[inline(always)]
     pub(super) fn u32(&mut self, at: usize, value: u32) {
-        self.put(at, &value.to_be_bytes());
+        self.array(at, value.to_be_bytes());
     }
 
+    /// Writes bytes behind all fields. The frame ends with them.
     pub(super) fn bytes(&mut self, at: usize, bytes: &[u8]) {
-        self.put(at, bytes);
+        self.end_with(self.1 + at, bytes);
     }
 }

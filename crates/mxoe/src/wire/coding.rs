@@ -31,6 +31,9 @@ const CONNECT_WITH_PIPELINE: u8 = 24;
 /// The same with an address of UDP.
 const CONNECT_WITH_UDP: u8 = 44;
 
+/// Bytes of a reply before its data.
+pub(super) const HEAD_OF_REPLY: usize = 16;
+
 /// The kind of an acknowledgement, which is the only TRUC packet that MX sends.
 const ACK_KIND: u8 = 0x55;
 
@@ -133,7 +136,7 @@ impl<'a> Packet<'a> {
             Self::Pull(pull) => put_pull(to, &pull),
             Self::Reply(reply) => {
                 put_reply(to, &reply);
-                to.bytes(16, reply.data);
+                to.bytes(HEAD_OF_REPLY, reply.data);
             }
             Self::Notify(notify) => {
                 put_ends(to, NOTIFY, notify.ends);
@@ -366,7 +369,7 @@ fn put_pull(to: &mut Writer<'_>, pull: &Pull) {
 fn reply(body: Reader<'_>) -> Option<Reply<'_>> {
     let length = usize::from(body.u16(2)?);
     let data = body
-        .bytes(16, length)
+        .bytes(HEAD_OF_REPLY, length)
         .filter(|_| length <= LARGE_FRAGMENT)?;
     Some(Reply {
         frame: body.u8(1)?,

@@ -142,6 +142,7 @@ impl<'a> Frame<'a> {
     /// Encodes the frame into an empty buffer.
     pub(crate) fn encode_into(&self, frame: &mut Vec<u8>) {
         frame.reserve(MIN_FRAME + self.packet.data().len());
+        frame.resize(MIN_FRAME, 0);
         self.encode_header(frame);
         self.packet.encode(&mut Writer(frame, HEADER));
         if frame.len() < MIN_FRAME {
@@ -150,14 +151,16 @@ impl<'a> Frame<'a> {
     }
 
     fn encode_header(&self, frame: &mut Vec<u8>) {
-        frame.extend(self.destination.0);
-        frame.extend(self.source.0);
-        frame.extend(ETHERTYPE.to_be_bytes());
-        frame.extend(self.index.to_be_bytes());
+        let mut header = Writer(frame, 0);
+        header.array(0, self.destination.0);
+        header.array(6, self.source.0);
+        header.u16(12, ETHERTYPE);
+        header.u16(14, self.index);
     }
 
     /// Encodes the frame of a reply into an empty buffer, without the reply's data, which follows, and without padding.
     pub(crate) fn encode_before_data(&self, reply: &Reply<'_>, frame: &mut Vec<u8>) {
+        frame.resize(HEADER + coding::HEAD_OF_REPLY, 0);
         self.encode_header(frame);
         coding::put_reply(&mut Writer(frame, HEADER), reply);
     }

@@ -88,6 +88,24 @@ fn mxoe_5_4_packets_for_a_closed_or_reopened_endpoint_are_refused() {
 }
 
 #[test]
+fn a_send_without_a_token_ends_without_an_event() {
+    let mut network = Network::new(2, 3);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    for (value, length) in [(10, 5), (11, 5000), (12, 50_000)] {
+        let (now, message) = (network.now, (value, pattern(length, value)));
+        let sent = network.nodes[0].send(now, 3, at(1, 3), message, false, None);
+        assert_eq!(sent, Ok(()));
+    }
+    assert_eq!([network.value(1), network.value(1)], [10, 11]);
+    let (now, offer) = (network.now, network.offered(1));
+    assert!(network.nodes[1].pull(now, 3, offer, 0, 1).is_ok());
+    network.send(0, 1, 13, vec![13]).unwrap();
+    assert_eq!(network.value(1), 13);
+    let (token, code, taken) = (13, Code::Success, 1);
+    assert_eq!(network.event(0), Event::Sent { token, code, taken });
+}
+
+#[test]
 fn mxoe_4_a_silent_peer_is_given_up_and_can_connect_again() {
     let mut network = Network::new(2, 3);
     assert_eq!(network.connect(0, 1), Code::Success);

@@ -120,7 +120,7 @@ impl Link {
     /// Returns whether [`move_records`](Self::move_records) would move a record, or report a fault.
     pub(super) fn has_work(&mut self, context: &NodeContext<'_>) -> bool {
         let EndpointPair { endpoint, peer, .. } = self.pair;
-        let may_pull = !self.wanted.is_empty() && self.may_pull(context);
+        let may_pull = self.may_pull(context);
         let [messages_in, control_in] = &self.ends.consumers;
         let [messages_out, control_out] = &mut self.ends.producers;
         let has_room = |room: Result<Option<_>, _>| room.map_or(true, |room| room.is_some());
@@ -166,9 +166,12 @@ impl Link {
         wire::pair(self.count, self.number)
     }
 
-    /// Whether one more pull can begin. With many at once, each message would wait for the last bytes of all, and their blocks and
+    /// Whether one more pull is to begin. With many at once, each message would wait for the last bytes of all, and their blocks and
     /// buffers would fit into no cache, nor into the other host's interface.
     fn may_pull(&self, context: &NodeContext<'_>) -> bool {
+        if self.wanted.is_empty() {
+            return false;
+        }
         let left: u64 = self.pulls.iter().map(|one| u64::from(one.left)).sum();
         left < PULLED_AT_ONCE && context.node.can_pull(self.pair.endpoint)
     }

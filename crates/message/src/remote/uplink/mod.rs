@@ -30,6 +30,7 @@ mod outgoing;
 mod run;
 mod sharing;
 mod state;
+mod timers;
 mod wire_member;
 
 use std::collections::{BTreeMap, HashMap};
@@ -45,6 +46,7 @@ use window::waiter::{Token, WaitResult, Waiter};
 use self::link::{EndpointPair, Link, NodeContext};
 use self::network::Network;
 use self::state::{State, WaitingDial};
+use self::timers::Timers;
 use self::wire_member::WireMember;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
@@ -118,6 +120,7 @@ pub struct Uplink {
     pub(super) sharing: Option<SharedInterface>,
     /// When anything was last moved.
     moved: Option<Instant>,
+    timers: Timers,
 }
 
 const HOST: Token = 0;
@@ -171,6 +174,7 @@ impl Uplink {
             in_process: false,
             sharing: options.shared.map(DaemonInterface::sharing),
             moved: None,
+            timers: Timers::new(),
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.
         for named_nic in uplink.members.clone() {
@@ -236,6 +240,11 @@ impl Uplink {
         moved |= self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links(now).map_err(broken)?;
+        if self.timers.begin(now, moved) {
+            for wire_member in self.wire_members.values_mut() {
+                wire_member.node.tick(now);
+            }
+        }
         self.close_finished().map_err(broken)?;
         self.release_closed()?;
         self.sent = true;
@@ -268,9 +277,6 @@ impl Uplink {
             }
             !over
         });
-        for wire_member in wire_members.values_mut() {
-            wire_member.node.tick(now);
-        }
         some
     }
 

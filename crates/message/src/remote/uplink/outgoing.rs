@@ -13,7 +13,9 @@ impl Link {
         let EndpointPair { endpoint, peer, .. } = self.pair;
         let mut moved = false;
         for _ in 0..BURST {
-            if !context.node.has_room(endpoint, peer) || !self.send_message(context)? {
+            let [messages, _] = &self.ends.consumers;
+            let may_send = messages.has_record() && context.node.has_room(endpoint, peer);
+            if !may_send || !self.send_message(context)? {
                 break;
             }
             moved = true;
@@ -69,10 +71,11 @@ impl Link {
                 return Ok(offered.is_ok());
             }
         };
-        let token = self.token();
-        if let Some(sender) = sender {
+        let token = sender.map(|sender| {
+            let token = self.token();
             self.sends.insert(token, (sender, None));
-        }
+            token
+        });
         let (now, message) = (context.now, (value, data));
         let node = &mut context.node;
         let sent = node.send(now, endpoint, peer, message, sender.is_some(), token);
