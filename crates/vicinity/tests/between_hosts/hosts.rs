@@ -247,7 +247,8 @@ pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(byte).collect()
 }
 
-/// Makes progress on both endpoints until a request of one ends.
+/// Polls both endpoints until a request of one ends. The other one polls without success, as an MPI library does. If the programs lose their processor, such
+/// a poll looks for connects; `progress` alone does that once in a thousand calls, which takes seconds beside busy programs.
 pub(crate) fn both(one: &mut Endpoint, other: &mut Endpoint, request: Request) -> Completion {
     let end = std::time::Instant::now() + HANG;
     loop {
@@ -256,6 +257,7 @@ pub(crate) fn both(one: &mut Endpoint, other: &mut Endpoint, request: Request) -
             return done;
         }
         other.progress();
+        other.polled(false);
         // Yield, because the uplinks run on the same few processors.
         std::thread::yield_now();
     }
