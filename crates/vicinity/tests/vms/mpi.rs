@@ -148,9 +148,9 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
 /// Starts a job of two ranks that exchange messages, and returns when they do.
 fn endless(vm: &Vm) -> Job<'_> {
     let job = mpi::job(&format!("{ONLY_PLANE} -n 2 conformance endless"));
-    let job = vm
-        .start(&format!("rm -f /tmp/job; {job} >/tmp/job 2>&1"))
-        .unwrap();
+    // Before the start, so that what an earlier job printed does not say that this one runs.
+    vm.check("rm -f /tmp/job", LIMIT).unwrap();
+    let job = vm.start(&format!("{job} >/tmp/job 2>&1")).unwrap();
     vm.check(
         "until grep -qs 'rank 1 is' /tmp/job; do sleep 0.1; done",
         LIMIT,
