@@ -244,6 +244,8 @@ impl Uplink {
             for wire_member in self.wire_members.values_mut() {
                 wire_member.node.tick(now);
             }
+            // The uplink may sleep next, and nothing wakes it for these.
+            moved |= self.handle_node_events()?;
         }
         self.close_finished().map_err(broken)?;
         self.release_closed()?;
