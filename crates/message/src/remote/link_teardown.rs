@@ -2,6 +2,7 @@
 
 use super::broker::Broker;
 use super::control_message::ControlMessage;
+use super::relay::Relay;
 
 impl Broker {
     /// Stops a link, and notifies its ends.
@@ -20,7 +21,7 @@ impl Broker {
         }
     }
 
-    /// Handles the close of one end of a link.
+    /// Handles the close of one end of a link. The other end is notified at once if nothing is left to forward: the host may sleep next.
     pub(super) fn close(&mut self, key: u64, side: usize, stale: bool) {
         let Some(link) = self.links.get_mut(&key) else {
             return;
@@ -34,12 +35,13 @@ impl Broker {
         if let Some(member) = self.members.get_mut(end.member) {
             member.links.remove(&id);
         }
+        let is_drained = |relay: &Relay| relay.is_drained(side);
         if link.ends.iter().all(|end| end.closed) {
             self.remove_link(key);
-        } else if link.relay.is_some() {
-            link.draining = true;
-        } else {
+        } else if link.relay.as_ref().is_none_or(is_drained) {
             self.end_link(key);
+        } else {
+            link.draining = true;
         }
     }
 

@@ -108,3 +108,15 @@ fn while_relays_are_busy_the_host_does_not_sleep_and_still_checks_sockets() {
     broker.serve(|_| turns.next().is_some()).unwrap();
     assert_eq!(sleep_announcements(&broker), 6);
 }
+
+/// The host may sleep as soon as it has taken the close, and no doorbell rings for what it has not passed on.
+#[test]
+fn a_close_is_passed_on_at_once_if_nothing_is_left_to_forward() {
+    let (mut broker, [mut a, mut b]) = broker();
+    let link = connect(&mut broker, &mut b);
+    broker.handle_message(1, answer(link, ACCEPTED));
+    assert!(broker.links.values().all(|link| link.relay.is_some()));
+    a.send(ControlMessage::Close { link: ID }).unwrap();
+    broker.serve_members(None);
+    assert_eq!(b.receive(), Ok(Some(ControlMessage::Close { link })));
+}
