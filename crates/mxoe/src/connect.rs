@@ -8,6 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, PartnerId};
 use crate::limits::{LARGE_PIPELINE, MAX_FRAME, RESEND_TIMEOUT};
 use crate::output::Route;
+use crate::partner::Partner;
 use crate::seq::Seq;
 use crate::wire::{BAD_KEY, Connect, Ends, INTRODUCED, Packet};
 
@@ -63,7 +64,7 @@ impl Endpoint {
                 expected_seq: partner.next_receive.0,
                 number: connecting.number,
                 status: None,
-                own_key: Some(self.key),
+                own_key: self.key,
                 pipeline: Some(LARGE_PIPELINE),
                 udp: context.udp.filter(|_| connecting.program.is_none()),
                 program: connecting.program,
@@ -124,16 +125,16 @@ impl Endpoint {
         let partner = self.partners.get(&id)?;
         self.connects = self.connects.wrapping_add(1);
         // See `confirmation`.
-        let with_key = !context.only_datagrams();
+        let with_key = !(context.only_datagrams() || self.is_former(partner));
         let request = Connect {
             ends: partner.ends(),
             index: id.0,
-            session: self.session,
+            session: partner.own_session,
             key_or_session: partner.key,
             expected_seq: partner.next_receive.0,
             number: self.connects,
             status: None,
-            own_key: with_key.then_some(self.key),
+            own_key: self.key.filter(|_| with_key),
             pipeline: with_key.then_some(LARGE_PIPELINE),
             udp: context.udp.filter(|_| with_key),
             program: None,
@@ -150,6 +151,8 @@ impl Endpoint {
         status: u8,
         context: &mut Context<'_>,
     ) {
+        let is_former = |partner: &Partner| self.is_former(partner);
+        let is_former = self.partners.get(&id).is_some_and(is_former);
         let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
@@ -175,15 +178,14 @@ impl Endpoint {
             self.confirm(id, context);
             return;
         }
-        if status != 0 || context.only_datagrams() {
+        if status != 0 || is_former || context.only_datagrams() {
             self.fail(id, Code::BadSession, context);
             return;
         }
         // The partner starts its numbers where the probe said.
         self.restart_sends(id, context);
         if let Some(partner) = self.partners.get_mut(&id) {
-            partner.session = Some(reply.key_or_session);
-            partner.next_send = Some(start);
+            partner.connected(reply.key_or_session, self.session, start);
             partner.paths.learn(context.now, reply, context.udp);
             let (endpoint, from) = (self.number, partner.address);
             let event = Event::PeerConnected {
@@ -237,6 +239,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether a request repeats or probes the connection of an earlier program. The key of this endpoint is another one then.
+    pub(crate) fn is_known_to_former(&self, id: PartnerId, request: &Connect) -> bool {
+        let partner = self.partners.get(&id);
+        partner.is_some_and(|partner| self.is_former(partner) && partner.is_known(request))
+    }
+
     /// Handles a connect request to this endpoint.
     pub(crate) fn receive_connect_request(
         &mut self,
@@ -247,8 +255,9 @@ impl Endpoint {
     ) {
         // The endpoint has this connection, otherwise the node has refused the probe.
         let is_probe = context.only_datagrams() && request.own_key.is_none();
-        let key_matches = is_probe || request.key_or_session == self.key;
-        if key_matches {
+        let key_matches = is_probe || Some(request.key_or_session) == self.key;
+        let is_accepted = key_matches || self.is_known_to_former(id, request);
+        if is_accepted {
             if self.partner(context.now, id, address).is_none() {
                 return;
             }
@@ -262,6 +271,8 @@ impl Endpoint {
         let Some(route) = context.route(self.number, id) else {
             return;
         };
+        let partner = self.partners.get(&id).filter(|_| is_accepted);
+        let session = partner.map_or(self.session, |partner| partner.own_session);
         let expected = self.partners.get(&id).map(|partner| partner.next_receive);
         let reply = Connect {
             ends: Ends {
@@ -270,10 +281,10 @@ impl Endpoint {
             },
             index: id.0,
             session: request.session,
-            key_or_session: self.session,
+            key_or_session: session,
             expected_seq: expected.unwrap_or(Seq::FIRST).0,
             number: request.number,
-            status: Some(if key_matches { 0 } else { BAD_KEY }),
+            status: Some(if is_accepted { 0 } else { BAD_KEY }),
             own_key: None,
             // Hosts that do not send it get an answer of MX.
             pipeline: request.pipeline.map(|_| LARGE_PIPELINE),
@@ -292,9 +303,12 @@ impl Endpoint {
         status: u8,
         context: &mut Context<'_>,
     ) {
-        let matches =
-            |connecting: &Connecting| connecting.id == id && connecting.number == reply.number;
-        if reply.session != self.session {
+        let is_own = reply.session == self.session;
+        let matches = |connecting: &Connecting| {
+            is_own && connecting.id == id && connecting.number == reply.number
+        };
+        let accepts = |partner: &Partner| partner.accepts(reply.session);
+        if !is_own && !self.partners.get(&id).is_some_and(accepts) {
             return;
         }
         if status == INTRODUCED {
@@ -364,8 +378,7 @@ impl Endpoint {
             self.restart_sends(id, context);
         }
         if let Some(partner) = self.partners.get_mut(&id) {
-            partner.session = Some(session);
-            partner.next_send = Some(start);
+            partner.connected(session, self.session, start);
         }
         true
     }

@@ -14,7 +14,8 @@ use crate::region::{Bytes, Region, Slot};
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) number: u8,
-    pub(crate) key: u32,
+    /// `None` if the program has ended, and connections of it are left.
+    pub(crate) key: Option<u32>,
     pub(crate) session: u32,
     pub(crate) partners: BTreeMap<PartnerId, Partner>,
     pub(crate) regions: Vec<Slot>,
@@ -29,7 +30,7 @@ impl Endpoint {
     pub(crate) fn new(number: u8, key: u32, session: u32) -> Self {
         Self {
             number,
-            key,
+            key: Some(key),
             session,
             partners: BTreeMap::new(),
             regions: (0..REGIONS).map(|_| Slot::default()).collect(),
@@ -72,6 +73,11 @@ impl Endpoint {
     pub(crate) fn hosts_in_use(&self) -> impl Iterator<Item = u16> {
         let used = self.partners.iter().filter(|entry| self.is_in_use(entry));
         used.map(|(id, _)| id.0)
+    }
+
+    /// Whether a connection is that of an earlier program with this endpoint.
+    pub(crate) fn is_former(&self, connection: &Partner) -> bool {
+        self.key.is_none() || connection.own_session != self.session
     }
 
     /// Whether a partner is in use.
@@ -228,9 +234,12 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection to a partner without events.
-    pub(crate) fn disconnect(&mut self, id: PartnerId) {
+    /// Ends the connection to a partner without events. The partner's program may wait for the acknowledgement of what this side has taken.
+    pub(crate) fn disconnect(&mut self, id: PartnerId, context: &mut Context<'_>) {
         if let Some(partner) = self.partners.get_mut(&id) {
+            if let Some(route) = context.route(self.number, id) {
+                partner.acknowledge_now(route, context.out);
+            }
             drop(partner.reset());
         }
         for slot in &mut self.regions {

@@ -21,7 +21,7 @@ use crate::wire::{Connect, Mac};
 pub struct Node {
     pub(crate) config: Config,
     pub(crate) hosts: Hosts,
-    endpoints: BTreeMap<u8, Endpoint>,
+    pub(crate) endpoints: BTreeMap<u8, Endpoint>,
     /// The partners' programs, if all frames travel in datagrams.
     pub(crate) programs: Option<Programs>,
     /// Connect requests for endpoints that are not open, and introductions, until the program answers them.
@@ -73,10 +73,11 @@ impl Node {
     /// different for each opening. Returns false if the endpoint is already open or its number is
     /// not valid.
     pub fn open(&mut self, now: Duration, endpoint: u8, key: u32, session: u32) -> bool {
-        let free = endpoint < ENDPOINTS && !self.endpoints.contains_key(&endpoint);
+        let free = endpoint < ENDPOINTS && self.key(endpoint).is_none();
         if free {
-            let opened = Endpoint::new(endpoint, key, session);
-            self.endpoints.insert(endpoint, opened);
+            let fresh = || Endpoint::new(endpoint, key, session);
+            let opened = self.endpoints.entry(endpoint).or_insert_with(fresh);
+            (opened.key, opened.session) = (Some(key), session);
             self.accept_pending(now, endpoint);
         }
         free
@@ -85,7 +86,7 @@ impl Node {
     /// Returns the key of an open endpoint.
     #[must_use]
     pub fn key(&self, endpoint: u8) -> Option<u32> {
-        Some(self.endpoints.get(&endpoint)?.key)
+        self.endpoints.get(&endpoint)?.key
     }
 
     /// Closes an endpoint, without events for its sends and pulls in progress.
@@ -393,12 +394,12 @@ impl Node {
 
     /// Ends the connection to a peer, without events for its sends and pulls in progress. The node
     /// refuses what the peer sends on that connection from now on.
-    pub fn disconnect(&mut self, endpoint: u8, peer: Address) {
-        let Some(host) = self.hosts.find(peer.host) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.disconnect((host, peer.endpoint));
+    pub fn disconnect(&mut self, now: Duration, endpoint: u8, peer: Address) {
+        if let Some(host) = self.hosts.find(peer.host) {
+            let id = (host, peer.endpoint);
+            self.with_endpoint(now, endpoint, |endpoint, context| {
+                endpoint.disconnect(id, context);
+            });
         }
     }
 

@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, PartnerId, SendError};
 use crate::limits::{ENDPOINTS, LARGE_PIPELINE, PENDING_CONNECTS};
 use crate::node::Node;
@@ -77,6 +78,23 @@ impl Node {
             .and_then(|endpoint| endpoint.partners.get(&id));
         let is_connected = partner.is_some_and(|one| one.session == Some(connect.session));
         connect.status.is_none() && connect.program.is_some() && to < ENDPOINTS && !is_connected
+    }
+
+    /// Ends the use of an endpoint by its program, which may have ended before its partners have acknowledged everything. The connections stay until
+    /// they are [disconnected](Self::disconnect). Others that connect are not answered until the next program [opens](Self::open) the
+    /// endpoint, with a key of its own.
+    pub fn retire(&mut self, endpoint: u8) {
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.key = None;
+            endpoint.connecting.clear();
+        }
+    }
+
+    /// Whether a request is for the next program with an endpoint: the last one has [ended](Self::retire), and had no such connection.
+    pub(crate) fn is_for_next_program(&self, to: u8, id: PartnerId, connect: &Connect) -> bool {
+        let retired = self.endpoint(to).filter(|endpoint| endpoint.key.is_none());
+        let is_new = |endpoint: &Endpoint| !endpoint.is_known_to_former(id, connect);
+        connect.status.is_none() && retired.is_some_and(is_new)
     }
 
     /// Stores a connect that waits for the program, and asks the program once.

@@ -103,10 +103,14 @@ impl Node {
         if self.is_introduction(to, id, connect) {
             // The partner has lost an earlier connection, if there is one.
             self.with_endpoint(now, to, |endpoint, context| {
-                if endpoint.key == connect.key_or_session {
+                if endpoint.key == Some(connect.key_or_session) {
                     endpoint.fail(id, Code::BadSession, context);
                 }
             });
+            self.add_pending(to, at, connect);
+            return;
+        }
+        if self.is_for_next_program(to, id, connect) {
             self.add_pending(to, at, connect);
             return;
         }
@@ -240,12 +244,12 @@ impl Node {
             Packet::Pull(pull) => {
                 let id = (host, pull.ends.from);
                 let code = self.with_endpoint(now, pull.ends.to, |endpoint, context| {
-                    if endpoint.session != pull.session {
+                    let partner = endpoint.partners.get_mut(&id);
+                    let Some(partner) = partner.filter(|partner| partner.accepts(pull.session))
+                    else {
                         return Some(BAD_SESSION);
-                    }
-                    if let Some(partner) = endpoint.partners.get_mut(&id) {
-                        partner.mark_alive();
-                    }
+                    };
+                    partner.mark_alive();
                     (!endpoint.serve_pull(id, &pull, context)).then_some(BAD_REGION)
                 });
                 if let Some(code) = code.unwrap_or(Some(refusal_code(pull.ends.to))) {
@@ -284,14 +288,11 @@ impl Node {
     fn receive_message(&mut self, now: Duration, host: u16, head: &Small<'_>, piece: Payload<'_>) {
         let id = (host, head.ends.from);
         let accepted = self.with_endpoint(now, head.ends.to, |endpoint, context| {
-            if endpoint.session != head.session {
-                return false;
-            }
-            if context.only_datagrams() {
+            if context.only_datagrams() && endpoint.session == head.session {
                 endpoint.confirm_by(id, Seq(head.seq), context);
             }
             let partner = endpoint.partners.get_mut(&id);
-            let Some(partner) = partner.filter(|partner| partner.session.is_some()) else {
+            let Some(partner) = partner.filter(|partner| partner.accepts(head.session)) else {
                 return false;
             };
             partner.mark_alive();
@@ -320,10 +321,8 @@ impl Node {
         (session, seq, number): (u32, Seq, u32),
     ) {
         self.with_endpoint(now, to, |endpoint, context| {
-            if endpoint.session != session {
-                return;
-            }
-            if let Some(partner) = endpoint.partners.get_mut(&id) {
+            let partner = endpoint.partners.get_mut(&id);
+            if let Some(partner) = partner.filter(|partner| partner.accepts(session)) {
                 partner.mark_alive();
                 if partner.receive_ack(context.now, seq, number, context.out) {
                     endpoint.flush(id, context);

@@ -240,7 +240,7 @@ fn both_programs_are_introduced_at_once() {
 fn a_connect_takes_the_place_of_an_introduction() {
     let mut network = nodes(true);
     introduce(&mut network, 0, KEY);
-    network.nodes[0].disconnect(3, at(1, 3));
+    network.nodes[0].disconnect(network.now, 3, at(1, 3));
     assert_eq!(network.connect(0, 1), Code::Success);
     answer(&mut network, 1);
     network.advance(Duration::from_secs(3));
@@ -250,7 +250,7 @@ fn a_connect_takes_the_place_of_an_introduction() {
     // An answer for an endpoint that is not open, whose request is no introduction any more.
     let mut network = nodes(false);
     introduce(&mut network, 0, KEY);
-    network.nodes[0].disconnect(3, at(1, 3));
+    network.nodes[0].disconnect(network.now, 3, at(1, 3));
     let now = network.now;
     network.nodes[0].connect(now, 3, at(1, 3), KEY, 9).unwrap();
     network.collect_frames();

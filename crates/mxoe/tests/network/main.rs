@@ -17,6 +17,7 @@ mod impairment;
 mod introductions;
 mod large_frames;
 mod net;
+mod reopened;
 mod send_window;
 
 use std::collections::VecDeque;
@@ -406,7 +407,7 @@ fn mxoe_5_3_the_loss_of_a_peer_is_reported() {
     let ends: [(End, Code); 4] = [
         (|network| network.nodes[1].close(3), Code::Closed),
         (
-            |network| network.nodes[1].disconnect(3, at(0, 3)),
+            |network| network.nodes[1].disconnect(network.now, 3, at(0, 3)),
             Code::BadSession,
         ),
         (

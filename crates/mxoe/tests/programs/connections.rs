@@ -189,7 +189,7 @@ fn a_connection_that_its_partner_gave_up_is_not_reported() {
     let mut programs = two();
     programs.start_connect(0, 1);
     programs.collect();
-    programs.node(0).disconnect(3, at(1, 3));
+    programs.disconnect(0, 3, at(1, 3));
     programs.advance(Duration::from_millis(100));
     let codes = decoded(&programs.sent).filter_map(|(from, packet)| match packet {
         Packet::Nack { code, .. } => Some((from, code)),
@@ -213,7 +213,7 @@ fn a_connection_that_its_partner_gave_up_is_not_reported() {
     programs.start_connect(0, 1);
     programs.collect();
     programs.loses = |from, _| from == 0;
-    programs.node(0).disconnect(3, at(1, 3));
+    programs.disconnect(0, 3, at(1, 3));
     programs.advance(Duration::from_secs(19));
     assert_eq!(programs.session(1, 0), Some(session(0, 0)));
     programs.advance(Duration::from_secs(2));
@@ -228,7 +228,7 @@ fn a_partner_that_gave_up_connects_again() {
         let mut programs = two();
         programs.start_connect(0, 1);
         programs.advance(Duration::from_micros(pause));
-        programs.node(0).disconnect(3, at(1, 3));
+        programs.disconnect(0, 3, at(1, 3));
         programs.events(0);
         programs.start_connect(0, 1);
         programs.advance(Duration::from_secs(8));
@@ -269,7 +269,7 @@ fn a_message_of_an_earlier_connection_confirms_nothing() {
     let (_, late) = programs.sent.last().unwrap().clone();
     for program in 0..2 {
         let other = programs.address(1 - program);
-        programs.node(program).disconnect(3, other);
+        programs.disconnect(program, 3, other);
     }
     programs.advance(Duration::from_millis(10));
     programs.loses = loses_replies_of_1;
@@ -329,7 +329,7 @@ fn a_partner_that_gave_up_is_connected_to() {
     programs.start_connect(0, 1);
     programs.start_connect(1, 0);
     programs.collect();
-    programs.node(1).disconnect(3, at(0, 3));
+    programs.disconnect(1, 3, at(0, 3));
     programs.advance(Duration::from_millis(100));
     let refuses = |(from, packet)| from == 1 && matches!(packet, Packet::Nack { code: 3, .. });
     assert!(
@@ -359,7 +359,7 @@ fn a_connection_ends_and_begins_again() {
         if turn < 3 {
             programs.node(from).notify_closed(now, 3, peer);
         }
-        programs.node(from).disconnect(3, peer);
+        programs.disconnect(from, 3, peer);
         // The other side learns of it by the refusal of its message, at the latest.
         if turn >= 3 {
             programs.send(to, from, 1, vec![1]);

@@ -23,7 +23,7 @@ fn with_all_packets() -> (Programs, Vec<Vec<u8>>) {
     programs.send(1, 0, 3, pattern(100_000, 3));
     let offer = programs.offered(0, 1);
     programs.advance(Duration::from_millis(20));
-    programs.node(1).disconnect(3, at(0, 3));
+    programs.disconnect(1, 3, at(0, 3));
     let now = programs.now;
     programs.node(0).pull(now, 3, offer, 100_000, 3).unwrap();
     programs.send(0, 1, 4, vec![4]);
@@ -379,7 +379,7 @@ fn corrupted_datagrams_of_a_partner_do_not_disturb_others() {
     assert!(programs.corrupted > 500, "{}", programs.corrupted);
     // The hostile one connects in the end.
     programs.hostile = None;
-    programs.node(2).disconnect(PLACES[2].1, at(0, 3));
+    programs.disconnect(2, PLACES[2].1, at(0, 3));
     programs.start_connect(2, 0);
     programs.advance(Duration::from_secs(3));
     assert!(programs.events(2).contains(&connected(Code::Success)));

@@ -92,7 +92,7 @@ fn the_blocks_in_flight_fit_into_the_receive_buffer() {
 fn pulls_go_on_after_another_one_has_ended() {
     let ends: [fn(&mut Programs); 2] = [
         |programs| {
-            programs.node(0).disconnect(3, at(1, 3));
+            programs.disconnect(0, 3, at(1, 3));
             // The next tick requests the blocks of the other one, and nothing else may cause a tick.
             let now = programs.now;
             assert!(programs.node(0).deadline().is_some_and(|at| at <= now));
@@ -202,7 +202,7 @@ fn a_connection_that_was_not_reported_does_not_keep_the_address() {
     let now = programs.now;
     assert!(programs.node(1).add_partner(now, 3, at(0, 3), udp(2)));
     assert_eq!(programs.session(1, 0), None);
-    programs.node(0).disconnect(3, at(1, 3));
+    programs.disconnect(0, 3, at(1, 3));
     programs.all[0].udp = udp(2);
     programs.connect(0, 1);
     exchange(&mut programs, 0, 1);

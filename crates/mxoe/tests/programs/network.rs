@@ -110,6 +110,11 @@ impl Programs {
         self.all[program].address
     }
 
+    pub(crate) fn disconnect(&mut self, program: usize, endpoint: u8, peer: Address) {
+        let now = self.now;
+        self.node(program).disconnect(now, endpoint, peer);
+    }
+
     pub(crate) fn node(&mut self, program: usize) -> &mut Node {
         &mut self.all[program].node
     }

@@ -42,14 +42,14 @@ impl Uplink {
         }
         self.closing.swap_remove(at);
         let mut others = self.closing.iter().chain(self.pairs.keys());
-        let same = |other: &EndpointPair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
+        let same = |other: &EndpointPair| is_same_endpoint(other, &pair);
         let unused = !others.any(same);
         let (notifies, now) = (self.in_process, self.network.now());
         if let Some(node) = self.node(pair.nic) {
+            node.disconnect(now, pair.endpoint, pair.peer);
             if notifies {
                 node.notify_closed(now, pair.endpoint, pair.peer);
             }
-            node.disconnect(pair.endpoint, pair.peer);
             if unused {
                 node.close(pair.endpoint);
             }
@@ -57,4 +57,27 @@ impl Uplink {
         self.release_held(pair.endpoint);
         true
     }
+
+    /// Ends the use of an endpoint by its program, which has closed a link, if that was the last one. The next program with the endpoint has another
+    /// key.
+    pub(super) fn retire_unused(&mut self, ended: EndpointPair) {
+        let same = |pair: &EndpointPair| is_same_endpoint(pair, &ended);
+        // A program that calls this uplink itself closes its endpoint itself.
+        if self.in_process || self.pairs.keys().any(same) {
+            return;
+        }
+        if let Some(node) = self.node(ended.nic) {
+            node.retire(ended.endpoint);
+        }
+    }
+
+    /// Whether the program before has the endpoint yet. Its links end soon.
+    pub(super) fn has_former_program(&mut self, pair: EndpointPair, key: Option<u32>) -> bool {
+        let known = self.node(pair.nic).and_then(|node| node.key(pair.endpoint));
+        known.is_some() && key.is_some() && known != key
+    }
+}
+
+fn is_same_endpoint(one: &EndpointPair, other: &EndpointPair) -> bool {
+    (one.nic, one.endpoint) == (other.nic, other.endpoint)
 }

@@ -127,7 +127,7 @@ impl Uplink {
         let linked = self.linked_session(pair);
         let reopened = linked.is_some_and(|session| session != hello.session);
         // The close of the link of a program that had the endpoint before may come later than this connect.
-        if reopened || !self.finish_close(pair) {
+        if reopened || self.has_former_program(pair, hello.own_key) || !self.finish_close(pair) {
             return self.wait(id, window, hello);
         }
         let now = self.network.now();
@@ -241,7 +241,7 @@ impl Uplink {
             };
             node.refuse(now, pair.endpoint, pair.peer, code);
             if is_connected {
-                node.disconnect(pair.endpoint, pair.peer);
+                node.disconnect(now, pair.endpoint, pair.peer);
             }
         }
         Ok(())
@@ -257,7 +257,11 @@ impl Uplink {
                 let _end = link.drain(&mut NodeContext { node, now });
             }
         }
+        let pair = self.links.get(&id).map(State::pair);
         self.drop_link(id);
+        if let Some(pair) = pair {
+            self.retire_unused(pair);
+        }
         self.waiting.retain(|dial| dial.id != id);
         // The uplink does not access the window any more.
         self.control.send(ControlMessage::Close { link: id })
@@ -266,8 +270,9 @@ impl Uplink {
     /// Ends a link because of a fault of the endpoint or of the peer.
     pub(super) fn cut(&mut self, id: LinkId) -> Result<(), Fault> {
         if let Some(pair) = self.links.get(&id).map(State::pair) {
+            let now = self.network.now();
             if let Some(node) = self.node(pair.nic) {
-                node.disconnect(pair.endpoint, pair.peer);
+                node.disconnect(now, pair.endpoint, pair.peer);
             }
             self.drop_link(id);
             self.control.send(ControlMessage::Close { link: id })?;

@@ -225,10 +225,14 @@ impl Uplink {
             }
         }
         self.closing.retain(|closing| *closing != pair);
+        let (now, is_connected) = (self.network.now(), asked.is_none());
         let Some(node) = self.node(nic) else {
             return Ok(());
         };
-        let is_connected = asked.is_none();
+        if !is_connected {
+            // The other end of a connection that an ended program has left has ended, too.
+            node.disconnect(now, endpoint, peer);
+        }
         let Asked {
             key,
             session,
