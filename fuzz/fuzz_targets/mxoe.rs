@@ -121,6 +121,8 @@ fn with_header(body: &[u8]) -> Vec<u8> {
 #[derive(Default)]
 struct Program {
     peers: Vec<(u8, Address)>,
+    /// How often a program has ended: the next one has another session.
+    ended: u32,
     pulls: Vec<(u8, mxoe::Pull)>,
 }
 
@@ -154,7 +156,8 @@ impl Program {
                     program,
                     ..
                 }) => {
-                    let opened = node.open(now, endpoint, key, SESSION + u32::from(endpoint));
+                    let session = SESSION + u32::from(endpoint) + (self.ended << 8);
+                    let opened = node.open(now, endpoint, key, session);
                     // An introduction may be to an endpoint that is open.
                     assert!(opened || program.is_some());
                     node.accept(now, endpoint, from);
@@ -163,7 +166,7 @@ impl Program {
                     if self.peers.len() < PEERS {
                         self.peers.push((endpoint, from));
                     } else {
-                        node.disconnect(endpoint, from);
+                        node.disconnect(now, endpoint, from);
                     }
                 }
                 Some(Event::Disconnected { endpoint, from, .. }) => {
@@ -177,6 +180,12 @@ impl Program {
                 }
                 Some(_) => {}
             }
+        }
+        // In every fifth second, a program ends, and its connections stay.
+        let ended = self.peers.first().filter(|_| now.as_secs() % 5 == 4);
+        if let Some(&(endpoint, _)) = ended {
+            node.retire(endpoint);
+            self.ended = self.ended.wrapping_add(1);
         }
         for &(endpoint, from) in &self.peers {
             // In every third second, the program takes no messages.
