@@ -12,12 +12,12 @@
 
 mod aliased_copy;
 mod bytes;
-mod hypervisor;
 pub(crate) mod lease;
 mod mapping;
 mod own;
 mod pieces;
 mod prefetch;
+mod processor;
 mod ready;
 mod slots;
 mod streaming_copy;
@@ -30,10 +30,10 @@ use std::io;
 use rustix::io::Errno;
 
 pub use bytes::SharedBytes;
-pub(crate) use hypervisor::hypervisor;
 pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
+pub(crate) use processor::hypervisor;
 pub(crate) use ready::ready;
 pub(crate) use slots::{Body, INLINE_BYTES, SHORT_BYTES, Slots};
 pub(crate) use streaming_copy::{LINE, STREAMING_MIN};
