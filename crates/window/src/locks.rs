@@ -8,10 +8,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use crate::raw;
-
-/// The hypervisor signature of QEMU's emulation.
-const EMULATION: &[u8; 12] = b"TCGTCGTCGTCG";
+use crate::raw::{self, EMULATION};
 
 /// The possible CPUs of this machine: `0` for one.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";

@@ -33,6 +33,7 @@
 //! that does not only makes the lane slower.
 
 mod consumer;
+mod distance;
 mod producer;
 mod store_choice;
 

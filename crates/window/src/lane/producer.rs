@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
+use super::distance::Distance;
 use super::store_choice::{Copy, StoreChoice, Stores};
 use super::{FIRST_SHIFT, HALVES, OWN_LINES, Record, Room, SHORT, TAG_MASK, TAG_SHIFT, data};
 use crate::ProtocolError;
@@ -44,6 +45,7 @@ pub struct Producer {
     /// Unread records with data, in order: the position behind the record, and where the used data ends with it.
     ends: VecDeque<(u32, u64)>,
     pub(super) choice: StoreChoice,
+    distance: Distance,
     /// Long data of the next record was written, all or a part, by stores that want the consumer to own the lines.
     own_lines: bool,
     /// Long data is written by ordinary stores, without trials.
@@ -64,6 +66,7 @@ impl Producer {
             data_tail: 0,
             ends: VecDeque::with_capacity(count as usize),
             choice: StoreChoice::default(),
+            distance: Distance::new(),
             own_lines: false,
             in_cache: false,
         })
@@ -92,7 +95,9 @@ impl Producer {
     /// Reads up to which position the consumer has released.
     #[cold]
     fn catch_up(&mut self) -> Result<(), ProtocolError> {
-        let now = self.released.load();
+        let (released, tail) = (&self.released, self.tail);
+        let is_new = |now| now != tail;
+        let now = self.distance.measure(|| released.load(), is_new);
         let (released, outstanding) = (
             now.wrapping_sub(self.tail),
             self.head.wrapping_sub(self.tail),
@@ -169,8 +174,8 @@ impl Producer {
     fn write_long(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
         let at_begin = at < BEGIN;
         let copy = match bytes.len() < TRIAL_MIN {
-            true => Copy::By(self.choice.next_short(at_begin)),
-            false => self.choice.next(at_begin),
+            true => Copy::By(self.choice.next_short(at_begin, self.distance.is_near())),
+            false => self.choice.next(at_begin, self.distance.is_near()),
         };
         let (Copy::By(stores) | Copy::WarmUp(stores) | Copy::Trial(stores)) = copy;
         self.own_lines |= stores == Stores::Owned;

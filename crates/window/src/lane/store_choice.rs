@@ -11,6 +11,9 @@
 //!
 //! A round that confirms the present kind doubles the number of copies until the next one. One that does not is
 //! repeated at once, and several in a row with the same result change the kind: a single one may have been interrupted.
+//!
+//! Some data is never on trial: what is too short, or never begins where the area does. Between processors that are near each other
+//! ([`super::distance`]), it is written by ordinary stores instead of non-temporal ones: the consumer reads it while it is in the common cache.
 
 /// The stores that write data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub(super) struct StoreChoice {
     ordinary: Option<u64>,
     /// The kind that last wrote the begin of the area.
     warm: Stores,
+    /// A round has ended.
+    is_tried: bool,
 }
 
 impl Default for StoreChoice {
@@ -85,6 +90,7 @@ impl StoreChoice {
             against: 0,
             ordinary: None,
             warm: Stores::NonTemporal,
+            is_tried: false,
         }
     }
 
@@ -102,20 +108,24 @@ impl StoreChoice {
 
     /// Returns how the next data is written that is too short for a trial.
     #[inline]
-    pub(super) fn next_short(&mut self, at_begin: bool) -> Stores {
+    pub(super) fn next_short(&mut self, at_begin: bool, is_near: bool) -> Stores {
+        let stores = match self.stores {
+            Stores::NonTemporal if is_near => Stores::Ordinary,
+            stores => stores,
+        };
         if at_begin {
-            self.warm = self.stores;
+            self.warm = stores;
         }
-        self.stores
+        stores
     }
 
     /// Returns how the next data is written. A trial is made at the begin of the data area only, which each
     /// lap uses.
     #[inline]
-    pub(super) fn next(&mut self, at_begin: bool) -> Copy {
+    pub(super) fn next(&mut self, at_begin: bool, is_near: bool) -> Copy {
         if !at_begin || self.left > 0 {
             self.left = self.left.saturating_sub(1);
-            return Copy::By(self.next_short(at_begin));
+            return Copy::By(self.next_short(at_begin, is_near && !self.is_tried));
         }
         let subject = self.subject();
         match std::mem::replace(&mut self.warm, subject) == subject {
@@ -143,6 +153,7 @@ impl StoreChoice {
 
     /// Compares the ratios of the two ordinary kinds.
     fn end_round(&mut self, ordinary: u64, owned: u64) {
+        self.is_tried = true;
         let limit = match self.stores {
             Stores::NonTemporal => EQUAL,
             Stores::Ordinary | Stores::Owned => EQUAL + EQUAL / TOLERATED,
@@ -167,6 +178,7 @@ impl StoreChoice {
         if self.against == ROUNDS_TO_CHANGE {
             *self = Self {
                 warm: self.warm,
+                is_tried: true,
                 ..Self::with(best)
             };
         }
@@ -188,7 +200,7 @@ mod tests {
         let mut warm = None;
         for number in 0..count {
             let at_begin = number % LAP == 0;
-            let next = choice.next(at_begin);
+            let next = choice.next(at_begin, false);
             match next {
                 Copy::By(stores) => assert_eq!(stores, choice.stores()),
                 Copy::WarmUp(subject) => assert_ne!(warm, Some(subject)),
@@ -321,18 +333,37 @@ mod tests {
     fn short_data_at_the_begin_needs_another_warm_up() {
         let mut choice = StoreChoice::default();
         choice.try_next();
-        assert_eq!(choice.next(true), Copy::WarmUp(Stores::Ordinary));
-        assert_eq!(choice.next_short(false), Stores::NonTemporal);
-        assert_eq!(choice.next(true), Copy::Trial(Stores::Ordinary));
-        assert_eq!(choice.next_short(true), Stores::NonTemporal);
-        assert_eq!(choice.next(true), Copy::WarmUp(Stores::Ordinary));
+        assert_eq!(choice.next(true, false), Copy::WarmUp(Stores::Ordinary));
+        assert_eq!(choice.next_short(false, false), Stores::NonTemporal);
+        assert_eq!(choice.next(true, false), Copy::Trial(Stores::Ordinary));
+        assert_eq!(choice.next_short(true, false), Stores::NonTemporal);
+        assert_eq!(choice.next(true, false), Copy::WarmUp(Stores::Ordinary));
     }
 
     #[test]
     fn a_lane_begins_with_non_temporal_stores() {
         assert_eq!(
-            StoreChoice::default().next(true),
+            StoreChoice::default().next(true, false),
             Copy::By(Stores::NonTemporal)
         );
+    }
+
+    #[test]
+    fn near_each_other_data_that_was_never_on_trial_is_written_by_ordinary_stores() {
+        let mut choice = StoreChoice::default();
+        assert_eq!(choice.next_short(true, true), Stores::Ordinary);
+        assert_eq!(choice.warm, Stores::Ordinary);
+        assert_eq!(choice.next(false, true), Copy::By(Stores::Ordinary));
+        copy(&mut choice, 4000, || FAR);
+        assert_eq!(
+            choice.next(false, true),
+            Copy::By(Stores::NonTemporal),
+            "the trials decide"
+        );
+        assert_eq!(choice.next_short(false, true), Stores::Ordinary);
+        for other in [Stores::Owned, Stores::Ordinary] {
+            let mut choice = StoreChoice::with(other);
+            assert_eq!(choice.next_short(false, true), other);
+        }
     }
 }

@@ -33,7 +33,7 @@ pub use bytes::SharedBytes;
 pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
-pub(crate) use processor::hypervisor;
+pub(crate) use processor::{EMULATION, hypervisor, is_emulated};
 pub(crate) use ready::ready;
 pub(crate) use slots::{Body, INLINE_BYTES, SHORT_BYTES, Slots};
 pub(crate) use streaming_copy::{LINE, STREAMING_MIN};

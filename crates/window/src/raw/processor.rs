@@ -2,6 +2,16 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__cpuid, CpuidResult};
+use std::sync::OnceLock;
+
+/// The hypervisor signature of QEMU's emulation.
+pub(crate) const EMULATION: &[u8; 12] = b"TCGTCGTCGTCG";
+
+/// Returns whether QEMU emulates this machine's processor.
+pub(crate) fn is_emulated() -> bool {
+    static EMULATED: OnceLock<bool> = OnceLock::new();
+    *EMULATED.get_or_init(|| hypervisor().as_ref() == Some(EMULATION))
+}
 
 /// Returns a leaf of CPUID.
 #[cfg(target_arch = "x86_64")]
