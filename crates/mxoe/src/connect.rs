@@ -151,8 +151,8 @@ impl Endpoint {
         status: u8,
         context: &mut Context<'_>,
     ) {
-        let is_former = |partner: &Partner| self.is_former(partner);
-        let is_former = self.partners.get(&id).is_some_and(is_former);
+        let known = self.partners.get(&id);
+        let is_former = known.is_some_and(|partner| self.is_former(partner));
         let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
@@ -169,12 +169,7 @@ impl Endpoint {
         }
         partner.mark_alive();
         let start = Seq(reply.expected_seq);
-        let next = partner.next_send;
-        let same = next.is_some_and(|next| next.same_connection(start));
-        if partner
-            .session
-            .is_none_or(|session| session == reply.key_or_session && same)
-        {
+        if partner.session.is_none() || partner.has_connection(reply.key_or_session, start) {
             self.confirm(id, context);
             return;
         }
@@ -241,8 +236,10 @@ impl Endpoint {
 
     /// Whether a request repeats or probes the connection of an earlier program. The key of this endpoint is another one then.
     pub(crate) fn is_known_to_former(&self, id: PartnerId, request: &Connect) -> bool {
-        let partner = self.partners.get(&id);
-        partner.is_some_and(|partner| self.is_former(partner) && partner.is_known(request))
+        let expected = Seq(request.expected_seq);
+        self.partners.get(&id).is_some_and(|partner| {
+            self.is_former(partner) && partner.has_connection(request.session, expected)
+        })
     }
 
     /// Handles a connect request to this endpoint.
@@ -365,13 +362,10 @@ impl Endpoint {
             return false;
         };
         partner.mark_alive();
-        let known = partner.session == Some(session);
-        let same_connection = partner
-            .next_send
-            .is_some_and(|next| next.same_connection(start));
-        if known && same_connection {
+        if partner.has_connection(session, start) {
             return false;
         }
+        let known = partner.session == Some(session);
         if partner.session.is_some() && !known {
             self.fail(id, Code::BadSession, context);
         } else if known && partner.next_send.is_some() {

@@ -300,7 +300,7 @@ impl Broker {
     }
 
     /// Serves all members once. The alarm interrupts rings of eventfds that a member has made to block.
-    pub(super) fn serve_members(&mut self, mut alarm: Option<&mut Alarm>) {
+    fn serve_members(&mut self, mut alarm: Option<&mut Alarm>) {
         for number in 0..self.members.len() {
             self.check_join_request(number);
             for _ in 0..BURST {

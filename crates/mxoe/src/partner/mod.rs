@@ -13,7 +13,7 @@ use crate::event::Address;
 use crate::limits::{IDLE_PROBE_INTERVAL, PROBE_INTERVAL, SEND_WINDOW, SEND_WINDOW_BYTES};
 use crate::retransmit::ResponseTime;
 use crate::seq::Seq;
-use crate::wire::{Connect, Ends};
+use crate::wire::Ends;
 
 pub(crate) use path::Path;
 pub(crate) use paths::Paths;
@@ -200,12 +200,10 @@ impl Partner {
         self.session.is_some() && self.own_session == own_session
     }
 
-    /// Whether a connect request of this session repeats what made the connection, or probes it.
-    pub(crate) fn is_known(&self, request: &Connect) -> bool {
+    /// Whether a connect from this session, or the reply to one, belongs to the connection: the partner expects a number of it.
+    pub(crate) fn has_connection(&self, session: u32, expected: Seq) -> bool {
         let next = self.next_send;
-        let start = Seq(request.expected_seq);
-        self.session == Some(request.session)
-            && next.is_some_and(|next| next.same_connection(start))
+        self.session == Some(session) && next.is_some_and(|next| next.same_connection(expected))
     }
 
     /// Whether the send window has room for one more message.

@@ -37,20 +37,16 @@ impl Distance {
         self.is_near
     }
 
-    /// Loads a word by `load`; if `is_new` of what it returns, records how long that took.
+    /// Loads a word of the consumer by `load`; if it is not the `known` one, records how long that took.
     #[inline]
-    pub(super) fn measure(
-        &mut self,
-        load: impl FnOnce() -> u32,
-        is_new: impl FnOnce(u32) -> bool,
-    ) -> u32 {
+    pub(super) fn measure(&mut self, known: u32, load: impl FnOnce() -> u32) -> u32 {
         if !self.is_measured {
             return load();
         }
         let before = ticks::ordered();
         let value = load();
         let time = ticks::ordered().saturating_sub(before);
-        if is_new(value) {
+        if value != known {
             self.record(time.saturating_mul(1000) / ticks::per_microsecond().max(1));
         }
         value
@@ -93,7 +89,7 @@ mod tests {
             ..Distance::new()
         };
         for _ in 0..2 * LOADS {
-            assert_eq!(distance.measure(|| 7, |value| value != 7), 7);
+            assert_eq!(distance.measure(7, || 7), 7);
         }
         assert_eq!((distance.is_near, distance.against), (false, 0));
         for _ in 0..LOADS {
@@ -102,7 +98,7 @@ mod tests {
                 7
             };
             distance.is_near = true;
-            distance.measure(slow, |_| true);
+            distance.measure(6, slow);
         }
         assert!(!distance.is_near());
     }

@@ -95,9 +95,7 @@ impl Producer {
     /// Reads up to which position the consumer has released.
     #[cold]
     fn catch_up(&mut self) -> Result<(), ProtocolError> {
-        let (released, tail) = (&self.released, self.tail);
-        let is_new = |now| now != tail;
-        let now = self.distance.measure(|| released.load(), is_new);
+        let now = self.distance.measure(self.tail, || self.released.load());
         let (released, outstanding) = (
             now.wrapping_sub(self.tail),
             self.head.wrapping_sub(self.tail),

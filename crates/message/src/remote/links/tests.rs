@@ -117,6 +117,6 @@ fn a_close_is_passed_on_at_once_if_nothing_is_left_to_forward() {
     broker.handle_message(1, answer(link, ACCEPTED));
     assert!(broker.links.values().all(|link| link.relay.is_some()));
     a.send(ControlMessage::Close { link: ID }).unwrap();
-    broker.serve_members(None);
+    broker.turn().unwrap();
     assert_eq!(b.receive(), Ok(Some(ControlMessage::Close { link })));
 }

@@ -257,9 +257,7 @@ impl Uplink {
                 let _end = link.drain(&mut NodeContext { node, now });
             }
         }
-        let pair = self.links.get(&id).map(State::pair);
-        self.drop_link(id);
-        if let Some(pair) = pair {
+        if let Some(pair) = self.drop_link(id) {
             self.retire_unused(pair);
         }
         self.waiting.retain(|dial| dial.id != id);
@@ -280,14 +278,14 @@ impl Uplink {
         Ok(())
     }
 
-    pub(super) fn drop_link(&mut self, id: LinkId) {
-        let Some(pair) = self.links.remove(&id).map(|state| state.pair()) else {
-            return;
-        };
+    /// Removes a link, if there is one; returns its ends. Their connection ends when everything is acknowledged.
+    pub(super) fn drop_link(&mut self, id: LinkId) -> Option<EndpointPair> {
+        let pair = self.links.remove(&id)?.pair();
         if self.pairs.get(&pair) == Some(&id) {
             self.pairs.remove(&pair);
             self.closing.push(pair);
         }
+        Some(pair)
     }
 
     /// Reports a name to all members. Each member's node learns it by itself.
