@@ -12,6 +12,9 @@ use crate::open_files::FileId;
 use crate::ram::Range;
 use crate::{DirectError, io};
 
+/// The name of its file.
+pub(crate) const FILE: &str = "vicinity-direct";
+
 #[derive(Debug)]
 pub(crate) struct Control(OwnedFd);
 
@@ -19,7 +22,7 @@ impl Control {
     pub(crate) fn new() -> Result<Self, DirectError> {
         let make = || -> Result<OwnedFd, Errno> {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-            let file = memfd_create("vicinity-direct", flags)?;
+            let file = memfd_create(FILE, flags)?;
             ftruncate(&file, layout::LENGTH)?;
             // Guests' QEMUs get this descriptor: none must be able to shrink it.
             fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;

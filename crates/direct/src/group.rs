@@ -124,7 +124,10 @@ impl Group {
             state: match (&member.vm, member.state) {
                 (None, _) => "absent",
                 (_, MemberState::Joined) => "joined",
-                (_, MemberState::Leaving(_) | MemberState::Unplugging) => "leaving",
+                (
+                    _,
+                    MemberState::Leftovers(_) | MemberState::Leaving(_) | MemberState::Unplugging,
+                ) => "leaving",
                 (_, MemberState::Detached) => "out",
             },
             reason: member.reason(),

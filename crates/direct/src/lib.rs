@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod auto;
+mod chardevs;
 mod control;
 mod deferred_unplug;
 mod error;

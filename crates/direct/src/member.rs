@@ -11,6 +11,10 @@ use crate::vm::{FoundDevices, Vm};
 /// The time that guests' agents have to route around a VM that leaves, before its packets are lost.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
 
+/// The longest time for which devices stay plugged in because a NIC is not connected. QEMU tries to connect it each
+/// second or more often.
+const RECONNECT_LIMIT: Duration = Duration::from_secs(5);
+
 /// A member of a group.
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -30,6 +34,8 @@ pub(crate) struct Member {
 pub(crate) enum MemberState {
     /// The VM has no device of the group, or there is no VM.
     Detached,
+    /// The VM was found at this time with devices of a group that has ended.
+    Leftovers(Instant),
     /// The VM exchanges packets.
     Joined,
     /// The VM still exchanges packets, but since this time its peers must not begin new sessions.
@@ -106,9 +112,12 @@ impl Member {
                 MemberState::Joined
             }
             (MemberState::Detached, true) => MemberState::Detached,
+            (MemberState::Leftovers(since), _) if may_unplug(vm, since)? => MemberState::Unplugging,
             (MemberState::Joined, true) => MemberState::Leaving(Instant::now()),
             (MemberState::Leaving(_), false) => MemberState::Joined,
-            (MemberState::Leaving(since), true) if since.elapsed() >= LEAVE_GRACE => {
+            (MemberState::Leaving(since), true)
+                if since.elapsed() >= LEAVE_GRACE && may_unplug(vm, since)? =>
+            {
                 control.remove_member(self.id.into())?;
                 MemberState::Unplugging
             }
@@ -129,7 +138,7 @@ impl Member {
         self.state = match found {
             FoundDevices::Nothing => MemberState::Detached,
             FoundDevices::Window => MemberState::Joined,
-            FoundDevices::Leftovers => MemberState::Unplugging,
+            FoundDevices::Leftovers => MemberState::Leftovers(Instant::now()),
         };
         Ok(())
     }
@@ -142,6 +151,13 @@ impl Member {
         self.reason = None;
         control.remove_member(self.id.into())
     }
+}
+
+/// Whether the devices of a VM may be unplugged that has waited for this since a time. If the daemon has ended, so that
+/// the group ends, or has ended, as well, the NICs must be connected to the next daemon first: QEMU opens descriptors for
+/// a NIC that it connects, see [`crate::qemu_fd_workaround`].
+fn may_unplug(vm: &mut Vm, since: Instant) -> Result<bool, DirectError> {
+    Ok(since.elapsed() >= RECONNECT_LIMIT || !vm.is_reconnecting()?)
 }
 
 /// Returns a locally administered MAC address that depends on the name alone: FNV-1a, folded.

@@ -10,8 +10,11 @@
 //! (`getfd`), until these sockets occupy all numbers that QEMU closed. The socket with the number of
 //! the window's memory remains open, and QEMU's second close closes it. The others become network
 //! back-ends of type `socket`: each replaces the old handler with its own, and removes its own handler
-//! when the back-end is removed. Between QEMU's close and the first `getfd` the numbers are
-//! unprotected, but QEMU opens no descriptor of its own accord in that time.
+//! when the back-end is removed.
+//!
+//! Between QEMU's close and the first `getfd` the numbers are unprotected. QEMU opens descriptors of its own accord
+//! when it connects a NIC. So devices stay plugged in while a NIC waits for its daemon to be started again (`may_unplug`
+//! in `member.rs`), and a daemon that stops disconnects the NICs after its groups have unplugged their devices.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,14 +25,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use serde_json::json;
 
 use crate::qmp::Qmp;
-use crate::{DirectError, io};
+use crate::{DirectError, control, io};
 
 /// The maximum number of sockets to pass. If these do not occupy the closed numbers, more sockets do
 /// not help, because another part of QEMU uses the numbers.
 const MAX_FDS: usize = 64;
 
 /// The numbers of those descriptors of a process that an `ivshmem-doorbell` device can use: eventfds
-/// and memory files.
+/// and control windows.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     events: BTreeSet<u32>,
@@ -40,7 +43,7 @@ impl Numbers {
     pub(crate) fn of(process: i32) -> Result<Self, DirectError> {
         Ok(Self {
             events: descriptors(process, |link| link == "anon_inode:[eventfd]")?,
-            memory: descriptors(process, |link| link.starts_with("/memfd:"))?,
+            memory: descriptors(process, is_window)?,
         })
     }
 }
@@ -50,6 +53,12 @@ pub(crate) fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{prefix}-{}-{count}", std::process::id())
+}
+
+/// Whether a descriptor's link in `/proc` names a control window. (A view's memory is closed once.)
+fn is_window(link: &str) -> bool {
+    let name = link.strip_prefix("/memfd:");
+    name.is_some_and(|name| name.starts_with(control::FILE))
 }
 
 fn descriptors(process: i32, is_it: impl Fn(&str) -> bool) -> Result<BTreeSet<u32>, DirectError> {

@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 use window::ivshmem;
 
+use crate::chardevs::Chardev;
 use crate::control::Control;
 use crate::open_files::{self, FileId};
 use crate::ports;
@@ -385,13 +386,18 @@ impl Vm {
         Ok(true)
     }
 
+    /// Whether QEMU tries to connect a character device, such as the one of a NIC whose daemon has ended.
+    pub(crate) fn is_reconnecting(&mut self) -> Result<bool, DirectError> {
+        let chardevs = self.qmp.chardevs()?;
+        Ok(chardevs.iter().any(Chardev::is_reconnecting))
+    }
+
     /// Removes the character devices of windows. One stays while QEMU still keeps its device.
     fn drop_chardevs(&mut self) -> Result<(), DirectError> {
-        let answer = self.qmp.execute("query-chardev", &json!({}))?;
-        let all = answer.as_array().into_iter().flatten();
-        let labels = all.filter_map(|one| one.get("label").and_then(Value::as_str));
-        for label in labels.filter(|label| label.starts_with(WINDOW)) {
-            let _kept = self.qmp.execute("chardev-remove", &json!({"id": label}));
+        for Chardev { label, .. } in self.qmp.chardevs()? {
+            if label.starts_with(WINDOW) {
+                let _kept = self.qmp.execute("chardev-remove", &json!({"id": label}));
+            }
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -19,10 +21,17 @@ struct FakeQemu {
     unplugged: Receiver<String>,
     /// The connection, once a client has connected.
     connection: Receiver<UnixStream>,
+    /// Whether the NIC is connected.
+    nic: Arc<AtomicBool>,
 }
 
 impl FakeQemu {
     fn start(folder: &Path, name: &str, size: u64) -> Self {
+        Self::start_with(folder, name, size, Vec::new())
+    }
+
+    /// Starts a VM into which these devices were plugged before, each with its id and driver.
+    fn start_with(folder: &Path, name: &str, size: u64, devices: Vec<(String, String)>) -> Self {
         let ram = memfd_create(
             "memory-backend-memfd",
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
@@ -33,15 +42,18 @@ impl FakeQemu {
         let listener = UnixListener::bind(paths::monitor(folder, name)).unwrap();
         let (sender, unplugged) = channel();
         let (hand_over, connection) = channel();
+        let nic = Arc::new(AtomicBool::new(true));
+        let of_monitor = Arc::clone(&nic);
         thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
             hand_over.send(socket.try_clone().unwrap()).unwrap();
-            serve(socket, size, &sender);
+            serve(socket, size, devices, &of_monitor, &sender);
         });
         Self {
             _ram: ram,
             unplugged,
             connection,
+            nic,
         }
     }
 
@@ -58,13 +70,18 @@ impl FakeQemu {
 }
 
 /// Answers the commands of one client until the connection ends.
-fn serve(socket: UnixStream, size: u64, unplugged: &Sender<String>) {
+fn serve(
+    socket: UnixStream,
+    size: u64,
+    mut devices: Vec<(String, String)>,
+    nic: &AtomicBool,
+    unplugged: &Sender<String>,
+) {
     let mut out = socket.try_clone().unwrap();
     let mut send = |message: Value| writeln!(out, "{message}");
     if send(json!({"QMP": {"version": {}, "capabilities": ["oob"]}})).is_err() {
         return;
     }
-    let mut devices: Vec<(String, String)> = Vec::new();
     let mut releasing: Vec<String> = Vec::new();
     for line in BufReader::new(socket).lines().map_while(Result::ok) {
         let command: Value = serde_json::from_str(&line).unwrap();
@@ -101,13 +118,24 @@ fn serve(socket: UnixStream, size: u64, unplugged: &Sender<String>) {
                 devices.retain(|(id, _)| !releasing.contains(id));
                 children
             }
-            "qom-list" | "query-memory-devices" | "query-chardev" | "query-fdsets" => json!([]),
+            "query-chardev" => chardevs(nic.load(Ordering::SeqCst)),
+            "qom-list" | "query-memory-devices" | "query-fdsets" => json!([]),
             _ => json!({}),
         };
         if send(json!({"return": answer})).is_err() {
             return;
         }
     }
+}
+
+/// Returns the answer of QEMU 10.0 with a NIC, its monitor, and a socket on which QEMU listens.
+fn chardevs(nic: bool) -> Value {
+    let nic = if nic { "" } else { "disconnected:" };
+    json!([
+        {"frontend-open": false, "filename": "disconnected:unix:/l.sock,server=on", "label": "lst"},
+        {"frontend-open": true, "filename": "unix:/a.qmp,server=on", "label": "compat_monitor0"},
+        {"frontend-open": true, "filename": format!("{nic}unix:/nic.sock"), "label": "nic"}
+    ])
 }
 
 /// Starts VMs a, b, c and d, and lets them join. The smallest has this many MiB. The sizes tell the memories apart,
@@ -176,5 +204,65 @@ fn the_view_of_a_vm_that_leaves_is_unplugged_at_once() {
     group.advance_at(now).unwrap();
     assert_eq!(a.unplugged(), ["vicinity-view-of-c"]);
     group.advance_at(now).unwrap();
+    assert!(!c.unplugged().is_empty());
+}
+
+/// Returns a group of one VM, which has a view of an ended group's member, and whose NIC has lost its daemon. The VM has
+/// this many MiB, see [`joined`].
+fn with_leftovers(folder: &Path, mib: u64) -> (Group, FakeQemu) {
+    let view = ("vicinity-view-of-x", "ivshmem-plain");
+    let view = (view.0.to_owned(), view.1.to_owned());
+    let vm = FakeQemu::start_with(folder, "a", mib << 20, vec![view]);
+    vm.nic.store(false, Ordering::SeqCst);
+    let mut group = Group::new(folder, &["a".to_owned()]).unwrap();
+    for _ in 0..3 {
+        group.advance().unwrap();
+    }
+    let status = group.statuses().next().unwrap();
+    assert_eq!(status.state, "leaving", "{status:?}");
+    assert!(vm.unplugged().is_empty());
+    (group, vm)
+}
+
+#[test]
+fn devices_of_an_ended_group_are_unplugged_once_the_nic_is_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, vm) = with_leftovers(folder.path(), 4);
+    vm.nic.store(true, Ordering::SeqCst);
+    for _ in 0..5 {
+        group.advance().unwrap();
+    }
+    assert!(vm.unplugged().contains(&"vicinity-view-of-x".to_owned()));
+    assert_eq!(group.statuses().next().unwrap().state, "joined");
+}
+
+#[test]
+fn a_nic_that_is_never_connected_does_not_keep_the_devices_of_an_ended_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, vm) = with_leftovers(folder.path(), 2);
+    let found = Instant::now().checked_sub(Duration::from_secs(5));
+    group.members[0].state = MemberState::Leftovers(found.unwrap());
+    for _ in 0..5 {
+        group.advance().unwrap();
+    }
+    assert!(vm.unplugged().contains(&"vicinity-view-of-x".to_owned()));
+}
+
+#[test]
+fn devices_of_a_vm_that_leaves_are_unplugged_once_its_nic_is_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, [_a, _b, c, _d]) = joined(folder.path(), 4096);
+    c.nic.store(false, Ordering::SeqCst);
+    let since = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
+    assert!(group.set_left("c", true));
+    group.members[2].state = MemberState::Leaving(since);
+    for _ in 0..3 {
+        group.advance().unwrap();
+    }
+    assert!(c.unplugged().is_empty());
+    c.nic.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        group.advance().unwrap();
+    }
     assert!(!c.unplugged().is_empty());
 }

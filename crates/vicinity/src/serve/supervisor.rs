@@ -195,17 +195,23 @@ impl Supervisor {
         }
     }
 
-    /// Stops all tasks, and waits for their ends.
+    /// Stops all tasks, and waits for their ends. The trust groups end first: a QEMU whose NIC loses its connection
+    /// opens sockets, which may get descriptor numbers of the device that the group unplugs; see
+    /// `qemu_fd_workaround` of the crate `direct`. The guests use their NICs, too, when the group has ended.
     pub(super) async fn stop(mut self) {
+        for group in &self.groups {
+            drop(group.send(direct_groups::Message::Stop).await);
+        }
+        for group in &self.groups {
+            // The task drops its inbox when it has ended.
+            group.closed().await;
+        }
         for (_, address) in &self.networks {
             // An error means that the network ended by itself.
             drop(address.send(Message::Stop).await);
         }
         if let Some(messages) = &self.messages {
             drop(messages.send(message_plane::Message::Stop).await);
-        }
-        for group in &self.groups {
-            drop(group.send(direct_groups::Message::Stop).await);
         }
         for vsock in &self.vsocks {
             drop(vsock.send(vsock::Message::Stop).await);

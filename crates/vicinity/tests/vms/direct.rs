@@ -1,11 +1,13 @@
 //! Members of trust groups: VMs whose guests have the direct channel's module, which this test
 //! builds for their kernel.
 
+use std::time::Instant;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use vm_harness::vm::{Job, Spec, Vm};
 
-use crate::common::until;
+use crate::common::{HANG, Pauses, until};
 use crate::guest::{self, GUARD, sh};
 use crate::rig::{Preferred, Rig};
 
@@ -172,6 +174,23 @@ pub(crate) fn until_peers(vm: &Vm, count: u64) {
     let is = |name: &str, value: u64| format!("ethtool -S direct0 | grep -q '^ *{name}: {value}$'");
     let (peers, held) = (is("peers", count), is("tx_held", 0));
     sh(vm, &format!("until {peers} && {held}; do sleep 0.1; done"));
+}
+
+/// Waits until a VM is `joined`. If it does not join, fails with what the daemon and the kernel say of it.
+pub(crate) fn until_joined(rig: &Rig, vm: &Vm) {
+    let end = Instant::now() + HANG;
+    let mut pauses = Pauses::new();
+    while standing(rig, vm.name()) != "joined" {
+        if Instant::now() >= end {
+            let of_kernel = |file: &str| {
+                std::fs::read_to_string(format!("/proc/{}/{file}", vm.id())).unwrap_or_default()
+            };
+            let member = member_of(rig, vm.name());
+            let [status, stack] = ["status", "stack"].map(of_kernel);
+            panic!("{member}\nits QEMU: {status}\n{stack}");
+        }
+        pauses.wait();
+    }
 }
 
 /// Waits until a VM answers an echo request from `from`. A peer that only now detects that the other had left

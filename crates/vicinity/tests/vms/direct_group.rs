@@ -15,8 +15,8 @@ use vm_harness::vm::Vm;
 
 use crate::common::{HANG, until};
 use crate::direct::{
-    config, counter, devices, flood, ip, is_well, load, member, received, signal, standing,
-    until_devices, until_peers, until_reached, with_module,
+    config, counter, devices, flood, ip, is_well, load, member, received, signal, until_devices,
+    until_joined, until_peers, until_reached, with_module,
 };
 use crate::direct_churn::{Churn, Way, leaving_vm};
 use crate::guest::{self, sh};
@@ -270,6 +270,13 @@ fn kill_process_of(rig: &Rig, group: &str) {
     });
 }
 
+/// Returns the number of descriptors that a VM's QEMU has open.
+fn descriptors(vm: &Vm) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", vm.id()))
+        .unwrap()
+        .count()
+}
+
 #[test]
 fn vms_of_a_group_see_each_others_memory() {
     let mut rig = with_module(Rig::new(Some(&(config(&["a", "b", "c"]) + PAIR))));
@@ -347,7 +354,7 @@ fn vms_of_a_group_see_each_others_memory() {
     let sending = flood(&a, &b);
     let before = sessions(&window);
     kill_process_of(&rig, "g");
-    until("to be found again", || standing(&rig, "b") == "joined");
+    until_joined(&rig, &b);
     let at = received(&b, "bytes");
     while received(&b, "bytes") < at + (8 << 20) {}
     assert_eq!(sessions(&window), before);
@@ -369,13 +376,14 @@ fn vms_of_a_group_see_each_others_memory() {
         load(vm, number);
     }
     guest::ping(&a, &ip(2));
+    let before = [&a, &b].map(descriptors);
     rig.end(Signal::KILL);
     rig.serve();
-    for vm in [&a, &b] {
-        until("to be found again", || {
-            standing(&rig, vm.name()) == "joined"
-        });
+    for (vm, before) in [&a, &b].into_iter().zip(before) {
+        until_joined(&rig, vm);
         until_devices(vm, 2);
         is_well(vm);
+        // QEMU closes some descriptors of a device only after the guest has released it.
+        until("as many descriptors", || descriptors(vm) == before);
     }
 }
