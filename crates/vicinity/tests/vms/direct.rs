@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use observe::proc::Proc;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use vm_harness::vm::{Job, Spec, Vm};
@@ -182,15 +183,25 @@ pub(crate) fn until_joined(rig: &Rig, vm: &Vm) {
     let mut pauses = Pauses::new();
     while standing(rig, vm.name()) != "joined" {
         if Instant::now() >= end {
-            let of_kernel = |file: &str| {
-                std::fs::read_to_string(format!("/proc/{}/{file}", vm.id())).unwrap_or_default()
-            };
             let member = member_of(rig, vm.name());
-            let [status, stack] = ["status", "stack"].map(of_kernel);
-            panic!("{member}\nits QEMU: {status}\n{stack}");
+            panic!("{member}\nthe threads of its QEMU:\n{}", threads_of(vm));
         }
         pauses.wait();
     }
+}
+
+/// Returns the name of each thread of a VM's QEMU, its state, and the function of the kernel in which it waits.
+fn threads_of(vm: &Vm) -> String {
+    let threads = Proc::default().threads(vm.id());
+    let of_kernel = |thread: &u32| {
+        let folder = format!("/proc/{}/task/{thread}", vm.id());
+        let read = |file| std::fs::read_to_string(format!("{folder}/{file}")).unwrap_or_default();
+        let [stat, wchan, system_call] = ["stat", "wchan", "syscall"].map(read);
+        let state: Vec<_> = stat.split(' ').skip(1).take(2).collect();
+        format!("{state:?} {wchan} {system_call}")
+    };
+    let lines: Vec<_> = threads.iter().map(of_kernel).collect();
+    lines.join("\n")
 }
 
 /// Waits until a VM answers an echo request from `from`. A peer that only now detects that the other had left
