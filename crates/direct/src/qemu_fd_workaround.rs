@@ -119,20 +119,32 @@ fn unreadable_socket() -> Result<OwnedFd, DirectError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, BorrowedFd};
+
+    use rustix::fs::{MemfdFlags, memfd_create};
 
     use super::*;
 
     #[test]
     fn what_a_device_may_have_is_found_by_its_number() {
         let me = i32::try_from(std::process::id()).unwrap();
+        let number = |fd: BorrowedFd<'_>| u32::try_from(fd.as_raw_fd()).unwrap();
         let bell = window::ivshmem::Doorbell::new().unwrap();
-        let number = u32::try_from(bell.as_fd().as_raw_fd()).unwrap();
-        let numbers = Numbers::of(me).unwrap();
-        assert!(numbers.events.contains(&number) && !numbers.memory.contains(&number));
+        let control = control::Control::new().unwrap();
+        let view = memfd_create("memory-backend-memfd", MemfdFlags::CLOEXEC).unwrap();
         let socket = unreadable_socket().unwrap();
-        let number = u32::try_from(socket.as_raw_fd()).unwrap();
-        assert!(!Numbers::of(me).unwrap().events.contains(&number));
+        let numbers = Numbers::of(me).unwrap();
+        let is_found = |fd: BorrowedFd<'_>| {
+            let number = number(fd);
+            (
+                numbers.events.contains(&number),
+                numbers.memory.contains(&number),
+            )
+        };
+        assert_eq!(is_found(bell.as_fd()), (true, false));
+        assert_eq!(is_found(control.as_fd()), (false, true));
+        assert_eq!(is_found(view.as_fd()), (false, false));
+        assert_eq!(is_found(socket.as_fd()), (false, false));
         assert_ne!(unique("a"), unique("a"));
     }
 }
