@@ -1,14 +1,16 @@
-//! Works around a bug of QEMU (10.0.2): after a window is unplugged, QEMU continues to use the numbers
-//! of two descriptors that it has closed. See `ivshmem_exit()` in its `hw/misc/ivshmem.c`.
+//! Works around two faults of QEMU: after a window is unplugged, QEMU continues to use the numbers
+//! of descriptors that it has closed. See `ivshmem_exit()` in its `hw/misc/ivshmem-pci.c`.
 //!
-//! - Without KVM's irqfd, QEMU keeps a handler for the number of the device's own doorbell. QEMU has
+//! - Without KVM's irqfd, QEMU (10.0.2) keeps a handler for the number of the device's own doorbell. QEMU has
 //!   freed the handler's memory, so QEMU ends if the next file with this number is readable.
-//! - QEMU closes the number of the window's memory a second time, a short time later.
+//! - QEMU closes the window's memory when the device is removed, if its BAR is mapped then, and again some 100 ms later,
+//!   with the RAM block. Released versions unmap the BAR before (`pci_qdev_unrealize()` in `hw/pci/pci.c`), so they
+//!   close it once. A change that was proposed to QEMU in 2025 ("pci: Do not delete the subregions") ends that.
 //!
 //! This module makes both harmless with QEMU's ordinary monitor commands. The kernel gives a new
 //! descriptor the lowest free number. So the module passes sockets to which no process writes to QEMU
 //! (`getfd`), until these sockets occupy all numbers that QEMU closed. The socket with the number of
-//! the window's memory remains open, and QEMU's second close closes it. The others become network
+//! the window's memory remains open for QEMU's second close. The others become network
 //! back-ends of type `socket`: each replaces the old handler with its own, and removes its own handler
 //! when the back-end is removed.
 //!
