@@ -225,11 +225,18 @@ pub(crate) const HANG: Duration = Duration::from_secs(120);
 
 /// Waits until `good` returns true, however long each call takes. Many a question starts a program, whose CPU time what
 /// is waited for would lack, so the pauses grow.
-pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, good: impl FnMut() -> bool) {
+    until_or(good, || format!("{what} did not come about"));
+}
+
+/// Waits as [`until`] does, and fails with the text of `failure`.
+pub(crate) fn until_or(mut good: impl FnMut() -> bool, failure: impl FnOnce() -> String) {
     let end = Instant::now() + HANG;
     let mut pauses = Pauses::new();
     while !good() {
-        assert!(Instant::now() < end, "{what} did not come about");
+        if Instant::now() >= end {
+            panic!("{}", failure());
+        }
         pauses.wait();
     }
 }

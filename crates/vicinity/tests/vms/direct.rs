@@ -1,14 +1,12 @@
 //! Members of trust groups: VMs whose guests have the direct channel's module, which this test
 //! builds for their kernel.
 
-use std::time::Instant;
-
 use observe::proc::Proc;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use vm_harness::vm::{Job, Spec, Vm};
 
-use crate::common::{HANG, Pauses, until};
+use crate::common::{until, until_or};
 use crate::guest::{self, GUARD, sh};
 use crate::rig::{Preferred, Rig};
 
@@ -179,26 +177,25 @@ pub(crate) fn until_peers(vm: &Vm, count: u64) {
 
 /// Waits until a VM is `joined`. If it does not join, fails with what the daemon and the kernel say of it.
 pub(crate) fn until_joined(rig: &Rig, vm: &Vm) {
-    let end = Instant::now() + HANG;
-    let mut pauses = Pauses::new();
-    while standing(rig, vm.name()) != "joined" {
-        if Instant::now() >= end {
+    until_or(
+        || standing(rig, vm.name()) == "joined",
+        || {
             let member = member_of(rig, vm.name());
-            panic!("{member}\nthe threads of its QEMU:\n{}", threads_of(vm));
-        }
-        pauses.wait();
-    }
+            format!("{member}\nthe threads of its QEMU:\n{}", threads_of(vm))
+        },
+    );
 }
 
-/// Returns the name of each thread of a VM's QEMU, its state, and the function of the kernel in which it waits.
+/// Returns the name of each thread of a VM's QEMU, its state, and the function and the call of the kernel in which it waits.
 fn threads_of(vm: &Vm) -> String {
     let threads = Proc::default().threads(vm.id());
     let of_kernel = |thread: &u32| {
         let folder = format!("/proc/{}/task/{thread}", vm.id());
         let read = |file| std::fs::read_to_string(format!("{folder}/{file}")).unwrap_or_default();
-        let [stat, wchan, system_call] = ["stat", "wchan", "syscall"].map(read);
-        let state: Vec<_> = stat.split(' ').skip(1).take(2).collect();
-        format!("{state:?} {wchan} {system_call}")
+        let [status, wchan, system_call] = ["status", "wchan", "syscall"].map(read);
+        let is_shown = |line: &&str| line.starts_with("Name:") || line.starts_with("State:");
+        let lines: Vec<_> = status.lines().filter(is_shown).collect();
+        format!("{} {wchan} {system_call}", lines.join(" "))
     };
     let lines: Vec<_> = threads.iter().map(of_kernel).collect();
     lines.join("\n")
