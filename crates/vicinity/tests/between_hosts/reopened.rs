@@ -1,6 +1,7 @@
 //! Programs that end, and others that open the same endpoint at once.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use message::{Code, Endpoint, Options, Pattern, Status};
 
@@ -27,6 +28,31 @@ fn receive(endpoint: &mut Endpoint) -> Status {
     let receive = endpoint.irecv(Pattern::ANY, vec![0; LENGTH]).unwrap();
     let got = endpoint.wait(receive, Some(HANG)).unwrap();
     got.unwrap().status
+}
+
+/// Connects to an endpoint by this key.
+fn connect(one: &mut Endpoint, other: &mut Endpoint, key: u32) -> Status {
+    let request = one.iconnect(other.address(), key, 0).unwrap();
+    both(one, other, request).status
+}
+
+/// Connects to an endpoint by the key of the program that had it before, until that is refused: the daemon may not know yet that this program has
+/// ended. Until then, no program gets a message of such a connection.
+fn refusal(one: &mut Endpoint, other: &mut Endpoint, key: u32) -> Code {
+    let end = Instant::now() + HANG;
+    loop {
+        assert!(Instant::now() < end, "the key is still known");
+        let status = connect(one, other, key);
+        let Some(to_ended) = status.peer.filter(|_| status.code == Code::Success) else {
+            return status.code;
+        };
+        let sent = one.issend(to_ended, 7, vec![0; LENGTH]).unwrap();
+        let lost = both(one, other, sent).status.code;
+        assert!(
+            [Code::Closed, Code::Unreachable].contains(&lost),
+            "{lost:?}"
+        );
+    }
 }
 
 #[test]
@@ -71,21 +97,33 @@ fn the_next_program_with_an_endpoint_need_not_wait_for_the_messages_of_the_last(
     }
     drop(a);
     let (mut next, mut c) = (open(&hosts, 0, 5, 2), open(&hosts, 1, 6, 3));
-    let mut connect = |from: usize, key| {
-        let [one, other] = match from {
-            0 => [&mut next, &mut c],
-            _ => [&mut c, &mut next],
-        };
-        let request = one.iconnect(other.address(), key, 0).unwrap();
-        both(one, other, request).status.code
-    };
-    assert_eq!(connect(1, 1), Code::BadKey);
-    assert_eq!(connect(1, 2), Code::Success);
-    assert_eq!(connect(0, 3), Code::Success);
+    assert_eq!(refusal(&mut c, &mut next, 1), Code::BadKey);
+    assert_eq!(connect(&mut c, &mut next, 2).code, Code::Success);
+    assert_eq!(connect(&mut next, &mut c, 3).code, Code::Success);
     let request = next.iconnect(b.address(), 0, 0).unwrap();
     for value in 0..UNTAKEN {
         let got = receive(&mut b);
         assert_eq!((got.code, got.value), (Code::Success, value));
     }
     assert_eq!(both(&mut next, &mut b, request).status.code, Code::Success);
+}
+
+/// The daemon accepts a connect by the key that it knows, and passes it on to the program. That has not answered when it ends.
+#[test]
+fn an_unanswered_connect_keeps_no_key_of_an_ended_program() {
+    let (hosts, _, mut b) = two_hosts(None);
+    let mut a = open(&hosts, 0, 5, 1);
+    let request = a.iconnect(b.address(), 0, 0).unwrap();
+    let to_b = both(&mut a, &mut b, request).status.peer.unwrap();
+    for value in 0..UNTAKEN {
+        a.isend(to_b, value, vec![0; LENGTH]).unwrap();
+    }
+    let mut c = open(&hosts, 1, 6, 3);
+    let request = c.iconnect(a.address(), 1, 0).unwrap();
+    let connected = c.wait(request, Some(HANG)).unwrap().unwrap();
+    assert_eq!(connected.status.code, Code::Success);
+    drop(a);
+    let mut next = open(&hosts, 0, 5, 2);
+    assert_eq!(refusal(&mut c, &mut next, 1), Code::BadKey);
+    assert_eq!(connect(&mut c, &mut next, 2).code, Code::Success);
 }

@@ -58,8 +58,8 @@ impl Uplink {
         true
     }
 
-    /// Ends the use of an endpoint by its program, which has closed a link, if that was the last one. The next program with the endpoint has another
-    /// key.
+    /// Ends the use of an endpoint by its program, which has closed a link or answers to another key, if that was the last link. The next program
+    /// with the endpoint has another key.
     pub(super) fn retire_unused(&mut self, ended: EndpointPair) {
         let same = |pair: &EndpointPair| is_same_endpoint(pair, &ended);
         // A program that calls this uplink itself closes its endpoint itself.

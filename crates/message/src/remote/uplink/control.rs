@@ -242,6 +242,10 @@ impl Uplink {
             node.refuse(now, pair.endpoint, pair.peer, code);
             if is_connected {
                 node.disconnect(now, pair.endpoint, pair.peer);
+                if code.is_some() {
+                    // The node has accepted the connect by the key of a program that has ended.
+                    self.retire_unused(pair);
+                }
             }
         }
         Ok(())

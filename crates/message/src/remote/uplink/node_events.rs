@@ -233,15 +233,21 @@ impl Uplink {
             // The other end of a connection that an ended program has left has ended, too.
             node.disconnect(now, endpoint, peer);
         }
-        let Asked {
+        let accepted = node.key(endpoint).map(|key| Asked {
             key,
-            session,
-            program,
-        } = asked.unwrap_or_else(|| Asked {
-            key: node.key(endpoint).unwrap_or_default(),
             session: node.session(endpoint, peer).unwrap_or_default(),
             program: None,
         });
+        let Some(Asked {
+            key,
+            session,
+            program,
+        }) = asked.or(accepted)
+        else {
+            // The program whose key the connect had has ended since.
+            node.disconnect(now, endpoint, peer);
+            return Ok(());
+        };
         let link = self.number();
         self.links.insert(
             link,
