@@ -28,6 +28,21 @@ static bool queue(vicinity_request_t *request, const vicinity_peer_t *peer, mx_s
   return false;
 }
 
+/* Sends a message without an announcement, if its receiver's library has granted that. */
+static bool send_with_credit(vicinity_request_t *request, const vicinity_peer_t *peer, mx_segment_t *segment,
+                             uint64_t match) {
+  mx_request_t number;
+  uint32_t sent = 0;
+  vicinity_plane.requests++;
+  mx_return_t code =
+      vicinity_mx.isend_with_credit(vicinity_plane.endpoint, segment, 1, peer->address, match,
+                                    vicinity_context(request, VICINITY_SEND), &number, &sent);
+  if (code == MX_SUCCESS && sent)
+    return true;
+  vicinity_plane.requests--;
+  return false;
+}
+
 static bool inject(const vicinity_peer_t *peer, mx_segment_t *segments, uint32_t count, uint64_t match) {
   uint32_t sent = 0;
   mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->address, match, &sent);
@@ -84,7 +99,7 @@ static int start(vicinity_request_t *request, struct ompi_communicator_t *comm, 
       return OMPI_ERR_OUT_OF_RESOURCE;
     }
   }
-  bool eager = length <= MTL_EAGER_MAX && mode != MCA_PML_BASE_SEND_SYNCHRONOUS;
+  bool synchronous = mode == MCA_PML_BASE_SEND_SYNCHRONOUS, eager = length <= MTL_EAGER_MAX && !synchronous;
   mx_segment_t segment = {memory, (uint32_t)length};
   if (eager && inject(peer, &segment, 1, MTL_MESSAGE | envelope)) {
     if (packed != NULL)
@@ -98,6 +113,8 @@ static int start(vicinity_request_t *request, struct ompi_communicator_t *comm, 
   request->pieces = 1;
   if (eager)
     return queue(request, peer, &segment, 1, MTL_MESSAGE | envelope, false) ? 0 : OMPI_ERR_UNREACH;
+  if (!synchronous && length <= MTL_CREDIT_MAX && send_with_credit(request, peer, &segment, MTL_MESSAGE | envelope))
+    return 0;
   return announce(request, peer, envelope);
 }
 

@@ -10,12 +10,21 @@ static struct mca_btl_base_registration_handle_t *find(uint64_t key) {
   return region != NULL && region->key == key ? region : NULL;
 }
 
+static bool has_credit(const struct mca_btl_base_endpoint_t *peer, size_t size) {
+  uint32_t credit = 0;
+  mx_return_t code = vicinity_mx.use_credit(vicinity_plane.endpoint, peer->plane.address, size, &credit);
+  return code == MX_SUCCESS && credit;
+}
+
 /* With the right to read alone, ob1 would have a long message fetched by a get. Fragments have one exchange less, and
-   between VMs are copied as often. On one host, the kernel copies what is fetched, once. */
+   between VMs are copied as often. On one host, the kernel copies what is fetched, once, unless the receiver has found that slower. */
 static bool is_sent_faster(const mca_btl_base_module_t *btl, const struct mca_btl_base_endpoint_t *peer, size_t size,
                            uint32_t flags) {
-  bool is_message = flags == MCA_BTL_REG_FLAG_REMOTE_READ;
-  return is_message && (peer == NULL || peer->module != btl || !peer->plane.near || size <= VICINITY_IN_PLACE_MAX);
+  if (flags != MCA_BTL_REG_FLAG_REMOTE_READ)
+    return false;
+  if (peer == NULL || peer->module != btl || !peer->plane.near || size <= VICINITY_IN_PLACE_MAX)
+    return true;
+  return has_credit(peer, size);
 }
 
 struct mca_btl_base_registration_handle_t *

@@ -245,7 +245,7 @@ impl Engine {
         }
         link.awaited_replies = link.awaited_replies.saturating_sub(1);
         if pieces.is_none() || !complete {
-            return self.ask_for_stream(link, request, sender, wanted);
+            return self.ask_for_stream(link, request, sender, wanted, 0);
         }
         self.copies.once += 1;
         self.copies.shared += 1;

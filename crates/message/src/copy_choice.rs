@@ -9,8 +9,14 @@
 //! comes a *trial*: an epoch of the other method that does not count, because it has messages of the present method, and the lane looks for its
 //! stores; and one that counts. A trial that confirms the present method makes the next one rarer. One that does
 //! not is repeated soon, and several in a row change the method: a single one may have been interrupted.
+//!
+//! Between processors that are far from each other, the kernel is faster for messages that follow each other, and streams are faster for messages
+//! that go to and fro. So each kind ([`Flow`]) has a choice of its own, and so have messages of up to [`MEDIUM_WITH_CREDIT`] bytes: where
+//! streams are their present method, the receiver grants [credits](crate::credits), too. A message with a credit takes less time than an offered one.
 
 use std::time::{Duration, Instant};
+
+use crate::limits::{CREDITS, MEDIUM_WITH_CREDIT};
 
 /// How a message is copied that is in the memory of its sender's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +25,48 @@ pub(crate) enum Method {
     Kernel,
     /// It is streamed through the window.
     Stream,
+}
+
+/// How the long messages of a sender follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Each was sent after the end of the one before, and after a message of the other side, as requests and answers are.
+    Single,
+    /// Several are under way at the same time, or go one way only.
+    #[default]
+    Several,
+}
+
+/// The choices of a receiver for the messages of one sender.
+#[derive(Debug)]
+pub(crate) struct CopyChoices {
+    single: CopyChoice,
+    several: CopyChoice,
+    long_single: CopyChoice,
+    long_several: CopyChoice,
+}
+
+impl Default for CopyChoices {
+    fn default() -> Self {
+        Self {
+            single: CopyChoice::new(Flow::Single, true),
+            several: CopyChoice::new(Flow::Several, true),
+            long_single: CopyChoice::new(Flow::Single, false),
+            long_several: CopyChoice::new(Flow::Several, false),
+        }
+    }
+}
+
+impl CopyChoices {
+    /// Returns the choice for a message of this many bytes.
+    pub(crate) fn of(&mut self, flow: Flow, bytes: u64) -> &mut CopyChoice {
+        match (flow, bytes <= MEDIUM_WITH_CREDIT) {
+            (Flow::Single, true) => &mut self.single,
+            (Flow::Several, true) => &mut self.several,
+            (Flow::Single, false) => &mut self.long_single,
+            (Flow::Several, false) => &mut self.long_several,
+        }
+    }
 }
 
 impl Method {
@@ -30,8 +78,15 @@ impl Method {
     }
 }
 
-/// Bytes of an epoch: the messages that a benchmark sends at a time.
+/// Bytes of an epoch of several messages at a time: as many as a benchmark sends.
 const EPOCH: u64 = 4 << 20;
+
+/// The same of single messages.
+const SINGLE_EPOCH: u64 = 1 << 20;
+
+/// By how many per cent a message with a credit is faster than one that is offered and streamed, at least
+/// (docs/design/2026-11-credits.md).
+const CREDIT_GAIN: u64 = 15;
 
 /// Epochs of the present method before a trial: at first and after a trial against it, and at most.
 const FIRST_INTERVAL: u32 = 8;
@@ -55,6 +110,10 @@ enum Stage {
 /// The choice of a receiver for the messages of one peer.
 #[derive(Debug)]
 pub(crate) struct CopyChoice {
+    /// Bytes of an epoch.
+    epoch: u64,
+    /// Streams are with credits.
+    has_credits: bool,
     method: Method,
     stage: Stage,
     interval: u32,
@@ -68,11 +127,18 @@ pub(crate) struct CopyChoice {
     /// The bytes of this epoch, and how long messages were being copied.
     bytes: u64,
     busy: Duration,
+    /// Bytes of messages with credits that do not fill an epoch yet.
+    credited: u64,
 }
 
-impl Default for CopyChoice {
-    fn default() -> Self {
+impl CopyChoice {
+    fn new(flow: Flow, has_credits: bool) -> Self {
         Self {
+            epoch: match flow {
+                Flow::Single => SINGLE_EPOCH,
+                Flow::Several => EPOCH,
+            },
+            has_credits,
             method: Method::Kernel,
             stage: Stage::Present(FIRST_INTERVAL),
             interval: FIRST_INTERVAL,
@@ -82,26 +148,51 @@ impl Default for CopyChoice {
             since: None,
             bytes: 0,
             busy: Duration::ZERO,
+            credited: 0,
         }
     }
-}
 
-impl CopyChoice {
     /// Returns the method of a message that begins now.
     pub(crate) fn begin(&mut self, now: Instant) -> Method {
         self.pending += 1;
         self.since.get_or_insert(now);
+        self.of_epoch()
+    }
+
+    /// Returns the method of this epoch.
+    fn of_epoch(&self) -> Method {
         match self.stage {
             Stage::Present(_) => self.method,
             Stage::WarmUp | Stage::Trial => self.method.other(),
         }
     }
 
+    /// The sender reports what it has sent with credits. That takes the place of present epochs, but of the last two before a trial: the last one is
+    /// measured.
+    pub(crate) fn sent_with_credits(&mut self, bytes: u64) {
+        self.credited = self.credited.saturating_add(bytes);
+        let epochs = self.credited / self.epoch;
+        self.credited %= self.epoch;
+        if let Stage::Present(left @ 1..) = self.stage {
+            let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
+            self.stage = Stage::Present(left.saturating_sub(epochs).max(1));
+        }
+    }
+
+    /// Returns how many messages the sender of a streamed one may send with credits now.
+    pub(crate) fn grant(&self) -> u32 {
+        let (true, Stage::Present(left @ 2..)) = (self.has_credits, self.stage) else {
+            return 0;
+        };
+        let messages = u64::from(left - 1) * self.epoch / MEDIUM_WITH_CREDIT;
+        u32::try_from(messages).unwrap_or(CREDITS).min(CREDITS)
+    }
+
     /// A message has been copied.
     pub(crate) fn end(&mut self, bytes: u64, now: Instant) {
         self.pending = self.pending.saturating_sub(1);
         self.bytes = self.bytes.saturating_add(bytes);
-        let is_full = self.bytes >= EPOCH;
+        let is_full = self.bytes >= self.epoch;
         if self.pending == 0 || is_full {
             let since = self.since.take();
             self.busy += since.map_or(Duration::ZERO, |since| now.duration_since(since));
@@ -109,7 +200,11 @@ impl CopyChoice {
         }
         if is_full {
             let micros = u64::try_from(self.busy.as_micros()).unwrap_or(u64::MAX);
-            self.end_epoch(self.bytes / micros.max(1));
+            let gain = match self.of_epoch() {
+                Method::Stream if self.has_credits => CREDIT_GAIN,
+                _ => 0,
+            };
+            self.end_epoch(self.bytes / micros.max(1) * (100 + gain) / 100);
             (self.bytes, self.busy) = (0, Duration::ZERO);
         }
     }
@@ -145,108 +240,4 @@ impl CopyChoice {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Nanoseconds of a message by each method: [kernel, stream].
-    type Times = [u64; 2];
-
-    /// A peer that sends windows of messages, all of which begin before the first one ends.
-    struct Peer {
-        choice: CopyChoice,
-        now: Instant,
-        /// Messages by the present method, and by the other one.
-        counts: [u32; 2],
-    }
-
-    const MESSAGE: u64 = 256 << 10;
-    const WINDOW: usize = 8;
-
-    impl Peer {
-        fn new() -> Self {
-            Self {
-                choice: CopyChoice::default(),
-                now: Instant::now(),
-                counts: [0; 2],
-            }
-        }
-
-        fn send(&mut self, windows: u32, mut times: impl FnMut() -> Times) {
-            for _ in 0..windows {
-                let methods: Vec<_> = (0..WINDOW).map(|_| self.choice.begin(self.now)).collect();
-                for method in methods {
-                    let [kernel, stream] = times();
-                    let time = if method == Method::Kernel {
-                        kernel
-                    } else {
-                        stream
-                    };
-                    self.now += Duration::from_nanos(time);
-                    self.counts[usize::from(method != self.choice.method)] += 1;
-                    self.choice.end(MESSAGE, self.now);
-                }
-                // The program computes, which is no time of a copy.
-                self.now += Duration::from_millis(1);
-            }
-        }
-    }
-
-    const NEAR: Times = [20_000, 15_000];
-    const FAR: Times = [20_000, 40_000];
-
-    /// Windows after which the choice has followed a change.
-    const FOLLOWED_AFTER: u32 = 2 * (LAST_INTERVAL + 5 * 2 * TRIALS_TO_CHANGE);
-
-    proptest! {
-        #[test]
-        fn the_choice_follows_each_change(
-            phases in prop::collection::vec((any::<bool>(), 1..2000u32, 1..=8u64), 1..8),
-        ) {
-            let mut peer = Peer::new();
-            for (near, windows, factor) in phases {
-                let times = if near { NEAR } else { FAR }.map(|time| time * factor);
-                peer.send(FOLLOWED_AFTER, || times);
-                let best = if near { Method::Stream } else { Method::Kernel };
-                prop_assert_eq!(peer.choice.method, best);
-                peer.send(windows, || times);
-                prop_assert_eq!(peer.choice.method, best);
-            }
-        }
-    }
-
-    #[test]
-    fn steady_trials_become_rare() {
-        let mut peer = Peer::new();
-        peer.send(4000, || FAR);
-        peer.counts = [0; 2];
-        peer.send(40_000, || FAR);
-        let [present, other] = peer.counts;
-        assert!(other > 0 && present > 100 * other, "{present} {other}");
-    }
-
-    #[test]
-    fn an_interrupted_epoch_changes_nothing() {
-        let mut peer = Peer::new();
-        let mut number = 0;
-        let sometimes_late = || {
-            number += 1;
-            // One message of 97 waits for its processor.
-            if number % 97 == 0 {
-                [5_000_000; 2]
-            } else {
-                [20_000; 2]
-            }
-        };
-        peer.send(20_000, sometimes_late);
-        assert_eq!(peer.choice.method, Method::Kernel);
-    }
-
-    #[test]
-    fn a_difference_within_the_scatter_changes_nothing() {
-        let mut peer = Peer::new();
-        peer.send(4000, || [20_000, 19_000]);
-        assert_eq!(peer.choice.method, Method::Kernel);
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use window::heap::Heap;
-use window::lane::Producer;
+use window::lane::{Producer, Room};
 
 use crate::error::Code;
 use crate::ids::{Peer, Request};
@@ -74,7 +74,7 @@ pub struct Copies {
     pub once: u64,
     /// Those of them of which the sender copied a part.
     pub shared: u64,
-    /// Messages streamed in chunks.
+    /// Messages streamed in chunks, or sent with a credit.
     pub streamed: u64,
 }
 
@@ -267,9 +267,12 @@ impl Engine {
         memory: Memory,
         synchronous: bool,
     ) -> Result<Request, Fault> {
+        let length = memory.length();
+        let has_credit = length > MEDIUM && !synchronous && link.use_credit(&self.requests, length);
         let request = self.requests.add(State::Queued, memory, Some(peer), value);
         if let Some(entry) = self.requests.get(request) {
             entry.synchronous = synchronous;
+            entry.has_credit = has_credit;
         }
         if !link.sends.is_empty() || !self.post(link, request)? {
             link.sends.push_back(request);
@@ -282,49 +285,40 @@ impl Engine {
 
     /// Pushes the record of a send into the message lane; false if there is no room.
     fn post(&mut self, link: &mut Link, request: Request) -> Result<bool, Fault> {
-        let heap = &self.heap;
         let Some(entry) = self.requests.get(request) else {
             return Ok(true);
         };
         let Entry { status, memory, .. } = entry;
         let (value, length) = (status.value, status.length);
-        let buffered = length <= MEDIUM;
+        if length > MEDIUM && !entry.has_credit {
+            return self.offer(link, request);
+        }
         if length <= EAGER as u64 && !entry.synchronous {
             if !link.messages_out.has_room()? {
                 return Ok(false);
             }
             push_eager(&mut link.messages_out, value, memory);
-        } else if buffered {
-            // At most 32 KiB.
+        } else {
+            // At most 64 KiB.
             let short = u32::try_from(length).unwrap_or_default();
             let Some(room) = link.messages_out.room(short)? else {
                 return Ok(false);
             };
-            let mut at = u64::from(room.offset);
-            let lane = &mut link.messages_out;
-            let written = memory.read(0, length, |piece| {
-                lane.write(at, piece)?;
-                at += piece.len() as u64;
-                Some(())
-            });
-            written.ok_or(Fault::Malformed)?;
             let sender = entry.synchronous.then(|| request.handle());
-            let record = wire::medium(value, room.offset, short, sender);
-            link.messages_out.push_with_data(&record, room);
-        } else {
-            if !link.messages_out.has_room()? {
-                return Ok(false);
-            }
-            let source = link.source(heap, memory);
-            let record = wire::offer(value, length, request.handle(), source);
-            link.messages_out.push(&record);
+            push_medium(
+                &mut link.messages_out,
+                (value, length),
+                memory,
+                sender,
+                room,
+            )?;
         }
         link.published = true;
-        if buffered && !entry.synchronous {
-            self.requests.end(request, Code::Success, length);
-        } else {
+        if entry.synchronous {
             entry.state = State::Offered;
             link.awaited_replies += 1;
+        } else {
+            self.requests.end(request, Code::Success, length);
         }
         Ok(true)
     }
@@ -336,9 +330,10 @@ impl Engine {
         let Some(&request) = link.sends.front() else {
             return Ok(control || stream);
         };
-        let length = self.requests.get(request).map_or(0, |e| e.status.length);
-        // Larger messages are offered, without data.
-        let data = if length <= MEDIUM { length } else { 0 };
+        let entry = self.requests.get(request);
+        // Offers have no data.
+        let sent = entry.filter(|entry| entry.status.length <= MEDIUM || entry.has_credit);
+        let data = sent.map_or(0, |entry| entry.status.length);
         let data = u32::try_from(data).unwrap_or_default();
         Ok(control || stream || link.messages_out.room(data)?.is_some())
     }
@@ -358,6 +353,28 @@ fn push_eager(lane: &mut Producer, value: u64, memory: &Memory) {
     // It fits: callers checked the length.
     let tag = wire::eager_tag(u8::try_from(bytes.len()).unwrap_or_default());
     lane.push_pieces(tag, value, &[bytes], bytes.len());
+}
+
+/// Publishes a medium message, a match value and a length, in this room.
+pub(crate) fn push_medium(
+    lane: &mut Producer,
+    (value, length): (u64, u64),
+    memory: &Memory,
+    sender: Option<Handle>,
+    room: Room,
+) -> Result<(), Fault> {
+    let mut at = u64::from(room.offset);
+    let written = memory.read(0, length, |piece| {
+        lane.write(at, piece)?;
+        at += piece.len() as u64;
+        Some(())
+    });
+    written.ok_or(Fault::Malformed)?;
+    // At most 64 KiB.
+    let length = u32::try_from(length).unwrap_or_default();
+    let record = wire::medium(value, room.offset, length, sender);
+    lane.push_with_data(&record, room);
+    Ok(())
 }
 
 /// Copies the segments of a short message into one buffer.

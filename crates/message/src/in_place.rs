@@ -14,7 +14,7 @@ use window::lane::{Place, SHORT_BYTES};
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine, Offered};
 use crate::ids::Peer;
-use crate::limits::{EAGER, POLLS_PER_SOCKET_CHECK};
+use crate::limits::{EAGER, MEDIUM_WITH_CREDIT, POLLS_PER_SOCKET_CHECK};
 use crate::peer::{Fault, Link};
 use crate::reading::{InPlace, Reading, Unexpected};
 use crate::receive::copy_medium;
@@ -116,7 +116,8 @@ fn read_short(link: &mut Link, most: usize, reading: &mut Reading) -> bool {
 fn read_longer(link: &mut Link, tag: u32, reading: &mut Reading) -> Result<bool, Fault> {
     let lane = &mut link.messages_in;
     let record = lane.peek(tag);
-    let (value, length, body) = match Envelope::decode(&record).ok_or(Fault::Malformed)? {
+    let envelope = Envelope::decode(&record, MEDIUM_WITH_CREDIT).ok_or(Fault::Malformed)?;
+    let (value, length, body) = match envelope {
         // The tag was none of an eager message when it was read first: the peer has changed it.
         Envelope::Eager { .. } => return Err(Fault::Malformed),
         Envelope::Medium {
@@ -174,7 +175,7 @@ fn read(
     let address = address.ok_or(Fault::Malformed)?;
     reading.push(InPlace {
         value,
-        // At most 32 KiB.
+        // At most 64 KiB.
         length: u32::try_from(length).unwrap_or_default(),
         address: address.as_ptr().expose_provenance(),
         place,

@@ -27,7 +27,8 @@
 //! - *eager*, up to 48 bytes: the message is in the slot of the ring. The receiver polls the cache
 //!   line that holds it, so it costs the transfer of one cache line.
 //! - *medium*, up to 32 KiB: the message is in the data area of the lane. It is copied in once and
-//!   out once. The send completes when the message is copied in.
+//!   out once. The send completes when the message is copied in. Messages of up to 64 KiB are sent so, too,
+//!   for which the receiver has granted a credit (`credits`).
 //! - *rendezvous*, above: the sender offers the message in a slot. If the message is on the
 //!   sender's heap, the receiver copies it from there, once. If it is in other memory, and both
 //!   are processes of one host that may read each other's memory, both have the kernel copy
@@ -89,6 +90,7 @@ mod address;
 mod connect;
 mod cooperative_copy;
 mod copy_choice;
+mod credits;
 mod endpoint;
 mod engine;
 mod error;
@@ -101,6 +103,7 @@ mod introductions;
 mod latency_samples;
 pub mod limits;
 mod locality;
+mod long_sends;
 mod matching;
 mod memory;
 mod one_sided;

@@ -17,6 +17,14 @@ pub const READ_AT_ONCE: usize = 16;
 /// posts a receive. The bound of MX.
 pub const MEDIUM: u64 = 32 * 1024;
 
+/// The longest medium message in bytes with a [credit](CREDITS): a quarter of the data area, so that a sender copies in while the receiver
+/// copies out.
+pub const MEDIUM_WITH_CREDIT: u64 = 64 * 1024;
+
+/// Messages that a receiver lets the sender send without an offer, with each message that it asks to be streamed: a few times as many as
+/// benchmarks send at once, and as many bytes as of [unexpected](UNEXPECTED) messages.
+pub const CREDITS: u32 = 256;
+
 /// Bytes of a chunk of a streamed message.
 pub const CHUNK: u32 = 32 * 1024;
 

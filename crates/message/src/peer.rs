@@ -11,7 +11,8 @@ use window::lane::{Consumer, Producer};
 use window::{Ends, ProtocolError, SharedBytes};
 
 use crate::address::Address;
-use crate::copy_choice::CopyChoice;
+use crate::copy_choice::{CopyChoices, Flow};
+use crate::credits::Credits;
 use crate::error::Code;
 use crate::ids::{Peer, Request};
 use crate::limits;
@@ -77,7 +78,9 @@ pub(crate) struct Link {
     /// The peer's process, if messages are copied from and to its memory.
     pub(crate) process: Option<ProcessMemory>,
     /// Whether the kernel copies them, or they are streamed.
-    pub(crate) copy_choice: CopyChoice,
+    pub(crate) copy_choices: CopyChoices,
+    /// What the peer has granted this side.
+    pub(crate) credits: Credits,
     /// Messages that are to be copied from there.
     pub(crate) fetches: Fetches,
     /// Whether the peer has copied a part of the last ones.
@@ -131,7 +134,8 @@ impl Link {
             heap_file,
             remote_memory: None,
             process: None,
-            copy_choice: CopyChoice::default(),
+            copy_choices: CopyChoices::default(),
+            credits: Credits::default(),
             fetches: Fetches::default(),
             sender_claims: false,
             joins: Joins::default(),
@@ -203,8 +207,8 @@ impl Link {
         self.heap.as_ref().ok_or(Fault::Malformed)
     }
 
-    /// Returns where the peer can copy a large message from.
-    pub(crate) fn source(&self, heap: &Heap, memory: &Memory) -> Source {
+    /// Returns where the peer can copy a large message of this flow from.
+    pub(crate) fn source(&mut self, heap: &Heap, memory: &Memory, flow: Flow) -> Source {
         let remote_memory = |buffer| {
             self.remote_memory
                 .as_ref()
@@ -217,9 +221,14 @@ impl Link {
             Memory::SharedBuffer(buffer) if remote_memory(buffer) => {
                 Source::MemberHeap(buffer.address())
             }
-            memory => self
-                .process_address(memory)
-                .map_or(Source::Stream, Source::Process),
+            memory => match self.process_address(memory) {
+                Some(address) => Source::Process {
+                    address,
+                    flow,
+                    credited: self.credits.take_used(flow),
+                },
+                None => Source::Stream,
+            },
         }
     }
 }

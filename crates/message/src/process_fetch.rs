@@ -20,7 +20,7 @@ use crate::cooperative_copy::Pieces;
 use crate::copy_choice::Method;
 use crate::engine::Engine;
 use crate::ids::Request;
-use crate::limits::COPIED_TOGETHER;
+use crate::limits::{COPIED_TOGETHER, CREDITS};
 use crate::memory::Memory;
 use crate::peer::{Fault, Link};
 use crate::process_memory::{Part, ProcessMemory};
@@ -47,7 +47,9 @@ impl Link {
     /// Ends the time of a message's copy, if it counts.
     pub(crate) fn end_copy(&mut self, entry: &mut Entry, bytes: u64) {
         if std::mem::take(&mut entry.timed) {
-            self.copy_choice.end(bytes, Instant::now());
+            self.copy_choices
+                .of(entry.flow, bytes)
+                .end(bytes, Instant::now());
         }
     }
 }
@@ -65,11 +67,13 @@ impl Engine {
         let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let may_read = link.process.as_ref().is_some_and(ProcessMemory::may_read);
         if !may_read {
-            return self.ask_for_stream(link, request, sender, wanted);
+            return self.ask_for_stream(link, request, sender, wanted, CREDITS);
         }
         entry.timed = true;
-        if link.copy_choice.begin(Instant::now()) == Method::Stream {
-            return self.ask_for_stream(link, request, sender, wanted);
+        let choice = link.copy_choices.of(entry.flow, wanted);
+        if choice.begin(Instant::now()) == Method::Stream {
+            let credits = choice.grant();
+            return self.ask_for_stream(link, request, sender, wanted, credits);
         }
         let Some(to) = link.process_address(&entry.memory) else {
             return self.fetch_alone(link, request, sender, from, wanted);
@@ -113,7 +117,7 @@ impl Engine {
             return Err(Fault::Revoked);
         }
         if read.is_none() {
-            return self.ask_for_stream(link, request, sender, wanted);
+            return self.ask_for_stream(link, request, sender, wanted, 0);
         }
         self.copies.once += 1;
         self.received(link, request, sender, wanted)
@@ -224,7 +228,7 @@ impl Engine {
         } = fetch;
         match (left, is_read) {
             (_, true) => self.own_pieces_copied(link, request, sender, wanted, left),
-            (0, false) => self.ask_for_stream(link, request, sender, wanted),
+            (0, false) => self.ask_for_stream(link, request, sender, wanted, 0),
             (_, false) => self.await_report(
                 link,
                 request,
@@ -238,13 +242,14 @@ impl Engine {
         }
     }
 
-    /// Asks the sender to stream a message.
+    /// Asks the sender to stream a message, and grants it credits.
     pub(crate) fn ask_for_stream(
         &mut self,
         link: &mut Link,
         request: Request,
         sender: Handle,
         wanted: u64,
+        credits: u32,
     ) -> Result<(), Fault> {
         let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         entry.state = State::Filling { got: 0, wanted };
@@ -254,6 +259,7 @@ impl Engine {
             receiver: request.handle(),
             wanted,
             confirmed: false,
+            credits,
         })
     }
 }

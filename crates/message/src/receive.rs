@@ -6,7 +6,7 @@ use std::mem;
 use crate::engine::{Arrival, Body, Engine, Offered, Posted};
 use crate::error::Code;
 use crate::ids::{Peer, Request, SELF};
-use crate::limits::{EAGER, UNEXPECTED_OVERHEAD};
+use crate::limits::{EAGER, MEDIUM, MEDIUM_WITH_CREDIT, UNEXPECTED_OVERHEAD};
 use crate::peer::{Fault, Link};
 use crate::remote_memory;
 use crate::request::State;
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Takes any other record of the message lane.
     fn arrive(&mut self, link: &mut Link, peer: Peer, record: &Record) -> Result<(), Fault> {
-        match Envelope::decode(record).ok_or(Fault::Malformed)? {
+        match Envelope::decode(record, MEDIUM_WITH_CREDIT).ok_or(Fault::Malformed)? {
             // The tag was none of an eager message when it was read first: the peer has changed it.
             Envelope::Eager { .. } => return Err(Fault::Malformed),
             Envelope::Medium {
@@ -66,6 +66,7 @@ impl Engine {
                 sender,
             } => {
                 let at = u64::from(offset);
+                self.copies.streamed += u64::from(u64::from(length) > MEDIUM);
                 match self.match_posted(value) {
                     Some(request) => {
                         let taken = self.take_medium(link, request, peer, value, at, length)?;
@@ -249,9 +250,18 @@ impl Engine {
             }
             // Also if the member's heap cannot be mapped here.
             Source::Stream | Source::MemberHeap(_) => {
-                return self.ask_for_stream(link, request, sender, wanted);
+                return self.ask_for_stream(link, request, sender, wanted, 0);
             }
-            Source::Process(address) => return self.fetch(link, request, sender, address, wanted),
+            Source::Process {
+                address,
+                flow,
+                credited,
+            } => {
+                entry.flow = flow;
+                let choice = link.copy_choices.of(flow, MEDIUM_WITH_CREDIT);
+                choice.sent_with_credits(credited);
+                return self.fetch(link, request, sender, address, wanted);
+            }
         }
         self.received(link, request, sender, wanted)
     }
@@ -304,6 +314,7 @@ impl Engine {
                 receiver,
                 wanted,
                 confirmed,
+                credits,
             } => {
                 let found = self.requests.of_peer(sender, peer);
                 let (request, entry) = found.ok_or(Fault::Malformed)?;
@@ -319,6 +330,9 @@ impl Engine {
                     receiver,
                     confirmed,
                 };
+                if entry.status.length <= MEDIUM_WITH_CREDIT {
+                    link.credits.grant(entry.flow, credits);
+                }
                 link.streams.push_back(request);
             }
             Control::Chunk {

@@ -1,5 +1,6 @@
 //! Requests: their states, and the list of those that have ended.
 
+use crate::copy_choice::Flow;
 use crate::error::{Code, Error};
 use crate::ids::{Peer, Request};
 use crate::matching::Pattern;
@@ -57,6 +58,10 @@ pub(crate) struct Entry {
     forgotten: bool,
     /// The time of its copy counts ([`CopyChoice`](crate::copy_choice::CopyChoice)).
     pub(crate) timed: bool,
+    /// Of an offer of memory in a process.
+    pub(crate) flow: Flow,
+    /// The send has used a credit: it is no offer.
+    pub(crate) has_credit: bool,
     pub(crate) memory: Memory,
     pub(crate) status: Status,
     /// Neighbours in the list of ended requests, oldest first; in the list of free entries, only
@@ -173,6 +178,8 @@ impl Requests {
             synchronous: false,
             forgotten: false,
             timed: false,
+            flow: Flow::Several,
+            has_credit: false,
             memory: Memory::Empty,
             status: Status {
                 code: Code::Success,
@@ -304,6 +311,7 @@ impl Requests {
         entry.synchronous = false;
         entry.forgotten = false;
         entry.timed = false;
+        entry.has_credit = false;
         entry.next = free;
         let completion = Completion {
             status: entry.status,

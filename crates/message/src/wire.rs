@@ -10,9 +10,9 @@
 //! | messages | medium | match value, offset and length of the message in the data area, the sender's request or none |
 //! | messages | offer | match value, length, the sender's request, offset in the sender's heap or none |
 //! | messages | offer on member heap | match value, length, the sender's request, unit and generation on its member's heap |
-//! | messages | offer in process memory | match value, length, the sender's request, address in its process |
+//! | messages | offer in process memory | match value, length, the sender's request, address in its process, flow: 1 if single, bytes sent with credits |
 //! | control | done | the sender's request, bytes taken |
-//! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
+//! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done*, credits |
 //! | control | chunk | the receiver's request, offset and length in the data area |
 //! | control | share | the sender's request, the receiver's request, unit and generation in its member's heap, bytes wanted, epoch |
 //! | control | share in process memory | the sender's request, the receiver's request, address in the receiver's process, bytes wanted, epoch, whether more of the epoch follow |
@@ -21,7 +21,11 @@
 use window::lane::Record;
 use window::region::HeapAddress;
 
-use crate::limits::{CHUNK, EAGER, MEDIUM};
+use crate::copy_choice::Flow;
+use crate::limits::{CHUNK, CREDITS, EAGER};
+
+/// The flow of an offer.
+const SINGLE: u64 = 1;
 
 /// No request, no offset.
 const NONE: u64 = u64::MAX;
@@ -76,7 +80,12 @@ pub(crate) enum Source {
     /// On the heap of the sender's member.
     MemberHeap(HeapAddress),
     /// In the memory of the sender's process, at this address.
-    Process(u64),
+    Process {
+        address: u64,
+        flow: Flow,
+        /// Bytes of messages of this flow that the sender has sent with credits since the last offer.
+        credited: u64,
+    },
 }
 
 /// A record of the control lane.
@@ -85,12 +94,14 @@ pub(crate) enum Control {
     /// The receiver has taken the message, as far as it had room.
     Done { sender: Handle, taken: u64 },
     /// Asks the sender to stream the message. If `confirmed`, the send ends with a *done* of the
-    /// receiver, otherwise when all of it is streamed.
+    /// receiver, otherwise when all of it is streamed. `credits`: as many messages of the same flow may be sent without an offer, see
+    /// [`crate::credits`].
     Pull {
         sender: Handle,
         receiver: Handle,
         wanted: u64,
         confirmed: bool,
+        credits: u32,
     },
     /// A chunk of a streamed message.
     Chunk {
@@ -203,11 +214,11 @@ impl Envelope {
         }
     }
 
-    /// Decodes a record; `None` if it is no valid envelope.
+    /// Decodes a record; `None` if it is no valid envelope. `longest`: bytes of a medium message that this lane carries.
     #[inline(always)]
-    pub(crate) fn decode(record: &Record) -> Option<Self> {
+    pub(crate) fn decode(record: &Record, longest: u64) -> Option<Self> {
         let [value, words @ ..] = record.body;
-        let [first, second, third, ..] = words;
+        let [first, second, third, fourth, fifth, ..] = words;
         match record.tag & 0xff {
             EAGER_KIND => Some(Self::Eager {
                 value,
@@ -216,7 +227,7 @@ impl Envelope {
             }),
             MEDIUM_KIND => {
                 let (offset, length) = halves(first);
-                (u64::from(length) <= MEDIUM).then_some(Self::Medium {
+                (u64::from(length) <= longest).then_some(Self::Medium {
                     value,
                     offset,
                     length,
@@ -242,7 +253,14 @@ impl Envelope {
                 value,
                 length: first,
                 sender: second,
-                source: Source::Process(third),
+                source: Source::Process {
+                    address: third,
+                    flow: match fourth {
+                        SINGLE => Flow::Single,
+                        _ => Flow::Several,
+                    },
+                    credited: fifth,
+                },
             }),
             _ => None,
         }
@@ -258,17 +276,24 @@ pub(crate) fn medium(value: u64, offset: u32, length: u32, sender: Option<Handle
 }
 
 pub(crate) fn offer(value: u64, length: u64, sender: Handle, source: Source) -> Record {
-    let (tag, location) = match source {
-        Source::Stream => (OFFER_KIND, NONE),
-        Source::Heap(at) => (OFFER_KIND, at),
+    let (tag, location, flow, credited) = match source {
+        Source::Stream => (OFFER_KIND, NONE, 0, 0),
+        Source::Heap(at) => (OFFER_KIND, at, 0, 0),
         Source::MemberHeap(HeapAddress { unit, generation }) => {
-            (MEMBER_HEAP_KIND, pair(unit, generation))
+            (MEMBER_HEAP_KIND, pair(unit, generation), 0, 0)
         }
-        Source::Process(address) => (PROCESS_MEMORY_KIND, address),
+        Source::Process {
+            address,
+            flow,
+            credited,
+        } => {
+            let flow = if flow == Flow::Single { SINGLE } else { 0 };
+            (PROCESS_MEMORY_KIND, address, flow, credited)
+        }
     };
     Record {
         tag,
-        body: [value, length, sender, location, 0, 0, 0],
+        body: [value, length, sender, location, flow, credited, 0],
     }
 }
 
@@ -281,8 +306,10 @@ impl Control {
                 receiver,
                 wanted,
                 confirmed,
+                credits,
             } => {
-                let body = [sender, receiver, wanted, confirmed.into(), 0, 0, 0];
+                let (confirmed, credits) = (confirmed.into(), credits.into());
+                let body = [sender, receiver, wanted, confirmed, credits, 0, 0];
                 return Record {
                     tag: PULL_KIND,
                     body,
@@ -341,6 +368,8 @@ impl Control {
                 receiver: second,
                 wanted: third,
                 confirmed: fourth == 1,
+                // More are no fault, so that a later version may grant more.
+                credits: fifth.min(CREDITS.into()).try_into().ok()?,
             },
             CHUNK_KIND => {
                 let (offset, length) = halves(second);

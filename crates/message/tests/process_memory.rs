@@ -18,7 +18,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use message::limits::COPIED_TOGETHER;
+use message::limits::{COPIED_TOGETHER, MEDIUM_WITH_CREDIT};
 use message::{Code, Copies, Endpoint, Memory, Pattern, Peer, Request};
 use nix::unistd::{Uid, setresuid};
 use refused::{READ, WRITE, refuse};
@@ -52,6 +52,7 @@ fn child() {
     match role.as_str() {
         "unreadable" => refuse(&[READ]),
         "closed" => refuse(&[READ, WRITE]),
+        "granting" => refuse(&[READ]),
         "unwritable" | "withdrawing" => refuse(&[WRITE]),
         "of-nobody" => setresuid(NOBODY, NOBODY, NOBODY).unwrap(),
         "forked" => return forked(&folder),
@@ -64,6 +65,7 @@ fn child() {
             echo(&mut endpoint, peer, &LENGTHS);
         }
         "echo-many" => echo(&mut endpoint, peer, &MANY),
+        "granting" => grant(&mut endpoint),
         "stopped" => stopped(&mut endpoint, peer),
         "heap-then-plain" => send_from_heap_then_plain(&mut endpoint, peer),
         "sender" => send_without_end(&mut endpoint, peer),
@@ -237,6 +239,53 @@ fn a_receiver_that_may_not_read_the_sender_copies_nothing() {
     println!("{copies:?}");
     assert_eq!(copies.once + copies.streamed, COUNT);
     assert_eq!(copies.once, copies.shared, "copied by the sender alone");
+}
+
+/// Messages that are offered until the sender has credits, and those that it sends with them while nothing receives them.
+const OFFERED: u64 = 2;
+const WITH_CREDITS: u64 = 3;
+
+/// Receives the offered messages, and the others when the sender has sent them.
+fn grant(endpoint: &mut Endpoint) {
+    let mut receive = |number, length| {
+        let pattern = Pattern::exactly(number);
+        let request = endpoint.irecv(pattern, vec![0; length]).unwrap();
+        let (code, bytes) = wait(endpoint, request);
+        assert!(code == Code::Success && bytes == marked(length, number));
+    };
+    let with_credits = OFFERED + WITH_CREDITS;
+    (0..OFFERED).for_each(|number| receive(number, LONGEST));
+    receive(99, 8);
+    (OFFERED..with_credits).for_each(|number| receive(number, LONGEST));
+    receive(with_credits, LONGEST + 1);
+}
+
+const LONGEST: usize = MEDIUM_WITH_CREDIT as usize;
+
+/// A receiver that cannot read the sender's memory grants credits with the second message.
+#[test]
+fn a_message_with_a_credit_needs_no_receive() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    let _child = Role::start("granting", folder.path(), 1);
+    let peer = connect(&mut endpoint, 1);
+    let send = |endpoint: &mut Endpoint, number, length| {
+        let bytes = marked(length, number);
+        endpoint.isend(peer, number, bytes).unwrap()
+    };
+    for number in 0..OFFERED {
+        let sent = send(&mut endpoint, number, LONGEST);
+        assert_eq!(wait(&mut endpoint, sent).0, Code::Success);
+    }
+    let with_credits = OFFERED + WITH_CREDITS;
+    for number in OFFERED..with_credits {
+        let sent = send(&mut endpoint, number, LONGEST);
+        assert!(endpoint.is_ended(sent).unwrap(), "{number}");
+    }
+    let offered = send(&mut endpoint, with_credits, LONGEST + 1);
+    assert!(!endpoint.is_ended(offered).unwrap());
+    send(&mut endpoint, 99, 8);
+    assert_eq!(wait(&mut endpoint, offered).0, Code::Success);
 }
 
 /// This process has the right to trace that of another user, which has not the same right.

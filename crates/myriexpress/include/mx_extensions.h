@@ -75,7 +75,7 @@ typedef struct {
   uint64_t match_info;
   uint32_t length;
   uint32_t reserved;
-  const void *data; /* NULL for messages above 32768 bytes, and for those of mx_issend */
+  const void *data; /* NULL for messages that their sender has offered: those of mx_issend, and those above 32768 bytes without a credit */
 } mx_unexpected_t;
 
 /*
@@ -95,6 +95,17 @@ mx_return_t mx_keep_unexpected(mx_endpoint_t endpoint, uint32_t number);
    be reused. Otherwise result is 0 and nothing is sent; mx_isend waits for room, or says why not. */
 mx_return_t mx_inject(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t count,
                       mx_endpoint_addr_t dest, uint64_t match_info, uint32_t *result);
+
+/*
+ * Messages above 32768 bytes are offered, and the receiver asks for them. A receiver that finds it faster to get messages of up to 65536
+ * bytes at once grants the sender credits, each for one message, which mx_isend uses. A program with a protocol of its own for long messages sends them
+ * by mx_isend_with_credit, as by mx_isend. Without a credit, result is 0 and nothing is sent.
+ */
+mx_return_t mx_isend_with_credit(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t count, mx_endpoint_addr_t dest,
+                                 uint64_t match_info, void *context, mx_request_t *request, uint32_t *result);
+
+/* Uses a credit, if result is 1, for a message that the program sends in pieces of at most 32768 bytes each. */
+mx_return_t mx_use_credit(mx_endpoint_t endpoint, mx_endpoint_addr_t dest, uint64_t length, uint32_t *result);
 
 /*
  * For programs that have another network, too. The uplink of a host's daemon is a process of its own, to which programs that poll leave

@@ -145,6 +145,14 @@ pub(crate) fn is_on_other_host(shared: &Shared, address: Address) -> Result<bool
     Ok(core.endpoint.is_on_other_host(peer))
 }
 
+/// `mx_use_credit`
+pub(crate) fn use_credit(shared: &Shared, address: Address, length: u64) -> Result<bool> {
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
+    let peer = core.peer(address)?;
+    Ok(core.endpoint.use_credit(peer, length)?)
+}
+
 /// `mx_decompose_endpoint_addr2`: returns the NIC id, the endpoint and the session.
 pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
     let shared = table::owner(address)?;

@@ -36,6 +36,25 @@ pub(crate) fn send(shared: &Shared, memory: Memory, send: &Send) -> Result<Reque
     finish(core, request, Kind::Send, send.context, send.forget)
 }
 
+/// `mx_isend_with_credit`: returns no request if there is no credit.
+pub(crate) fn send_with_credit(
+    shared: &Shared,
+    memory: Memory,
+    send: &Send,
+) -> Result<Option<Request>> {
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
+    let peer = core.peer(send.to)?;
+    let sent = core
+        .endpoint
+        .isend_with_credit(peer, send.match_info, memory)?;
+    let Some(request) = sent else {
+        return Ok(None);
+    };
+    core.counters.sends = core.counters.sends.wrapping_add(1);
+    finish(core, request, Kind::Send, send.context, send.forget).map(Some)
+}
+
 /// `mx_irecv`.
 pub(crate) fn receive(
     shared: &Shared,

@@ -5,7 +5,10 @@ use window::attach::Channel;
 use window::layout::{LaneSize, Layout};
 
 use super::*;
-use crate::limits::MESSAGES;
+use crate::copy_choice::Flow;
+use crate::limits::{CREDITS, MEDIUM_WITH_CREDIT, MESSAGES};
+use crate::process_memory::ProcessMemory;
+use crate::wire::Envelope;
 
 /// Bytes that are streamed in one turn.
 #[allow(clippy::cast_possible_truncation, reason = "a few chunks")]
@@ -17,22 +20,31 @@ const CONTROL: LaneSize = LaneSize {
     data: 2 * TURN,
 };
 
+const PEER: Peer = Peer {
+    index: 3,
+    generation: 1,
+};
+
+/// Returns an engine, its link, and the other ends of that.
+fn engine() -> (Engine, Link, window::Ends) {
+    let layout = Layout::new([MESSAGES, CONTROL]).unwrap();
+    let window = Window::create(layout).unwrap();
+    let other = window.ends(window::Side::Creator).unwrap();
+    let (channel, _channel) = Channel::pair().unwrap();
+    let process = ProcessMemory::of_peer(&channel);
+    let ends = window.ends(window::Side::Attacher).unwrap();
+    let mut link = Link::new(ends, channel, None, true);
+    link.process = process;
+    let engine = Engine::new(Contexts::default(), Heap::new(1 << 20).unwrap());
+    (engine, link, other)
+}
+
 /// The uplink confirms a message that the other host has received. It may do so before this side
 /// runs again after its last chunk.
 #[test]
 fn a_receiver_confirms_a_streamed_message_right_after_its_last_chunk() {
-    let layout = Layout::new([MESSAGES, CONTROL]).unwrap();
-    let window = Window::create(layout).unwrap();
-    let mut other = window.ends(window::Side::Creator).unwrap();
-    let (channel, _channel) = Channel::pair().unwrap();
-    let ends = window.ends(window::Side::Attacher).unwrap();
-    let mut link = Link::new(ends, channel, None, true);
-    let heap = Heap::new(1 << 20).unwrap();
-    let mut engine = Engine::new(Contexts::default(), heap);
-    let peer = Peer {
-        index: 3,
-        generation: 1,
-    };
+    let (mut engine, mut link, mut other) = engine();
+    let peer = PEER;
     for length in [1, CHUNK, TURN - CHUNK, TURN - CHUNK + 1, TURN] {
         let memory = Memory::Bytes(vec![7; length as usize]);
         let request = engine.send(&mut link, peer, 5, memory, true).unwrap();
@@ -42,6 +54,7 @@ fn a_receiver_confirms_a_streamed_message_right_after_its_last_chunk() {
             receiver: 9,
             wanted,
             confirmed: true,
+            credits: 0,
         };
         let done = Control::Done {
             sender,
@@ -63,4 +76,168 @@ fn a_receiver_confirms_a_streamed_message_right_after_its_last_chunk() {
             lane.release();
         }
     }
+}
+
+/// The receiver of the engine's messages.
+struct Receiver<'a> {
+    ends: &'a mut window::Ends,
+    /// What the last offer reported.
+    credited: u64,
+}
+
+impl<'a> Receiver<'a> {
+    fn new(ends: &'a mut window::Ends) -> Self {
+        Self { ends, credited: 0 }
+    }
+
+    /// Takes the next message: an offer, or `None` for one that is sent whole.
+    fn take(&mut self) -> Option<(Handle, Flow)> {
+        let lane = &mut self.ends.consumers[0];
+        let record = lane.pop().unwrap();
+        lane.skip();
+        lane.release();
+        match Envelope::decode(&record, MEDIUM_WITH_CREDIT).unwrap() {
+            Envelope::Offer {
+                sender,
+                source: Source::Process { flow, credited, .. },
+                ..
+            } => {
+                self.credited = credited;
+                Some((sender, flow))
+            }
+            Envelope::Medium { .. } => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks for an offered message, grants credits, and takes what is streamed.
+    fn pull(&mut self, engine: &mut Engine, link: &mut Link, sender: Handle, credits: u32) {
+        let pull = Control::Pull {
+            sender,
+            receiver: 9,
+            wanted: MEDIUM_WITH_CREDIT,
+            confirmed: false,
+            credits,
+        };
+        self.ends.producers[1].push(&pull.encode());
+        engine.serve(link, PEER).unwrap();
+        while self.ends.consumers[1].pop().is_some() {
+            self.ends.consumers[1].skip();
+        }
+        self.ends.consumers[1].release();
+    }
+
+    /// Sends the engine a message.
+    fn answer(&mut self, engine: &mut Engine, link: &mut Link) {
+        self.ends.producers[0].push(&wire::eager_bytes(1, b"answer"));
+        engine.serve(link, PEER).unwrap();
+    }
+}
+
+fn send(engine: &mut Engine, link: &mut Link, length: u64) -> Request {
+    let memory = Memory::Bytes(vec![7; usize::try_from(length).unwrap()]);
+    engine.send(link, PEER, 5, memory, false).unwrap()
+}
+
+/// A flow is single if each message is sent after the end of the last one, and after one of the peer.
+#[test]
+fn an_offer_tells_how_the_messages_follow_each_other() {
+    let (mut engine, mut link, mut other) = engine();
+    let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
+    let next = |other: &mut Receiver, engine: &mut Engine, link: &mut Link| {
+        send(engine, link, MEDIUM_WITH_CREDIT);
+        other.take().unwrap()
+    };
+    // Nothing of the peer yet.
+    let (first, flow) = next(&mut other, engine, link);
+    assert_eq!(flow, Flow::Several);
+    other.answer(engine, link);
+    // The first one has not ended.
+    let (second, flow) = next(&mut other, engine, link);
+    assert_eq!(flow, Flow::Several);
+    other.pull(engine, link, first, 0);
+    other.pull(engine, link, second, 0);
+    other.answer(engine, link);
+    let (third, flow) = next(&mut other, engine, link);
+    assert_eq!(flow, Flow::Single);
+    other.pull(engine, link, third, 0);
+    // No answer since.
+    assert_eq!(next(&mut other, engine, link).1, Flow::Several);
+}
+
+#[test]
+fn credits_are_for_messages_of_their_flow_and_length() {
+    let (mut engine, mut link, mut other) = engine();
+    let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
+    for number in 0..2 {
+        other.answer(engine, link);
+        send(engine, link, MEDIUM_WITH_CREDIT);
+        let (sender, _) = other.take().unwrap();
+        // More than one may grant: so many count.
+        other.pull(engine, link, sender, number * 2 * CREDITS);
+    }
+    // Those are for the single flow.
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    let (several, flow) = other.take().unwrap();
+    assert_eq!(flow, Flow::Several);
+    other.pull(engine, link, several, 0);
+    other.answer(engine, link);
+    send(engine, link, MEDIUM_WITH_CREDIT + 1);
+    let (long, _) = other.take().unwrap();
+    other.pull(engine, link, long, 0);
+    for _ in 0..CREDITS {
+        other.answer(engine, link);
+        let request = send(engine, link, MEDIUM_WITH_CREDIT);
+        assert_eq!(other.take(), None, "with a credit");
+        assert!(engine.requests.ended(request).unwrap());
+    }
+    other.answer(engine, link);
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    assert!(other.take().is_some(), "no credit is left");
+}
+
+/// A message with a credit waits for room as a shorter one does, and an offer reports what was sent.
+#[test]
+fn messages_with_credits_wait_for_room_in_their_order() {
+    let (mut engine, mut link, mut other) = engine();
+    let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
+    let fits = u64::from(MESSAGES.data) / MEDIUM_WITH_CREDIT;
+    let count = u32::try_from(fits + 1).unwrap();
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    let (first, flow) = other.take().unwrap();
+    assert_eq!(flow, Flow::Several);
+    other.pull(engine, link, first, count);
+    let sent: Vec<_> = (0..=count)
+        .map(|_| send(engine, link, MEDIUM_WITH_CREDIT))
+        .collect();
+    let ended: Vec<_> = sent
+        .iter()
+        .map(|request| engine.requests.ended(*request).unwrap())
+        .collect();
+    assert_eq!(ended, [true, true, true, true, false, false]);
+    assert!(!engine.could_flush(link).unwrap());
+    assert_eq!(other.take(), None);
+    assert!(engine.could_flush(link).unwrap());
+    engine.serve(link, PEER).unwrap();
+    for _ in 0..fits {
+        assert_eq!(other.take(), None);
+    }
+    assert!(other.take().is_some(), "the last one has no credit");
+    assert_eq!(other.credited, u64::from(count) * MEDIUM_WITH_CREDIT);
+}
+
+/// The receiver takes credits back by granting none.
+#[test]
+fn the_last_pull_counts() {
+    let (mut engine, mut link, mut other) = engine();
+    let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
+    for _ in 0..2 {
+        send(engine, link, MEDIUM_WITH_CREDIT + 1);
+    }
+    for credits in [CREDITS, 0] {
+        let (sender, _) = other.take().unwrap();
+        other.pull(engine, link, sender, credits);
+    }
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    assert!(other.take().is_some());
 }

@@ -240,7 +240,7 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
 /// Forwards a message that is not in its slot.
 #[inline(never)]
 fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
-    match Envelope::decode(record).ok_or(FaultAt::From)? {
+    match Envelope::decode(record, MEDIUM).ok_or(FaultAt::From)? {
         // `tag` is not that of an eager message.
         Envelope::Eager { .. } => Err(FaultAt::From),
         Envelope::Medium {

@@ -1,7 +1,13 @@
-#![allow(clippy::cast_possible_truncation, reason = "32 KiB")]
+#![allow(clippy::cast_possible_truncation, reason = "64 KiB")]
 
 use super::*;
+use crate::limits::{MEDIUM, MEDIUM_WITH_CREDIT};
 use proptest::prelude::*;
+
+/// Decodes a record of a lane between two endpoints.
+fn decode(record: &Record) -> Option<Envelope> {
+    Envelope::decode(record, MEDIUM_WITH_CREDIT)
+}
 
 fn handle() -> impl Strategy<Value = Handle> {
     0..NONE
@@ -13,7 +19,11 @@ fn source() -> impl Strategy<Value = Source> {
         handle().prop_map(Source::Heap),
         any::<(u32, u32)>()
             .prop_map(|(unit, generation)| Source::MemberHeap(HeapAddress { unit, generation })),
-        any::<u64>().prop_map(Source::Process),
+        any::<(u64, bool, u64)>().prop_map(|(address, single, credited)| Source::Process {
+            address,
+            flow: if single { Flow::Single } else { Flow::Several },
+            credited,
+        }),
     ]
 }
 
@@ -37,7 +47,7 @@ fn envelope() -> impl Strategy<Value = Envelope> {
         (
             any::<u64>(),
             any::<u32>(),
-            0..=MEDIUM as u32,
+            0..=MEDIUM_WITH_CREDIT as u32,
             prop::option::of(handle())
         )
             .prop_map(|(value, offset, length, sender)| Envelope::Medium {
@@ -60,12 +70,13 @@ fn envelope() -> impl Strategy<Value = Envelope> {
 fn control() -> impl Strategy<Value = Control> {
     prop_oneof![
         (handle(), any::<u64>()).prop_map(|(sender, taken)| Control::Done { sender, taken }),
-        (handle(), handle(), any::<u64>(), any::<bool>()).prop_map(
-            |(sender, receiver, wanted, confirmed)| Control::Pull {
+        (handle(), handle(), any::<(u64, bool)>(), 0..=CREDITS).prop_map(
+            |(sender, receiver, (wanted, confirmed), credits)| Control::Pull {
                 sender,
                 receiver,
                 wanted,
                 confirmed,
+                credits,
             }
         ),
         (handle(), any::<u32>(), 0..=CHUNK).prop_map(|(receiver, offset, length)| {
@@ -93,7 +104,7 @@ fn control() -> impl Strategy<Value = Control> {
 proptest! {
     #[test]
     fn records_are_decoded_as_they_were_encoded(envelope in envelope(), control in control()) {
-        prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
+        prop_assert_eq!(decode(&envelope.encode()), Some(envelope));
         prop_assert_eq!(Control::decode(&control.encode()), Some(control));
     }
 }
@@ -118,9 +129,9 @@ fn any_record_is_decoded_or_refused() {
                 None => record.tag = u32::try_from(word).unwrap_or(u32::MAX),
             }
         }
-        let (envelope, control) = (Envelope::decode(&record), Control::decode(&record));
+        let (envelope, control) = (decode(&record), Control::decode(&record));
         if let Some(envelope) = envelope {
-            prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
+            prop_assert_eq!(decode(&envelope.encode()), Some(envelope));
         }
         if let Some(control) = control {
             prop_assert_eq!(Control::decode(&control.encode()), Some(control));
@@ -139,9 +150,14 @@ fn any_record_is_decoded_or_refused() {
 
 #[test]
 fn a_medium_or_a_chunk_longer_than_one_may_be_is_refused() {
-    let most = MEDIUM as u32;
-    assert!(Envelope::decode(&medium(1, 0, most, None)).is_some());
-    assert_eq!(Envelope::decode(&medium(1, 0, most + 1, None)), None);
+    for longest in [MEDIUM, MEDIUM_WITH_CREDIT] {
+        let most = longest as u32;
+        assert!(Envelope::decode(&medium(1, 0, most, None), longest).is_some());
+        assert_eq!(
+            Envelope::decode(&medium(1, 0, most + 1, None), longest),
+            None
+        );
+    }
     let chunk = |length| Control::Chunk {
         receiver: 1,
         offset: 0,
@@ -154,6 +170,6 @@ fn a_medium_or_a_chunk_longer_than_one_may_be_is_refused() {
 #[test]
 fn an_eager_record_longer_than_a_slot_is_refused() {
     let record = eager(1, 49, [0; 6]);
-    assert_eq!(Envelope::decode(&record), None);
+    assert_eq!(decode(&record), None);
     assert_eq!(Control::decode(&record), None);
 }

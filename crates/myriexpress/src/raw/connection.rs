@@ -77,6 +77,19 @@ extern "C" fn mx_is_on_other_host(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn mx_use_credit(
+    endpoint: Endpoint,
+    address: Address,
+    length: u64,
+    result: Out<u32>,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        result.put(connect::use_credit(shared, address, length)?.into());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn mx_get_endpoint_addr(endpoint: Endpoint, address: Out<Address>) -> Return {
     endpoint_call(endpoint, |shared| {
         let own = shared.lock_for_call()?.core()?.endpoint.own();

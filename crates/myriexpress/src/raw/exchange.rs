@@ -25,6 +25,22 @@ fn send(
     })
 }
 
+fn details(
+    to: Address,
+    match_info: u64,
+    context: Pointer,
+    synchronous: bool,
+    request: &Out<Request>,
+) -> exchange::Send {
+    exchange::Send {
+        to,
+        match_info,
+        context,
+        synchronous,
+        forget: request.is_null(),
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn mx_isend(
     endpoint: Endpoint,
@@ -35,14 +51,30 @@ extern "C" fn mx_isend(
     context: Pointer,
     request: Out<Request>,
 ) -> Return {
-    let details = exchange::Send {
-        to,
-        match_info,
-        context,
-        synchronous: false,
-        forget: request.is_null(),
-    };
+    let details = details(to, match_info, context, false, &request);
     send(endpoint, &segments, count, &request, &details)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_isend_with_credit(
+    endpoint: Endpoint,
+    segments: List<Segment>,
+    count: u32,
+    to: Address,
+    match_info: u64,
+    context: Pointer,
+    request: Out<Request>,
+    result: Out<u32>,
+) -> Return {
+    let details = details(to, match_info, context, false, &request);
+    endpoint_call(endpoint, |shared| {
+        let sent = exchange::send_with_credit(shared, segments.memory(count)?, &details)?;
+        result.put(u32::from(sent.is_some()));
+        if let Some(sent) = sent {
+            request.put(sent);
+        }
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -55,13 +87,7 @@ extern "C" fn mx_issend(
     context: Pointer,
     request: Out<Request>,
 ) -> Return {
-    let details = exchange::Send {
-        to,
-        match_info,
-        context,
-        synchronous: true,
-        forget: request.is_null(),
-    };
+    let details = details(to, match_info, context, true, &request);
     send(endpoint, &segments, count, &request, &details)
 }
 

@@ -55,6 +55,11 @@ int main(void) {
   CHECK(id == 0);
   OK(mx_is_on_other_host(other, no_address, &result));
   CHECK(result == 0);
+  OK(mx_use_credit(other, no_address, 65536, &result));
+  CHECK(result == 0);
+  OK(mx_isend_with_credit(other, NULL, 0, no_address, 1, NULL, NULL, &result));
+  CHECK(result == 0);
+  RETURNS(MX_BAD_ENDPOINT, mx_use_credit(NULL, no_address, 65536, &result));
   RETURNS(MX_BAD_ENDPOINT, mx_needs_uplink(NULL, &result));
   /* Names. */
   RETURNS(MX_BOARD_UNKNOWN, mx_board_number_to_nic_id(1, &nic));

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::common;
 use crate::common::open_mpi::{DIRECT, PARTS, missing};
+use crate::refused::{READ, WRITE, refuse};
 use crate::{BY_CM, LEFT_TO_TCP, ONLY_PLANE, passes, prepare};
 
 #[test]
@@ -24,7 +25,35 @@ fn every_chapter_passes_with_four_ranks() {
     }
 }
 
-/// The same below cm. `ranks_of_different_members_meet_below_cm` has the same parts, so this is not in `make test`.
+/// A rank that the kernel does not let read the other one's memory grants credits: messages of up to 64 KiB are sent without being announced.
+#[test]
+fn point_to_point_passes_with_credits() {
+    const CHAPTER: [&str; 11] = [
+        "lengths",
+        "long_messages",
+        "order_and_wildcards",
+        "probes",
+        "matched_probes",
+        "cancels",
+        "modes",
+        "persistent",
+        "many_unexpected",
+        "completion",
+        "truncation",
+    ];
+    let Some((_folder, mpi)) = prepare() else {
+        return;
+    };
+    // The filter is for this thread and what it starts.
+    refuse(&[READ, WRITE]);
+    for options in [&[][..], &BY_CM] {
+        let mut run = mpi.run(ONLY_PLANE);
+        run.args(options).args(["-n", "3"]).arg(mpi.program());
+        passes(run.args(CHAPTER), CHAPTER.len());
+    }
+}
+
+/// The chapters below cm. `ranks_of_different_members_meet_below_cm` has the same parts, so this is not in `make test`.
 #[test]
 #[ignore = "run by make soak"]
 fn every_chapter_passes_below_cm() {

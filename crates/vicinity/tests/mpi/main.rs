@@ -13,6 +13,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../../../message/tests/common/refused.rs"]
+mod refused;
+
 mod chapters;
 mod ends;
 mod fall_back;

@@ -64,6 +64,13 @@ impl Consumer {
         (header as u32 == position.wrapping_add(1)).then_some(header)
     }
 
+    /// Returns the position of the next record. It runs free, and moves on with each record.
+    #[inline(always)]
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.next
+    }
+
     /// Returns the tag of the next record, if it is published. The record stays the next one until
     /// [`pop`](Self::pop) or [`step`](Self::step). The methods that read the record need this call before.
     #[inline(always)]

@@ -209,6 +209,7 @@ impl Link {
                 receiver: token,
                 wanted: total.into(),
                 confirmed: true,
+                credits: 0,
             });
         }
     }

@@ -3,6 +3,7 @@
 use window::lane::Record;
 
 use super::link::{Chunk, EndpointPair, Link, NodeContext};
+use crate::limits::MEDIUM;
 use crate::peer::Fault;
 use crate::remote::limits::BURST;
 use crate::wire::{Control, Envelope, Handle};
@@ -32,7 +33,8 @@ impl Link {
         let Some(record) = messages.pop() else {
             return Ok(false);
         };
-        let (value, data, sender) = match Envelope::decode(&record).ok_or(Fault::Malformed)? {
+        let envelope = Envelope::decode(&record, MEDIUM).ok_or(Fault::Malformed)?;
+        let (value, data, sender) = match envelope {
             Envelope::Eager {
                 value,
                 length,
