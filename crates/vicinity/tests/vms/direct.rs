@@ -215,9 +215,14 @@ pub(crate) fn devices(vm: &Vm) -> String {
 pub(crate) fn until_devices(vm: &Vm, count: usize) {
     let count = count.to_string();
     let count_them = "grep -l 0x1110 /sys/bus/pci/devices/*/device | wc -l";
+    // Before the time limit of `sh`, so that a failure says what the guest's kernel did.
     sh(
         vm,
-        &format!("until test $({count_them}) = {count}; do sleep 0.1; done"),
+        &format!(
+            "end=$(($(date +%s) + 90)); until test $({count_them}) = {count}; do sleep 0.1; \
+             if test $(date +%s) -gt $end; then \
+             ls -m /sys/bus/pci/devices; dmesg | tail -n 10; exit 1; fi; done"
+        ),
     );
 }
 
