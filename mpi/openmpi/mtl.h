@@ -41,7 +41,7 @@
    arrived. Open MPI's own unexpected messages, and so what this component keeps of them, have no limit. */
 #define MTL_EAGER_MAX 32768
 
-/* The same for a message for which the receiver's library has granted a credit (mx_use_credit). */
+/* The same for a message for which the receiver's library has granted a credit (mx_isend_with_credit). */
 #define MTL_CREDIT_MAX 65536
 
 /* Bytes of the longest message with data. mx_segment_t has 32 bits for a length. */

@@ -10,7 +10,7 @@ static struct mca_btl_base_registration_handle_t *find(uint64_t key) {
   return region != NULL && region->key == key ? region : NULL;
 }
 
-static bool has_credit(const struct mca_btl_base_endpoint_t *peer, size_t size) {
+static bool use_credit(const struct mca_btl_base_endpoint_t *peer, size_t size) {
   uint32_t credit = 0;
   mx_return_t code = vicinity_mx.use_credit(vicinity_plane.endpoint, peer->plane.address, size, &credit);
   return code == MX_SUCCESS && credit;
@@ -24,7 +24,7 @@ static bool is_sent_faster(const mca_btl_base_module_t *btl, const struct mca_bt
     return false;
   if (peer == NULL || peer->module != btl || !peer->plane.near || size <= VICINITY_IN_PLACE_MAX)
     return true;
-  return has_credit(peer, size);
+  return use_credit(peer, size);
 }
 
 struct mca_btl_base_registration_handle_t *

@@ -27,13 +27,21 @@ pub(crate) enum Method {
     Stream,
 }
 
+impl Method {
+    fn other(self) -> Self {
+        match self {
+            Self::Kernel => Self::Stream,
+            Self::Stream => Self::Kernel,
+        }
+    }
+}
+
 /// How the long messages of a sender follow each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Each was sent after the end of the one before, and after a message of the other side, as requests and answers are.
     Single,
     /// Several are under way at the same time, or go one way only.
-    #[default]
     Several,
 }
 
@@ -65,15 +73,6 @@ impl CopyChoices {
             (Flow::Several, true) => &mut self.several,
             (Flow::Single, false) => &mut self.long_single,
             (Flow::Several, false) => &mut self.long_several,
-        }
-    }
-}
-
-impl Method {
-    fn other(self) -> Self {
-        match self {
-            Self::Kernel => Self::Stream,
-            Self::Stream => Self::Kernel,
         }
     }
 }

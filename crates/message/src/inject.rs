@@ -19,7 +19,7 @@ impl Endpoint {
     #[inline(always)]
     pub fn inject(&mut self, peer: Peer, value: u64, pieces: &[&[u8]]) -> Result<bool, Error> {
         let Some(link) = self.peers.link(peer) else {
-            return self.inject_without_link(peer);
+            return self.is_known(peer).map(|()| false);
         };
         match Engine::inject(link, value, pieces) {
             Ok(sent) => {
@@ -33,10 +33,11 @@ impl Endpoint {
         }
     }
 
+    /// Checks a peer without a link: this endpoint, or one that is gone.
     #[cold]
-    fn inject_without_link(&self, peer: Peer) -> Result<bool, Error> {
+    pub(crate) fn is_known(&self, peer: Peer) -> Result<(), Error> {
         let known = peer == SELF || self.peers.get(peer).is_some();
-        known.then_some(false).ok_or(Error::BadPeer)
+        known.then_some(()).ok_or(Error::BadPeer)
     }
 }
 

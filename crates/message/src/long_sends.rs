@@ -4,7 +4,7 @@ use crate::copy_choice::Flow;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::ids::{Peer, Request, SELF};
+use crate::ids::{Peer, Request};
 use crate::limits::{MEDIUM, MEDIUM_WITH_CREDIT};
 use crate::memory::Memory;
 use crate::peer::{Fault, Link};
@@ -75,12 +75,12 @@ impl Endpoint {
         memory: Memory,
     ) -> Result<Option<Request>, Error> {
         let requests = &self.engine.requests;
-        match self.peers.link(peer) {
-            Some(link) => match link.with_credit(requests, memory.length()) {
-                Some(_) => self.isend(peer, value, memory).map(Some),
-                None => Ok(None),
-            },
-            None => self.is_known(peer).map(|()| None),
+        let Some(link) = self.peers.link(peer) else {
+            return self.is_known(peer).map(|()| None);
+        };
+        match link.with_credit(requests, memory.length()) {
+            Some(_) => self.isend(peer, value, memory).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -94,10 +94,5 @@ impl Endpoint {
             Some(link) => Ok(link.use_credit(&self.engine.requests, length)),
             None => self.is_known(peer).map(|()| false),
         }
-    }
-
-    fn is_known(&self, peer: Peer) -> Result<(), Error> {
-        let known = peer == SELF || self.peers.get(peer).is_some();
-        known.then_some(()).ok_or(Error::BadPeer)
     }
 }

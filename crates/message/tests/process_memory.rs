@@ -50,9 +50,8 @@ fn child() {
         return;
     };
     match role.as_str() {
-        "unreadable" => refuse(&[READ]),
+        "unreadable" | "granting" => refuse(&[READ]),
         "closed" => refuse(&[READ, WRITE]),
-        "granting" => refuse(&[READ]),
         "unwritable" | "withdrawing" => refuse(&[WRITE]),
         "of-nobody" => setresuid(NOBODY, NOBODY, NOBODY).unwrap(),
         "forked" => return forked(&folder),

@@ -39,7 +39,7 @@ static void sender(void) {
   for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
     uint32_t length = lengths[i % LENGTHS];
     if (inject(s, length, i)) {
-      CHECK(length <= 65536);
+      CHECK(length <= 32768);
       continue;
     }
     mx_request_t request = start(s.endpoint, s.peer, out, length, i);

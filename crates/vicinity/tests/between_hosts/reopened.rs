@@ -83,19 +83,23 @@ fn a_program_with_the_endpoint_of_an_ended_one_is_another_peer_and_no_message_is
 /// More messages than fit into the memory that the receiver shares with its daemon, and fewer than the sender's daemon takes besides.
 const UNTAKEN: u64 = 330;
 
+/// Opens endpoint 5 with key 1, and sends these messages, which the receiver does not take.
+fn sender_of_untaken(hosts: &Hosts, receiver: &mut Endpoint) -> Endpoint {
+    let mut sender = open(hosts, 0, 5, 1);
+    let to_receiver = connect(&mut sender, receiver, 0).peer.unwrap();
+    for value in 0..UNTAKEN {
+        let sent = sender.isend(to_receiver, value, vec![0; LENGTH]).unwrap();
+        let sent = sender.wait(sent, Some(HANG)).unwrap().unwrap().status;
+        assert_eq!(sent.code, Code::Success);
+    }
+    sender
+}
+
 /// Each program has a key of its own, as MPI's ranks do. The receiver computes, so the messages of the ended program are not acknowledged.
 #[test]
 fn the_next_program_with_an_endpoint_need_not_wait_for_the_messages_of_the_last() {
     let (hosts, _, mut b) = two_hosts(None);
-    let mut a = open(&hosts, 0, 5, 1);
-    let request = a.iconnect(b.address(), 0, 0).unwrap();
-    let to_b = both(&mut a, &mut b, request).status.peer.unwrap();
-    for value in 0..UNTAKEN {
-        let sent = a.isend(to_b, value, vec![0; LENGTH]).unwrap();
-        let sent = a.wait(sent, Some(HANG)).unwrap().unwrap().status;
-        assert_eq!(sent.code, Code::Success);
-    }
-    drop(a);
+    drop(sender_of_untaken(&hosts, &mut b));
     let (mut next, mut c) = (open(&hosts, 0, 5, 2), open(&hosts, 1, 6, 3));
     assert_eq!(refusal(&mut c, &mut next, 1), Code::BadKey);
     assert_eq!(connect(&mut c, &mut next, 2).code, Code::Success);
@@ -112,12 +116,7 @@ fn the_next_program_with_an_endpoint_need_not_wait_for_the_messages_of_the_last(
 #[test]
 fn an_unanswered_connect_keeps_no_key_of_an_ended_program() {
     let (hosts, _, mut b) = two_hosts(None);
-    let mut a = open(&hosts, 0, 5, 1);
-    let request = a.iconnect(b.address(), 0, 0).unwrap();
-    let to_b = both(&mut a, &mut b, request).status.peer.unwrap();
-    for value in 0..UNTAKEN {
-        a.isend(to_b, value, vec![0; LENGTH]).unwrap();
-    }
+    let a = sender_of_untaken(&hosts, &mut b);
     let mut c = open(&hosts, 1, 6, 3);
     let request = c.iconnect(a.address(), 1, 0).unwrap();
     let connected = c.wait(request, Some(HANG)).unwrap().unwrap();
