@@ -69,6 +69,7 @@ mod limits;
 mod member;
 mod open_files;
 mod paths;
+mod plug;
 mod policy;
 mod ports;
 mod qemu_fd_workaround;

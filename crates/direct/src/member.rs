@@ -113,6 +113,11 @@ impl Member {
             }
             (MemberState::Detached, true) => MemberState::Detached,
             (MemberState::Leftovers(since), _) if may_unplug(vm, since)? => MemberState::Unplugging,
+            (MemberState::Joined | MemberState::Leaving(_), _) if vm.has_lost_window()? => {
+                tracing::warn!("VM {}: the guest released its control window", self.name);
+                control.remove_member(self.id.into())?;
+                MemberState::Unplugging
+            }
             (MemberState::Joined, true) => MemberState::Leaving(Instant::now()),
             (MemberState::Leaving(_), false) => MemberState::Joined,
             (MemberState::Leaving(since), true)

@@ -35,18 +35,19 @@ const MAX_FDS: usize = 64;
 
 /// The numbers of those descriptors of a process that an `ivshmem-doorbell` device can use: eventfds
 /// and control windows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Numbers {
     events: BTreeSet<u32>,
     memory: BTreeSet<u32>,
 }
 
 impl Numbers {
-    pub(crate) fn of(process: i32) -> Result<Self, DirectError> {
-        Ok(Self {
-            events: descriptors(process, |link| link == "anon_inode:[eventfd]")?,
-            memory: descriptors(process, is_window)?,
-        })
+    /// Adds the numbers that the process has now.
+    pub(crate) fn add_those_of(&mut self, process: i32) -> Result<(), DirectError> {
+        let events = descriptors(process, |link| link == "anon_inode:[eventfd]")?;
+        self.events.extend(events);
+        self.memory.extend(descriptors(process, is_window)?);
+        Ok(())
     }
 }
 
@@ -135,7 +136,8 @@ mod tests {
         let control = control::Control::new().unwrap();
         let view = memfd_create("memory-backend-memfd", MemfdFlags::CLOEXEC).unwrap();
         let socket = unreadable_socket().unwrap();
-        let numbers = Numbers::of(me).unwrap();
+        let mut numbers = Numbers::default();
+        numbers.add_those_of(me).unwrap();
         let is_found = |fd: BorrowedFd<'_>| {
             let number = number(fd);
             (

@@ -22,13 +22,25 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The length of the longest accepted line, in bytes.
 const LINE: usize = 16 << 20;
 
+/// The path of the devices that have ids, in QEMU's object tree.
+pub(crate) const DEVICES: &str = "/machine/peripheral";
+
+/// What QEMU has sent events of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Events {
+    /// The guest was reset.
+    pub(crate) reset: bool,
+    /// QEMU has removed a device.
+    pub(crate) device_deleted: bool,
+}
+
 /// A connection to a VM's monitor.
 #[derive(Debug)]
 pub struct Qmp {
     socket: UnixStream,
     pending: Vec<u8>,
-    /// Whether the guest has been reset since the last call of [`Qmp::read_events`].
-    reset: bool,
+    /// The events since the last call of [`Qmp::read_events`].
+    events: Events,
 }
 
 impl Qmp {
@@ -43,7 +55,7 @@ impl Qmp {
         let mut qmp = Self {
             socket,
             pending: Vec::new(),
-            reset: false,
+            events: Events::default(),
         };
         qmp.execute("qmp_capabilities", &json!({}))?;
         Ok(Some(qmp))
@@ -141,7 +153,7 @@ impl Qmp {
     /// Returns the name of a host device that is assigned to this VM by VFIO, if there is one.
     pub(crate) fn passthrough(&mut self) -> Result<Option<String>, DirectError> {
         // QEMU lists devices with an id in the first folder, and devices without an id in the second.
-        for path in ["/machine/peripheral", "/machine/peripheral-anon"] {
+        for path in [DEVICES, "/machine/peripheral-anon"] {
             let mut children = self.children(path)?.into_iter();
             if let Some((name, _)) = children.find(|(_, kind)| kind.starts_with("child<vfio-")) {
                 return Ok(Some(name));
@@ -214,14 +226,14 @@ impl Qmp {
         size.ok_or_else(|| DirectError::Monitor("query-memdev".to_owned()))
     }
 
-    /// Returns whether the guest has been reset since the last call. Fails if QEMU has ended.
-    pub(crate) fn read_events(&mut self) -> Result<bool, DirectError> {
+    /// Returns what happened since the last call. Fails if QEMU has ended.
+    pub(crate) fn read_events(&mut self) -> Result<Events, DirectError> {
         for _ in 0..MAX_EVENTS {
             if self.receive(Instant::now())?.is_none() {
                 break;
             }
         }
-        Ok(std::mem::take(&mut self.reset))
+        Ok(std::mem::take(&mut self.events))
     }
 
     /// Returns the next message that is not an event, if it arrives before `end`.
@@ -230,7 +242,9 @@ impl Qmp {
         loop {
             while let Some(message) = self.next_line()? {
                 match message.get("event").and_then(Value::as_str) {
-                    Some(name) => self.reset |= name == "RESET",
+                    Some("RESET") => self.events.reset = true,
+                    Some("DEVICE_DELETED") => self.events.device_deleted = true,
+                    Some(_) => {}
                     None => return Ok(Some(message)),
                 }
             }
@@ -302,7 +316,7 @@ pub(crate) mod tests {
         let qmp = Qmp {
             socket,
             pending: Vec::new(),
-            reset: false,
+            events: Events::default(),
         };
         (qmp, qemu)
     }
@@ -313,12 +327,12 @@ pub(crate) mod tests {
         let mut qmp = Qmp {
             socket,
             pending: Vec::new(),
-            reset: false,
+            events: Events::default(),
         };
         qemu.write_all(b"{\"QMP\": {}}\n{\"event\": \"RESET\"}\n{\"return\": \"x\"}\n")
             .unwrap();
         assert_eq!(qmp.text("a", &[]).unwrap(), "x");
-        assert!(qmp.read_events().unwrap() && !qmp.read_events().unwrap());
+        assert!(qmp.read_events().unwrap().reset && !qmp.read_events().unwrap().reset);
         qemu.write_all(b"{\"error\": {\"desc\": \"no\"}}\n")
             .unwrap();
         let refused = qmp.execute("b", &json!({})).unwrap_err();
@@ -361,7 +375,7 @@ pub(crate) mod tests {
             let mut qmp = Qmp {
                 socket,
                 pending: Vec::new(),
-                reset: false,
+                events: Events::default(),
             };
             assert_eq!(qmp.encryption().unwrap().as_deref(), expected);
             let mut asked = String::new();
@@ -381,7 +395,7 @@ pub(crate) mod tests {
             let mut qmp = Qmp {
                 socket,
                 pending: Vec::new(),
-                reset: false,
+                events: Events::default(),
             };
             let lines = line.repeat(1000);
             let talking =

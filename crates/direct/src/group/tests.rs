@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -21,8 +21,18 @@ struct FakeQemu {
     unplugged: Receiver<String>,
     /// The connection, once a client has connected.
     connection: Receiver<UnixStream>,
-    /// Whether the NIC is connected.
-    nic: Arc<AtomicBool>,
+    guest: Arc<Guest>,
+}
+
+/// What the monitor says of the guest.
+#[derive(Default)]
+struct Guest {
+    /// Id and driver of each device that is plugged in.
+    devices: Mutex<Vec<(String, String)>>,
+    /// The NIC is not connected.
+    has_no_nic: AtomicBool,
+    /// The guest does not release the devices that it is asked for. As on QEMU's ACPI slots, a client may ask again.
+    keeps_devices: AtomicBool,
 }
 
 impl FakeQemu {
@@ -42,19 +52,38 @@ impl FakeQemu {
         let listener = UnixListener::bind(paths::monitor(folder, name)).unwrap();
         let (sender, unplugged) = channel();
         let (hand_over, connection) = channel();
-        let nic = Arc::new(AtomicBool::new(true));
-        let of_monitor = Arc::clone(&nic);
+        let guest = Arc::new(Guest::default());
+        *guest.devices.lock().unwrap() = devices;
+        let of_monitor = Arc::clone(&guest);
         thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
             hand_over.send(socket.try_clone().unwrap()).unwrap();
-            serve(socket, size, devices, &of_monitor, &sender);
+            serve(socket, size, &of_monitor, &sender);
         });
         Self {
             _ram: ram,
             unplugged,
             connection,
-            nic,
+            guest,
         }
+    }
+
+    /// Releases a device of which the guest was not asked, and sends the event that QEMU sends then.
+    fn release(&self, id: &str) {
+        let mut devices = self.guest.devices.lock().unwrap();
+        let before = devices.len();
+        devices.retain(|(of, _)| of != id);
+        assert!(devices.len() < before);
+        let connection = self.connection.recv().unwrap();
+        let data = json!({"device": id, "path": format!("/machine/peripheral/{id}")});
+        let event = json!({"event": "DEVICE_DELETED", "data": data, "timestamp": {}});
+        writeln!(&connection, "{event}").unwrap();
+    }
+
+    /// Returns the ids of the devices that are plugged in.
+    fn devices(&self) -> Vec<String> {
+        let devices = self.guest.devices.lock().unwrap();
+        devices.iter().map(|(id, _)| id.clone()).collect()
     }
 
     /// Ends the VM, as its monitor's client sees it.
@@ -70,13 +99,7 @@ impl FakeQemu {
 }
 
 /// Answers the commands of one client until the connection ends.
-fn serve(
-    socket: UnixStream,
-    size: u64,
-    mut devices: Vec<(String, String)>,
-    nic: &AtomicBool,
-    unplugged: &Sender<String>,
-) {
+fn serve(socket: UnixStream, size: u64, guest: &Guest, unplugged: &Sender<String>) {
     let mut out = socket.try_clone().unwrap();
     let mut send = |message: Value| writeln!(out, "{message}");
     if send(json!({"QMP": {"version": {}, "capabilities": ["oob"]}})).is_err() {
@@ -86,6 +109,7 @@ fn serve(
     for line in BufReader::new(socket).lines().map_while(Result::ok) {
         let command: Value = serde_json::from_str(&line).unwrap();
         let arguments = &command["arguments"];
+        let mut devices = guest.devices.lock().unwrap();
         let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_owned();
         let answer = match command["execute"].as_str().unwrap() {
             "query-status" => json!({"status": "running", "running": true}),
@@ -115,10 +139,13 @@ fn serve(
                     .iter()
                     .map(|(id, driver)| json!({"name": id, "type": format!("child<{driver}>")}));
                 let children = json!(children.collect::<Vec<_>>());
-                devices.retain(|(id, _)| !releasing.contains(id));
+                if !guest.keeps_devices.load(Ordering::SeqCst) {
+                    devices.retain(|(id, _)| !releasing.contains(id));
+                    releasing.clear();
+                }
                 children
             }
-            "query-chardev" => chardevs(nic.load(Ordering::SeqCst)),
+            "query-chardev" => chardevs(!guest.has_no_nic.load(Ordering::SeqCst)),
             "qom-list" | "query-memory-devices" | "query-fdsets" => json!([]),
             _ => json!({}),
         };
@@ -213,7 +240,7 @@ fn with_leftovers(folder: &Path, mib: u64) -> (Group, FakeQemu) {
     let view = ("vicinity-view-of-x", "ivshmem-plain");
     let view = (view.0.to_owned(), view.1.to_owned());
     let vm = FakeQemu::start_with(folder, "a", mib << 20, vec![view]);
-    vm.nic.store(false, Ordering::SeqCst);
+    vm.guest.has_no_nic.store(true, Ordering::SeqCst);
     let mut group = Group::new(folder, &["a".to_owned()]).unwrap();
     for _ in 0..3 {
         group.advance().unwrap();
@@ -228,7 +255,7 @@ fn with_leftovers(folder: &Path, mib: u64) -> (Group, FakeQemu) {
 fn devices_of_an_ended_group_are_unplugged_once_the_nic_is_connected() {
     let folder = tempfile::tempdir().unwrap();
     let (mut group, vm) = with_leftovers(folder.path(), 4);
-    vm.nic.store(true, Ordering::SeqCst);
+    vm.guest.has_no_nic.store(false, Ordering::SeqCst);
     for _ in 0..5 {
         group.advance().unwrap();
     }
@@ -252,7 +279,7 @@ fn a_nic_that_is_never_connected_does_not_keep_the_devices_of_an_ended_group() {
 fn devices_of_a_vm_that_leaves_are_unplugged_once_its_nic_is_connected() {
     let folder = tempfile::tempdir().unwrap();
     let (mut group, [_a, _b, c, _d]) = joined(folder.path(), 4096);
-    c.nic.store(false, Ordering::SeqCst);
+    c.guest.has_no_nic.store(true, Ordering::SeqCst);
     let since = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
     assert!(group.set_left("c", true));
     group.members[2].state = MemberState::Leaving(since);
@@ -260,9 +287,59 @@ fn devices_of_a_vm_that_leaves_are_unplugged_once_its_nic_is_connected() {
         group.advance().unwrap();
     }
     assert!(c.unplugged().is_empty());
-    c.nic.store(true, Ordering::SeqCst);
+    c.guest.has_no_nic.store(false, Ordering::SeqCst);
     for _ in 0..3 {
         group.advance().unwrap();
     }
     assert!(!c.unplugged().is_empty());
+}
+
+#[test]
+fn a_guest_is_asked_once_for_each_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, [_a, _b, c, _d]) = joined(folder.path(), 1 << 16);
+    c.guest.keeps_devices.store(true, Ordering::SeqCst);
+    group.members[2].state = MemberState::Unplugging;
+    assert!(group.set_left("c", true));
+    for _ in 0..5 {
+        group.advance().unwrap();
+    }
+    let views = ["a", "b", "d"].map(|name| format!("vicinity-view-of-{name}"));
+    assert_eq!(c.unplugged(), views);
+    c.guest.keeps_devices.store(false, Ordering::SeqCst);
+    for _ in 0..5 {
+        group.advance().unwrap();
+    }
+    assert_eq!(c.unplugged(), ["vicinity-direct"]);
+}
+
+#[test]
+fn a_view_that_the_guest_released_unasked_is_plugged_in_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, [a, _b, _c, _d]) = joined(folder.path(), 1 << 20);
+    let before = a.devices();
+    a.release("vicinity-view-of-c");
+    group.advance().unwrap();
+    let mut now = a.devices();
+    now.sort();
+    assert_eq!(now, before);
+    assert!(a.unplugged().is_empty());
+}
+
+#[test]
+fn a_vm_whose_guest_released_the_window_unasked_joins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut group, [a, b, _c, _d]) = joined(folder.path(), 1 << 24);
+    let mut before = [a.devices(), b.devices()];
+    a.release("vicinity-direct");
+    group.advance().unwrap();
+    assert_eq!(group.statuses().next().unwrap().state, "leaving");
+    // Its views are unplugged, it joins, and its peers' and its own views are plugged in.
+    for _ in 0..6 {
+        group.advance().unwrap();
+    }
+    let mut now = [a.devices(), b.devices()];
+    before.iter_mut().chain(&mut now).for_each(|ids| ids.sort());
+    assert_eq!(now, before);
+    assert_eq!(group.statuses().next().unwrap().state, "joined");
 }

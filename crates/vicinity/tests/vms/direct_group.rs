@@ -15,8 +15,8 @@ use vm_harness::vm::Vm;
 
 use crate::common::{HANG, until};
 use crate::direct::{
-    config, counter, devices, flood, ip, is_well, load, member, received, signal, until_devices,
-    until_joined, until_peers, until_reached, with_module,
+    address, config, counter, devices, flood, ip, is_well, load, member, received, signal,
+    until_device, until_devices, until_joined, until_peers, until_reached, with_module,
 };
 use crate::direct_churn::{Churn, Way, leaving_vm};
 use crate::guest::{self, sh};
@@ -270,6 +270,16 @@ fn kill_process_of(rig: &Rig, group: &str) {
     });
 }
 
+/// Makes a guest release all views and windows, as its administrator can.
+fn release_all(vm: &Vm) {
+    let release = "\
+        for slot in /sys/bus/pci/slots/*; do \
+            device=/sys/bus/pci/devices/$(cat $slot/address).0/device; \
+            if test -e $device && grep -q 0x1110 $device; then echo 0 >$slot/power; fi; \
+        done";
+    sh(vm, release);
+}
+
 #[test]
 fn vms_of_a_group_see_each_others_memory() {
     let mut rig = with_module(Rig::new(Some(&(config(&["a", "b", "c"]) + PAIR))));
@@ -342,6 +352,15 @@ fn vms_of_a_group_see_each_others_memory() {
         is_well(vm);
     }
     until_reached(&a, &ip(2));
+
+    step("a guest releases its devices although nothing asked it to, and gets others");
+    release_all(&a);
+    until_devices(&a, 2);
+    until_device(&a);
+    address(&a, 1);
+    until_peers(&a, 1);
+    until_reached(&a, &ip(2));
+    is_well(&a);
 
     step("the group's process is killed under load, without an effect on traffic");
     let sending = flood(&a, &b);

@@ -19,6 +19,10 @@ const DEVICES: &str = "/machine/peripheral";
 /// Time in which a guest releases an unplugged device. After it, the attempt fails, and the next one repeats the request.
 const UNPLUG_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time for which a new device must stay plugged in. A guest that was asked several times for the old device may release
+/// the new one, too (`crates/direct/src/plug.rs` has the reason).
+const STAY_TIME: Duration = Duration::from_secs(1);
+
 /// Interval at which an attempt asks QEMU whether the device is still plugged in.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -55,6 +59,8 @@ enum ReplugError {
             persists"
     )]
     NotReleased,
+    #[error("the guest released the new device at once; another device is plugged in")]
+    ReleasedAgain,
 }
 
 impl Replug {
@@ -158,7 +164,11 @@ impl PlugTask {
             "driver": "vhost-user-fs-pci", "id": DEVICE, "chardev": CHARDEV, "tag": TAG, "bus": bus,
         });
         qmp.execute("device_add", &device)?;
-        Ok(())
+        std::thread::sleep(STAY_TIME);
+        match is_plugged(&mut qmp)? {
+            true => Ok(()),
+            false => Err(ReplugError::ReleasedAgain),
+        }
     }
 }
 
@@ -173,7 +183,7 @@ fn unplug(qmp: &mut Qmp) -> Result<(), ReplugError> {
     let end = Instant::now() + UNPLUG_TIMEOUT;
     while is_plugged(qmp)? {
         if Instant::now() >= end {
-            // QEMU also refuses a request that repeats a pending one.
+            // QEMU may also refuse a request that repeats a pending one.
             return Err(requested.map_or_else(ReplugError::from, |_| ReplugError::NotReleased));
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -206,6 +216,8 @@ mod tests {
         polls_left: Option<u32>,
         /// Number of `device_add` commands that fail.
         failing_adds: u32,
+        /// Number of new devices that the guest releases unasked.
+        released_adds: u32,
         commands: Vec<String>,
     }
 
@@ -262,7 +274,8 @@ mod tests {
                     return Err("not yet");
                 }
                 "device_add" => {
-                    self.plugged = true;
+                    self.plugged = self.released_adds == 0;
+                    self.released_adds = self.released_adds.saturating_sub(1);
                     assert_eq!(arguments["bus"], "pcie.7");
                     assert_eq!(arguments["chardev"], CHARDEV);
                 }
@@ -351,6 +364,24 @@ mod tests {
         let qemu = qemu.lock().unwrap();
         let times = |wanted| qemu.commands.iter().filter(|one| *one == wanted).count();
         assert_eq!((times("device_del"), times("device_add")), (2, 2));
+    }
+
+    #[test]
+    fn a_new_device_that_the_guest_releases_at_once_is_plugged_in_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let qemu = Qemu {
+            plugged: true,
+            released_adds: 1,
+            ..Qemu::default()
+        };
+        let qemu = qemu.serve(monitor(folder.path()));
+        let replug = replug(folder.path());
+        replug.start();
+        until(|| is_done(&replug));
+        let qemu = qemu.lock().unwrap();
+        assert!(qemu.plugged);
+        let times = |wanted| qemu.commands.iter().filter(|one| *one == wanted).count();
+        assert_eq!((times("device_del"), times("device_add")), (1, 2));
     }
 
     #[test]
