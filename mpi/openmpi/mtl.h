@@ -119,6 +119,9 @@ __attribute__((visibility("default"))) extern mca_mtl_base_component_2_0_0_t mca
 #define MTL_RANK_BITS ((uint64_t)0x1f << 9 | (uint64_t)0x7ff << 37)
 
 static inline uint64_t vicinity_envelope(uint32_t communicator, uint32_t rank, int tag) {
+  /* The same as below, for most messages. */
+  if ((communicator >> 2 | rank >> 5 | (uint32_t)tag >> 8) == 0)
+    return communicator << 14 | rank << 9 | (uint32_t)tag;
   bool negative = tag < 0;
   uint64_t number = negative ? ~(uint32_t)tag : (uint32_t)tag;
   uint64_t sender = rank, context = communicator;

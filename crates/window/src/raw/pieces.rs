@@ -17,6 +17,9 @@ const WORD: usize = u64::BITS as usize;
 /// reach are not stored.
 #[inline(always)]
 pub(super) fn write(pieces: &[&[u8]], to: &[AtomicU64]) {
+    if let [data] = pieces {
+        return write_data(data, to);
+    }
     let Some((data, headers)) = pieces.split_last() else {
         return;
     };
@@ -30,6 +33,22 @@ pub(super) fn write(pieces: &[&[u8]], to: &[AtomicU64]) {
     }
     words.add(data, four_at_once);
     if words.bits > 0 {
+        words.store(words.next);
+    }
+}
+
+/// The same for data alone, whose words are those of the slot.
+#[inline(always)]
+fn write_data(data: &[u8], to: &[AtomicU64]) {
+    let (chunks, tail) = data.as_chunks();
+    let mut to = to.iter();
+    for (chunk, word) in chunks.iter().zip(to.by_ref()) {
+        word.store(eight(chunk, four_at_once), Ordering::Relaxed);
+    }
+    if !tail.is_empty() {
+        let (next, bits) = (0, 0);
+        let mut words = Words { to, next, bits };
+        words.add(tail, four_at_once);
         words.store(words.next);
     }
 }
@@ -55,11 +74,7 @@ impl Words<'_> {
     fn add(&mut self, piece: &[u8], four: impl Fn(&[u8; 4]) -> u64) {
         let mut rest = piece;
         while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
-            let halves = chunk.first_chunk().zip(chunk.last_chunk());
-            self.add_bits(
-                halves.map_or(0, |(low, high)| four(low) | four(high) << 32),
-                WORD,
-            );
+            self.add_bits(eight(chunk, &four), WORD);
             rest = after;
         }
         if let Some((chunk, after)) = rest.split_first_chunk() {
@@ -91,6 +106,13 @@ impl Words<'_> {
         }
         self.bits = known % WORD;
     }
+}
+
+/// Loads a word, of which `four` loads four bytes.
+#[inline(always)]
+fn eight(bytes: &[u8; 8], four: impl Fn(&[u8; 4]) -> u64) -> u64 {
+    let halves = bytes.first_chunk().zip(bytes.last_chunk());
+    halves.map_or(0, |(low, high)| four(low) | four(high) << 32)
 }
 
 /// Loads four bytes, each alone, the first one lowest.
