@@ -40,15 +40,17 @@ pub(super) fn write(pieces: &[&[u8]], to: &[AtomicU64]) {
 /// The same for data alone, whose words are those of the slot.
 #[inline(always)]
 fn write_data(data: &[u8], to: &[AtomicU64]) {
-    let (chunks, tail) = data.as_chunks();
-    let mut to = to.iter();
-    for (chunk, word) in chunks.iter().zip(to.by_ref()) {
+    let (mut rest, mut to) = (data, to.iter());
+    while let Some((chunk, after)) = rest.split_first_chunk()
+        && let Some(word) = to.next()
+    {
         word.store(eight(chunk, four_at_once), Ordering::Relaxed);
+        rest = after;
     }
-    if !tail.is_empty() {
+    if !rest.is_empty() {
         let (next, bits) = (0, 0);
         let mut words = Words { to, next, bits };
-        words.add(tail, four_at_once);
+        words.add(rest, four_at_once);
         words.store(words.next);
     }
 }
