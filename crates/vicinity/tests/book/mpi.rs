@@ -134,6 +134,7 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
+        native("mpi-zen4.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi-zen5.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
         interfaces("mpi-interfaces.json", &PAIR),

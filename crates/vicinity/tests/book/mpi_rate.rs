@@ -38,7 +38,12 @@ fn cell(rates: &[f64]) -> String {
 
 /// Returns the rows that `docs/mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
-    let results = read("mpi-rate.json");
+    let files = ["mpi-rate.json", "mpi-rate-zen4.json"];
+    files.iter().flat_map(|file| rows_of(file)).collect()
+}
+
+fn rows_of(file: &str) -> Vec<String> {
+    let results = read(file);
     let all = TRANSPORTS.map(|transport| slices(&results, transport));
     let speeds = all.iter().flatten().flat_map(|slice| &slice[1..]);
     let highest = speeds.copied().fold(0.0, f64::max);
