@@ -41,7 +41,7 @@ pub(crate) struct Vm {
     /// The descriptors that QEMU had while it had the window. `None` until they are read.
     window_numbers: Option<Numbers>,
     hot_plug: HotPlug,
-    /// QEMU has removed a device since the last call of [`Vm::has_lost_window`].
+    /// QEMU has removed a device since the last call of [`Vm::collect_removed_views`].
     device_deleted: bool,
 }
 
@@ -198,20 +198,16 @@ impl Vm {
         Ok(events.reset)
     }
 
-    /// Returns whether the window is gone, if QEMU has removed a device since the last call. Removes the views from the
-    /// list that are gone. The guest may release devices that nothing asked it for, see [`crate::plug`].
+    /// Returns whether the window is gone. The guest may release devices that nothing asked it for, see [`crate::plug`].
+    /// Reads the descriptors of a window that is there, once.
     pub(crate) fn has_lost_window(&mut self) -> Result<bool, DirectError> {
-        if !self.device_deleted {
-            if self.window_numbers.is_none() {
-                self.read_window_numbers()?;
-            }
-            return Ok(false);
+        if self.device_deleted && !self.has_window()? {
+            return Ok(true);
         }
-        let there = self.qmp.names(DEVICES, VIEW)?;
-        self.forget_removed_views(&there)?;
-        let is_lost = !self.has_window()?;
-        self.device_deleted = false;
-        Ok(is_lost)
+        if self.window_numbers.is_none() {
+            self.read_window_numbers()?;
+        }
+        Ok(false)
     }
 
     /// Unplugs all devices, views first. Returns whether none is left. The guest must release each device,

@@ -25,12 +25,11 @@ struct FakeQemu {
 }
 
 /// What the monitor says of the guest.
-#[derive(Default)]
 struct Guest {
     /// Id and driver of each device that is plugged in.
     devices: Mutex<Vec<(String, String)>>,
-    /// The NIC is not connected.
-    has_no_nic: AtomicBool,
+    /// Whether the NIC is connected.
+    nic: AtomicBool,
     /// The guest does not release the devices that it is asked for. As on QEMU's ACPI slots, a client may ask again.
     keeps_devices: AtomicBool,
 }
@@ -52,8 +51,11 @@ impl FakeQemu {
         let listener = UnixListener::bind(paths::monitor(folder, name)).unwrap();
         let (sender, unplugged) = channel();
         let (hand_over, connection) = channel();
-        let guest = Arc::new(Guest::default());
-        *guest.devices.lock().unwrap() = devices;
+        let guest = Arc::new(Guest {
+            devices: Mutex::new(devices),
+            nic: AtomicBool::new(true),
+            keeps_devices: AtomicBool::new(false),
+        });
         let of_monitor = Arc::clone(&guest);
         thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
@@ -145,7 +147,7 @@ fn serve(socket: UnixStream, size: u64, guest: &Guest, unplugged: &Sender<String
                 }
                 children
             }
-            "query-chardev" => chardevs(!guest.has_no_nic.load(Ordering::SeqCst)),
+            "query-chardev" => chardevs(guest.nic.load(Ordering::SeqCst)),
             "qom-list" | "query-memory-devices" | "query-fdsets" => json!([]),
             _ => json!({}),
         };
@@ -240,7 +242,7 @@ fn with_leftovers(folder: &Path, mib: u64) -> (Group, FakeQemu) {
     let view = ("vicinity-view-of-x", "ivshmem-plain");
     let view = (view.0.to_owned(), view.1.to_owned());
     let vm = FakeQemu::start_with(folder, "a", mib << 20, vec![view]);
-    vm.guest.has_no_nic.store(true, Ordering::SeqCst);
+    vm.guest.nic.store(false, Ordering::SeqCst);
     let mut group = Group::new(folder, &["a".to_owned()]).unwrap();
     for _ in 0..3 {
         group.advance().unwrap();
@@ -255,7 +257,7 @@ fn with_leftovers(folder: &Path, mib: u64) -> (Group, FakeQemu) {
 fn devices_of_an_ended_group_are_unplugged_once_the_nic_is_connected() {
     let folder = tempfile::tempdir().unwrap();
     let (mut group, vm) = with_leftovers(folder.path(), 4);
-    vm.guest.has_no_nic.store(false, Ordering::SeqCst);
+    vm.guest.nic.store(true, Ordering::SeqCst);
     for _ in 0..5 {
         group.advance().unwrap();
     }
@@ -279,7 +281,7 @@ fn a_nic_that_is_never_connected_does_not_keep_the_devices_of_an_ended_group() {
 fn devices_of_a_vm_that_leaves_are_unplugged_once_its_nic_is_connected() {
     let folder = tempfile::tempdir().unwrap();
     let (mut group, [_a, _b, c, _d]) = joined(folder.path(), 4096);
-    c.guest.has_no_nic.store(true, Ordering::SeqCst);
+    c.guest.nic.store(false, Ordering::SeqCst);
     let since = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
     assert!(group.set_left("c", true));
     group.members[2].state = MemberState::Leaving(since);
@@ -287,7 +289,7 @@ fn devices_of_a_vm_that_leaves_are_unplugged_once_its_nic_is_connected() {
         group.advance().unwrap();
     }
     assert!(c.unplugged().is_empty());
-    c.guest.has_no_nic.store(false, Ordering::SeqCst);
+    c.guest.nic.store(true, Ordering::SeqCst);
     for _ in 0..3 {
         group.advance().unwrap();
     }

@@ -21,16 +21,13 @@ impl Vm {
             return ram.map_or(Ok(()), |ram| self.plug_view(name, ram));
         };
         match &view.state {
-            State::Plugged if view.of != wanted => {
-                self.unplug_view(name);
-                Ok(())
-            }
-            State::Refused(_) if view.of != wanted => {
+            State::Plugged | State::Refused(_) if view.of == wanted => {}
+            State::Plugged | State::Unplugging => self.unplug_view(name),
+            State::Refused(_) => {
                 self.views.remove(name);
-                Ok(())
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Finds out whose memory a view shows that was plugged in before this process started.
@@ -106,6 +103,7 @@ impl Vm {
         first.map(|(name, reason)| format!("the VM cannot map the memory of {name}: {reason}"))
     }
 
+    /// Asks the guest to release a view, again if that is due.
     fn unplug_view(&mut self, name: &str) {
         if let Some(view) = self.views.get_mut(name) {
             view.state = State::Unplugging;
@@ -114,35 +112,26 @@ impl Vm {
             .request_unplug(&mut self.qmp, &format!("{VIEW}{name}"));
     }
 
-    /// Removes the views that the guest has released from the list. While views are being unplugged, asks QEMU for
-    /// its list of devices each time, because QEMU sends the event of a device's removal only when nothing uses the
-    /// device's memory any more, which can be long after.
+    /// Removes the views that the guest has released from the list, also those that nothing asked it for. While views are
+    /// being unplugged, asks QEMU for its list of devices each time, because QEMU sends the event of a device's removal only
+    /// when nothing uses the device's memory any more, which can be long after.
     pub(crate) fn collect_removed_views(&mut self) -> Result<(), DirectError> {
         let is_unplugging = |view: &View| view.state == State::Unplugging;
-        if self.views.values().any(is_unplugging) {
-            let there = self.qmp.names(DEVICES, VIEW)?;
-            self.forget_removed_views(&there)?;
-            let going = self.views.iter().filter(|(_, view)| is_unplugging(view));
-            for (name, _) in going {
-                let id = format!("{VIEW}{name}");
-                self.hot_plug.request_unplug(&mut self.qmp, &id);
-            }
+        if !self.device_deleted && !self.views.values().any(is_unplugging) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Removes the views from the list whose devices are not among those that are `there`.
-    pub(super) fn forget_removed_views(&mut self, there: &[String]) -> Result<(), DirectError> {
+        let there = self.qmp.names(DEVICES, VIEW)?;
+        let is_refused = |view: &View| matches!(view.state, State::Refused(_));
         let before = self.views.len();
-        self.views.retain(|name, view| {
-            matches!(view.state, State::Refused(_)) || there.contains(&format!("{VIEW}{name}"))
-        });
+        self.views
+            .retain(|name, view| is_refused(view) || there.contains(&format!("{VIEW}{name}")));
         if self.views.len() < before {
             // QEMU may accept now what it refused before.
-            self.views
-                .retain(|_, view| !matches!(view.state, State::Refused(_)));
+            self.views.retain(|_, view| !is_refused(view));
         }
-        self.drop_memories()
+        self.drop_memories()?;
+        self.device_deleted = false;
+        Ok(())
     }
 
     /// Removes peers' memories that no device uses.

@@ -248,6 +248,11 @@ mod tests {
             }
         }
 
+        /// Returns how often this command came.
+        fn times(&self, command: &str) -> usize {
+            self.commands.iter().filter(|one| *one == command).count()
+        }
+
         fn answer(&mut self, command: &str, arguments: &Value) -> Result<Value, &'static str> {
             match command {
                 "qom-list" => {
@@ -362,8 +367,7 @@ mod tests {
         let qemu = qemu.serve(monitor);
         until(|| is_done(&replug));
         let qemu = qemu.lock().unwrap();
-        let times = |wanted| qemu.commands.iter().filter(|one| *one == wanted).count();
-        assert_eq!((times("device_del"), times("device_add")), (2, 2));
+        assert_eq!((qemu.times("device_del"), qemu.times("device_add")), (2, 2));
     }
 
     #[test]
@@ -380,8 +384,7 @@ mod tests {
         until(|| is_done(&replug));
         let qemu = qemu.lock().unwrap();
         assert!(qemu.plugged);
-        let times = |wanted| qemu.commands.iter().filter(|one| *one == wanted).count();
-        assert_eq!((times("device_del"), times("device_add")), (1, 2));
+        assert_eq!((qemu.times("device_del"), qemu.times("device_add")), (1, 2));
     }
 
     #[test]
