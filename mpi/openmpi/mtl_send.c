@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Sends: short messages at once, others announced. */
 #include "mtl.h"
+#include "words.h"
 
 #include "opal/runtime/opal_progress.h"
 
@@ -43,12 +44,26 @@ static bool send_with_credit(vicinity_request_t *request, const vicinity_peer_t 
   return false;
 }
 
-static bool inject(const vicinity_peer_t *peer, mx_segment_t *segments, uint32_t count, uint64_t match) {
-  uint32_t sent = 0;
-  mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->address, match, &sent);
+/* Returns whether a message has left. */
+static bool injected(const vicinity_peer_t *peer, mx_return_t code, uint32_t sent) {
   if (code != MX_SUCCESS)
     vicinity_fail(peer->proc, vicinity_mx.strerror(code));
   return sent;
+}
+
+static bool inject(const vicinity_peer_t *peer, mx_segment_t *segments, uint32_t count, uint64_t match) {
+  uint32_t sent = 0;
+  mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->address, match, &sent);
+  return injected(peer, code, sent);
+}
+
+/* The same for up to VICINITY_DATA_MAX bytes. */
+static bool inject_short(const vicinity_peer_t *peer, const unsigned char *data, size_t length, uint64_t match) {
+  uint64_t words[VICINITY_WORDS] = {vicinity_load_data(data, length)};
+  uint32_t sent = 0;
+  mx_return_t code =
+      vicinity_mx.inject_words(vicinity_plane.endpoint, words, (uint32_t)length, peer->address, match, &sent);
+  return injected(peer, code, sent);
 }
 
 /* Sends short contiguous data at once, as most messages are. Returns false, and sends nothing, if start has to decide. */
@@ -62,6 +77,8 @@ static inline bool inject_contiguous(struct ompi_communicator_t *comm, int dest,
   if (peer == NULL)
     return false;
   uint64_t envelope = vicinity_envelope(VICINITY_CONTEXT(comm), (uint32_t)ompi_comm_rank(comm), tag);
+  if (convertor->local_size <= VICINITY_DATA_MAX)
+    return inject_short(peer, convertor->pBaseBuf, convertor->local_size, MTL_MESSAGE | envelope);
   mx_segment_t segment = {convertor->pBaseBuf, (uint32_t)convertor->local_size};
   return inject(peer, &segment, 1, MTL_MESSAGE | envelope);
 }

@@ -32,6 +32,7 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_needs_uplink", needs_uplink),
       SYMBOL("mx_is_on_other_host", is_on_other_host),
       SYMBOL("mx_inject", inject),
+      SYMBOL("mx_inject_words", inject_words),
       SYMBOL("mx_isend_with_credit", isend_with_credit),
       SYMBOL("mx_use_credit", use_credit),
       SYMBOL("mx_next_unexpected", next_unexpected),

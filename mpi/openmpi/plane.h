@@ -88,6 +88,7 @@ typedef struct {
   __typeof__(&mx_needs_uplink) needs_uplink;
   __typeof__(&mx_is_on_other_host) is_on_other_host;
   __typeof__(&mx_inject) inject;
+  __typeof__(&mx_inject_words) inject_words;
   __typeof__(&mx_isend_with_credit) isend_with_credit;
   __typeof__(&mx_use_credit) use_credit;
   __typeof__(&mx_next_unexpected) next_unexpected;

@@ -9,8 +9,8 @@
 /* Without sends and receives that wait, only each of this number of calls looks at the watches. */
 #define WATCH_INTERVAL 512
 
-/* Whether this thread is in vicinity_progress: Open MPI's callbacks may make progress themselves. */
-static __thread bool progressing;
+/* Whether a thread is in vicinity_progress: Open MPI's callbacks may make progress themselves. */
+static bool progressing;
 
 /* Passes the messages that have arrived to Open MPI, which reads them where they arrived. The library
    counts the calls that find nothing, and then yields the processor. */
@@ -55,7 +55,9 @@ static int complete(void) {
 
 int vicinity_progress(void) {
   vicinity_plane_t *plane = &vicinity_plane;
-  if (progressing || OPAL_THREAD_TRYLOCK(&plane->progress_lock) != 0)
+  if (OPAL_THREAD_TRYLOCK(&plane->progress_lock) != 0)
+    return 0;
+  if (progressing)
     return 0;
   progressing = true;
   int count = take_messages() + complete();

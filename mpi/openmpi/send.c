@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Fragments and how they are sent. */
 #include "vicinity.h"
+#include "words.h"
 
 static void fragment_constructor(vicinity_fragment_t *fragment) {
   fragment->base.des_segments = fragment->segments;
@@ -92,17 +93,39 @@ static uint64_t match_value(const struct mca_btl_base_endpoint_t *peer, mca_btl_
   return peer->module == &vicinity_other_hosts ? VICINITY_OTHER_HOSTS | tag : tag;
 }
 
-/* Sends the segments if there is room for them now, as most often. Returns 1 if they have left, 0 if
-   there is no room or the peer is lost, and else an error. */
+/* Returns 1 if a message has left, 0 if there is no room or the peer is lost, and else an error. */
+static int injected(struct mca_btl_base_endpoint_t *peer, mx_return_t code, uint32_t sent) {
+  if (code == MX_SUCCESS)
+    return (int)sent;
+  vicinity_fail(peer->plane.proc, vicinity_mx.strerror(code));
+  return OPAL_ERR_UNREACH;
+}
+
+/* Sends the segments if there is room for them now, as most often. */
 static int inject(struct mca_btl_base_endpoint_t *peer, mx_segment_t *segments, uint32_t count,
                   mca_btl_base_tag_t tag) {
   uint32_t sent = 0;
   mx_return_t code = vicinity_mx.inject(vicinity_plane.endpoint, segments, count, peer->plane.address,
                                         match_value(peer, tag), &sent);
-  if (code == MX_SUCCESS)
-    return (int)sent;
-  vicinity_fail(peer->plane.proc, vicinity_mx.strerror(code));
-  return OPAL_ERR_UNREACH;
+  return injected(peer, code, sent);
+}
+
+/* The same for a match of ob1 with a few bytes. */
+static int inject_short(struct mca_btl_base_endpoint_t *peer, const void *header, const void *data, size_t length,
+                        mca_btl_base_tag_t tag) {
+  uint64_t words[VICINITY_WORDS];
+  uint32_t sent = 0;
+  vicinity_load_fragment(words, header, data, length);
+  mx_return_t code = vicinity_mx.inject_words(vicinity_plane.endpoint, words, (uint32_t)(VICINITY_OB1_HEADER + length),
+                                              peer->plane.address, match_value(peer, tag), &sent);
+  return injected(peer, code, sent);
+}
+
+/* The same for a header and data. */
+static int inject_two(struct mca_btl_base_endpoint_t *peer, void *header, size_t header_size, void *data, size_t length,
+                      mca_btl_base_tag_t tag) {
+  mx_segment_t segments[2] = {{header, (uint32_t)header_size}, {data, (uint32_t)length}};
+  return inject(peer, segments, length > 0 ? 2 : 1, tag);
 }
 
 /* Has the library send the segments when there is room. vicinity_sent ends the fragment. */
@@ -153,7 +176,6 @@ int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endp
                             opal_convertor_t *convertor, void *header, size_t header_size,
                             size_t payload_size, uint8_t order, uint32_t flags,
                             mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor) {
-  mx_segment_t segments[2] = {{header, (uint32_t)header_size}, {NULL, (uint32_t)payload_size}};
   (void)order, (void)flags;
   if (descriptor != NULL)
     *descriptor = NULL;
@@ -161,9 +183,12 @@ int vicinity_send_immediate(mca_btl_base_module_t *btl, struct mca_btl_base_endp
   if (header_size + payload_size > btl->btl_eager_limit ||
       (payload_size > 0 && opal_convertor_need_buffers(convertor)))
     return OPAL_ERR_OUT_OF_RESOURCE;
+  void *payload = NULL;
   if (payload_size > 0)
-    opal_convertor_get_current_pointer(convertor, &segments[1].segment_ptr);
-  int result = inject(peer, segments, payload_size > 0 ? 2 : 1, tag);
+    opal_convertor_get_current_pointer(convertor, &payload);
+  int result = header_size == VICINITY_OB1_HEADER && payload_size <= VICINITY_DATA_MAX
+                   ? inject_short(peer, header, payload, payload_size, tag)
+                   : inject_two(peer, header, header_size, payload, payload_size, tag);
   if (result == 0)
     return OPAL_ERR_OUT_OF_RESOURCE;
   return result == 1 ? OPAL_SUCCESS : result;

@@ -1,10 +1,12 @@
 //! Sends without a request: the message leaves at once, or not at all.
 
+use window::lane::SHORT_BYTES;
+
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::error::{Code, Error};
 use crate::ids::{Peer, SELF};
-use crate::limits::{EAGER, MEDIUM};
+use crate::limits::{EAGER, MEDIUM, SHORT_WORDS};
 use crate::peer::{Fault, Link};
 use crate::wire;
 
@@ -33,6 +35,42 @@ impl Endpoint {
         }
     }
 
+    /// The same for a message of `length` bytes, at most [`SHORT_BYTES`], in little-endian words. The bytes behind are zeros.
+    ///
+    /// # Errors
+    /// As [`inject`](Self::inject).
+    #[inline(always)]
+    pub fn inject_words(
+        &mut self,
+        peer: Peer,
+        value: u64,
+        words: &[u64; SHORT_WORDS],
+        length: usize,
+    ) -> Result<bool, Error> {
+        if let Some(link) = self.peers.link(peer)
+            && let Ok(value) = u16::try_from(value)
+            && Engine::inject_words(link, value, words, length)
+        {
+            self.poll_plane();
+            return Ok(true);
+        }
+        self.inject_bytes(peer, value, words, length)
+    }
+
+    /// The same without the short way, which most messages take.
+    #[inline(never)]
+    fn inject_bytes(
+        &mut self,
+        peer: Peer,
+        value: u64,
+        words: &[u64; SHORT_WORDS],
+        length: usize,
+    ) -> Result<bool, Error> {
+        let bytes = words.map(u64::to_le_bytes);
+        let bytes = bytes.as_flattened().get(..length).unwrap_or_default();
+        self.inject(peer, value, &[bytes])
+    }
+
     /// Checks a peer without a link: this endpoint, or one that is gone.
     #[cold]
     pub(crate) fn is_known(&self, peer: Peer) -> Result<(), Error> {
@@ -59,6 +97,27 @@ impl Engine {
         link.messages_out.push_pieces(tag, value, pieces, length);
         link.wake();
         Ok(true)
+    }
+
+    /// Sends a message in words. Returns false, and sends nothing, if the other function has to decide.
+    #[inline(always)]
+    fn inject_words(
+        link: &mut Link,
+        value: u16,
+        words: &[u64; SHORT_WORDS],
+        length: usize,
+    ) -> bool {
+        let short = u8::try_from(length).ok();
+        let Some(length) = short.filter(|length| usize::from(*length) <= SHORT_BYTES) else {
+            return false;
+        };
+        if !link.sends.is_empty() || !link.messages_out.has_free_slot() {
+            return false;
+        }
+        let tag = wire::eager_tag(length);
+        link.messages_out.push_words(tag, value, words);
+        link.wake();
+        true
     }
 
     #[inline(never)]

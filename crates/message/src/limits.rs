@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use window::lane;
 use window::layout::LaneSize;
 
 /// Polls that found nothing between two reads of the clock, at most.
@@ -9,6 +10,9 @@ pub(crate) const POLLS_PER_CLOCK_READ: u32 = 32;
 
 /// Bytes of an eager message, which is inside a record.
 pub const EAGER: usize = 48;
+
+/// Words of a message that shares a slot with another one.
+pub const SHORT_WORDS: usize = lane::SHORT_WORDS;
 
 /// Messages that a program reads in place at once, at most.
 pub const READ_AT_ONCE: usize = 16;

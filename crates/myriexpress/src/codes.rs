@@ -45,8 +45,8 @@ codes! { Return:
     NO_PERM = 7, c"no permission to use the board's directory";
     BOARD_UNKNOWN = 8, c"there is no board of this number";
     BAD_ENDPOINT = 9, c"not an open endpoint, or not an address of one";
-    BAD_SEG_LIST = 10, c"the list of segments is missing, or they exceed 4 GiB in total";
-    BAD_SEG_MEM = 11, c"a segment endpoint_call a length has a null pointer";
+    BAD_SEG_LIST = 10, c"the list of segments or words is missing, or they exceed 4 GiB, or 24 bytes of words";
+    BAD_SEG_MEM = 11, c"a segment with a length has a null pointer";
     BAD_SEG_CNT = 12, c"too many segments";
     BAD_REQUEST = 13, c"no such request, or a request of the wrong kind";
     BAD_MATCH_MASK = 14, c"the match value has bits outside of the mask";

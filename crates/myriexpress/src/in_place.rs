@@ -2,6 +2,7 @@
 //! without a request.
 
 use message::Unexpected;
+use message::limits::SHORT_WORDS;
 
 use crate::abi::{self, Address};
 use crate::codes::Result;
@@ -112,6 +113,54 @@ fn inject_of_threads(
 fn send(core: &mut Core, pieces: &[&[u8]], to: Address, match_info: u64) -> Result<bool> {
     let peer = core.own_peer(to)?;
     let sent = core.endpoint.inject(peer, match_info, pieces)?;
+    Ok(count(core, sent))
+}
+
+/// The bytes of a message in words, and their number.
+pub(crate) type Short<'a> = (&'a [u64; SHORT_WORDS], usize);
+
+/// `mx_inject_words`: returns whether the message was sent.
+#[inline(always)]
+pub(crate) fn inject_words(
+    shared: &Shared,
+    message: Short<'_>,
+    to: Address,
+    match_info: u64,
+) -> Result<bool> {
+    match shared.enter() {
+        Some(mut entry) => send_words(shared.own(&mut entry)?, message, to, match_info),
+        None => inject_words_of_threads(shared, message, to, match_info),
+    }
+}
+
+/// The same for an endpoint that several threads use.
+#[inline(never)]
+fn inject_words_of_threads(
+    shared: &Shared,
+    message: Short<'_>,
+    to: Address,
+    match_info: u64,
+) -> Result<bool> {
+    send_words(shared.lock_for_call()?.core()?, message, to, match_info)
+}
+
+#[inline(always)]
+fn send_words(
+    core: &mut Core,
+    (words, length): Short<'_>,
+    to: Address,
+    match_info: u64,
+) -> Result<bool> {
+    let peer = core.own_peer(to)?;
+    let sent = core
+        .endpoint
+        .inject_words(peer, match_info, words, length)?;
+    Ok(count(core, sent))
+}
+
+/// Counts a send, if it was one.
+#[inline(always)]
+fn count(core: &mut Core, sent: bool) -> bool {
     core.counters.sends = core.counters.sends.wrapping_add(u32::from(sent));
-    Ok(sent)
+    sent
 }

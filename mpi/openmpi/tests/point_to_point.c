@@ -9,8 +9,8 @@
 /* Messages of each length, 1 B to 8 MiB, around the limits of the protocols, in both directions at
    the same time, between neighbours in a ring. */
 void lengths(void) {
-  static const int sizes[] = {0,    1,    8,     48,    49,    4000,  4031,    4032,    4096,
-                              4097, 8192, 32700, 32768, 32769, 65536, 1 << 20, 8 << 20};
+  static const int sizes[] = {0,    1,    2,    3,    4,    5,    6,    7,     8,     9,     10,    11,      24,     25,
+                              48,   49,   4000, 4031, 4032, 4096, 4097, 8192, 32700, 32768, 32769, 65536, 1 << 20, 8 << 20};
   unsigned char *out = malloc(8 << 20), *in = malloc(8 << 20);
   int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

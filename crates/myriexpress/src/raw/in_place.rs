@@ -49,6 +49,23 @@ extern "C" fn mx_inject(
     })
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn mx_inject_words(
+    endpoint: Endpoint,
+    words: List<u64>,
+    length: u32,
+    to: Address,
+    match_info: u64,
+    result: Out<u32>,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        let message = words.short_message(length)?;
+        let sent = in_place::inject_words(shared, message, to, match_info)?;
+        result.put(u32::from(sent));
+        Ok(())
+    })
+}
+
 #[inline(never)]
 fn inject_many(shared: &Shared, list: &[Segment], to: Address, match_info: u64) -> Result<bool> {
     in_place::inject(shared, &many_pieces(list)?, to, match_info)

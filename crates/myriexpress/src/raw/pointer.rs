@@ -7,10 +7,12 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::slice;
 
+use message::limits::SHORT_WORDS;
 use message::{Memory, Segments};
 
 use crate::abi::{Parameter, Segment};
 use crate::codes::{Result, Return};
+use crate::in_place::Short;
 
 /// A pointer to a value that the call writes, or reads and writes, or to several that it writes.
 #[repr(transparent)]
@@ -165,6 +167,19 @@ impl List<Segment> {
         // SAFETY: MX requires of `mx_isend` and `mx_irecv` that a segment is memory of the program,
         // which it does not access until the request has completed.
         Ok(Memory::Segments(unsafe { Segments::new(pieces) }?))
+    }
+}
+
+impl List<u64> {
+    /// Returns the words and the length of a short message.
+    #[inline(always)]
+    pub(super) fn short_message(&self, length: u32) -> Result<Short<'_>> {
+        let length = length as usize;
+        if length > SHORT_WORDS * 8 || self.0.is_null() {
+            return Err(Return::BAD_SEG_LIST);
+        }
+        // SAFETY: the pointer is not null, so it points to as many words of the program, see above.
+        Ok((unsafe { &*self.0.cast() }, length))
     }
 }
 

@@ -3,15 +3,29 @@
 
 static unsigned char out[100000], in[100000];
 
-static const uint32_t lengths[] = {0, 8, 48, 49, 4096, 32768, 32769, 100000};
+static const uint32_t lengths[] = {0, 7, 8, 24, 48, 49, 4096, 32768, 32769, 100000};
 #define LENGTHS (sizeof lengths / sizeof *lengths)
 #define ROUNDS 20
+
+/* Two messages of at most 24 bytes share a cache line if their match values have 16 bits. */
+static uint64_t match_of(unsigned i) { return i / LENGTHS % 4 == 0 ? i + 65536 : i; }
+
+/* Sends a message of at most 24 bytes in words. */
+static uint32_t inject_words(side_t s, uint32_t length, uint64_t match) {
+  uint64_t words[3] = {0};
+  uint32_t sent = 7;
+  memcpy(words, out, length);
+  OK(mx_inject_words(s.endpoint, words, length, s.peer, match, &sent));
+  return sent;
+}
 
 /* Sends a message in up to SEGMENTS segments, the first ones of different lengths; returns whether it left at once. */
 #define SEGMENTS 4
 static uint32_t inject(side_t s, uint32_t length, uint64_t match) {
   mx_segment_t segments[SEGMENTS];
   uint32_t count = match / LENGTHS % (SEGMENTS + 1), sent = 7, at = 0;
+  if (length <= 24 && count % 2 == 0)
+    return inject_words(s, length, match);
   if (count == 0 && length > 0)
     count = 1;
   for (uint32_t i = 0; i < count; i++) {
@@ -36,13 +50,17 @@ static void sender(void) {
     RETURNS(count > 1 ? MX_BAD_SEG_LIST : MX_BAD_SEG_MEM, mx_inject(s.endpoint, segments, count, s.peer, 1, &sent));
     RETURNS(MX_BAD_SEG_LIST, mx_inject(s.endpoint, NULL, count, s.peer, 1, &sent));
   }
+  const uint64_t words[3] = {0};
+  RETURNS(MX_BAD_SEG_LIST, mx_inject_words(s.endpoint, words, 25, s.peer, 1, &sent));
+  RETURNS(MX_BAD_SEG_LIST, mx_inject_words(s.endpoint, NULL, 8, s.peer, 1, &sent));
+  RETURNS(MX_BAD_ENDPOINT, mx_inject_words(NULL, words, 8, s.peer, 1, &sent));
   for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
     uint32_t length = lengths[i % LENGTHS];
-    if (inject(s, length, i)) {
+    if (inject(s, length, match_of(i))) {
       CHECK(length <= 32768);
       continue;
     }
-    mx_request_t request = start(s.endpoint, s.peer, out, length, i);
+    mx_request_t request = start(s.endpoint, s.peer, out, length, match_of(i));
     finish(s.endpoint, &request);
   }
   mx_request_t request = start_sync(s.endpoint, s.peer, out, 8, ROUNDS * LENGTHS);
@@ -66,7 +84,7 @@ static uint32_t next(mx_endpoint_t endpoint, mx_unexpected_t *messages) {
 
 static void take(side_t r, const mx_unexpected_t *message, uint32_t number, unsigned i) {
   uint32_t length = lengths[i % LENGTHS];
-  CHECK(message->match_info == i && message->length == length);
+  CHECK(message->match_info == match_of(i) && message->length == length);
   CHECK(!memcmp(&message->source, &r.peer, sizeof r.peer));
   if (message->data != NULL)
     CHECK(is_filled(message->data, length, 5));
@@ -75,7 +93,7 @@ static void take(side_t r, const mx_unexpected_t *message, uint32_t number, unsi
   if (message->data != NULL && i % 3 != 0)
     return;
   memset(in, 0, sizeof in);
-  mx_request_t request = post(r.endpoint, in, sizeof in, i, MX_MATCH_MASK_NONE);
+  mx_request_t request = post(r.endpoint, in, sizeof in, match_of(i), MX_MATCH_MASK_NONE);
   OK(mx_keep_unexpected(r.endpoint, number));
   mx_status_t status = finish(r.endpoint, &request);
   CHECK(status.xfer_length == length && is_filled(in, length, 5));

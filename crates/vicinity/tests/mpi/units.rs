@@ -35,3 +35,10 @@ fn an_envelope_has_its_fields() {
     // The program ends with an error if a check fails.
     let _text = unit_program("mtl-test");
 }
+
+/// What leaves without segments.
+#[test]
+fn words_have_the_bytes_of_a_short_message() {
+    // The program ends with an error if a check fails.
+    let _text = unit_program("words-test");
+}

@@ -50,6 +50,9 @@ pub const INLINE_BYTES: usize = raw::INLINE_BYTES;
 /// Bytes of a short record behind its first word.
 pub const SHORT_BYTES: usize = raw::SHORT_BYTES;
 
+/// The same in words of 8 bytes.
+pub const SHORT_WORDS: usize = raw::SHORT_WORDS;
+
 /// Positions of a slot.
 const HALVES: u32 = 2;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::distance::Distance;
 use super::store_choice::{Copy, StoreChoice, Stores};
-use super::{FIRST_SHIFT, HALVES, OWN_LINES, Record, Room, SHORT, TAG_MASK, TAG_SHIFT, data};
+use super::{
+    FIRST_SHIFT, HALVES, OWN_LINES, Record, Room, SHORT, SHORT_WORDS, TAG_MASK, TAG_SHIFT, data,
+};
 use crate::ProtocolError;
 use crate::lane::Consumer;
 use crate::layout::LaneOffsets;
@@ -85,9 +87,11 @@ impl Producer {
         Ok(self.has_free_slot())
     }
 
-    /// Returns whether a slot is free, besides the second half of the last one.
+    /// Returns whether a slot is known to be free, besides the second half of the last one. The consumer may have released
+    /// others, which [`has_room`](Self::has_room) finds.
     #[inline(always)]
-    fn has_free_slot(&self) -> bool {
+    #[must_use]
+    pub fn has_free_slot(&self) -> bool {
         let used = self.head.wrapping_sub(self.tail);
         // No overflow: each term is far below 32 bits. Each message passes here, so nothing checks that once more.
         used.wrapping_add(self.head % HALVES) <= self.slots.positions().wrapping_sub(HALVES)
@@ -234,8 +238,10 @@ impl Producer {
     /// they keep what an earlier record had there.
     #[inline(always)]
     pub fn push_pieces(&mut self, tag: u32, first: u64, pieces: &[&[u8]], length: usize) {
-        if length <= SHORT_BYTES && u16::try_from(first).is_ok() {
-            let header = self.header(tag) | SHORT | first << FIRST_SHIFT;
+        if length <= SHORT_BYTES
+            && let Ok(first) = u16::try_from(first)
+        {
+            let header = self.short_header(tag, first);
             self.slots.write_short(self.head, header, pieces);
             self.advance(1);
             return;
@@ -244,6 +250,21 @@ impl Producer {
         let header = self.header(tag);
         self.slots.write_pieces(self.head, header, first, pieces);
         self.advance(HALVES);
+    }
+
+    /// Publishes a short record with this first word, whose other bytes are in words. The caller must have checked
+    /// [`has_room`](Self::has_room) or [`has_free_slot`](Self::has_free_slot).
+    #[inline(always)]
+    pub fn push_words(&mut self, tag: u32, first: u16, words: &[u64; SHORT_WORDS]) {
+        let header = self.short_header(tag, first);
+        self.slots.write_short_words(self.head, header, words);
+        self.advance(1);
+    }
+
+    /// Returns the header of the next record, if it is short.
+    #[inline(always)]
+    fn short_header(&self, tag: u32, first: u16) -> u64 {
+        self.header(tag) | SHORT | u64::from(first) << FIRST_SHIFT
     }
 
     /// Returns the header of the next record, if it is not short.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::store_choice::{StoreChoice, Stores};
-use super::{Consumer, OWN_LINES, Producer, Record};
+use super::{Consumer, OWN_LINES, Producer, Record, SHORT_WORDS};
 use crate::layout::{LaneSize, Layout};
 use crate::raw::STREAMING_MIN;
 use crate::{Side, Window};
@@ -201,4 +201,32 @@ fn between_two_threads_data_of_either_kind_arrives_whole() {
             consumer.release();
         }
     });
+}
+
+/// Short records in words, behind and before others, look like those in pieces.
+#[test]
+fn a_record_in_words_is_read_as_one_in_pieces() {
+    let (mut producer, mut consumer) = lane();
+    for number in 0..1000_u64 {
+        assert!(producer.has_room().unwrap());
+        let (first, words) = (number as u16, [number; SHORT_WORDS].map(|word| word << 40));
+        let bytes = words.map(u64::to_le_bytes);
+        match number % 5 {
+            0 => producer.push_pieces(7, number << 16, &[bytes.as_flattened()], 24),
+            1 => producer.push_pieces(7, first.into(), &[bytes.as_flattened()], 24),
+            _ => producer.push_words(7, first, &words),
+        }
+        assert_eq!(consumer.tag(), Some(7));
+        let expected = if number % 5 == 0 {
+            number << 16
+        } else {
+            first.into()
+        };
+        assert_eq!(consumer.first(), expected);
+        let mut read = [0; 8 * SHORT_WORDS];
+        consumer.bytes(&mut read);
+        assert_eq!(read.as_slice(), bytes.as_flattened());
+        consumer.step();
+        consumer.release();
+    }
 }

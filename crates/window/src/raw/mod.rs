@@ -35,7 +35,7 @@ pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
 pub(crate) use processor::{EMULATION, hypervisor, is_emulated};
 pub(crate) use ready::ready;
-pub(crate) use slots::{Body, INLINE_BYTES, SHORT_BYTES, Slots};
+pub(crate) use slots::{Body, INLINE_BYTES, SHORT_BYTES, SHORT_WORDS, Slots};
 pub(crate) use streaming_copy::{LINE, STREAMING_MIN};
 pub(crate) use word::{LongWord, Word};
 pub(crate) use words::Words;

@@ -35,7 +35,7 @@ pub(super) const INLINE_WORDS: usize = WORDS - 2;
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * 8;
 
 /// The same for the half of a slot, behind its header.
-const SHORT_WORDS: usize = HALF - 1;
+pub(crate) const SHORT_WORDS: usize = HALF - 1;
 pub(crate) const SHORT_BYTES: usize = SHORT_WORDS * 8;
 
 impl Slots {
@@ -111,13 +111,28 @@ impl Slots {
     /// this record.
     #[inline(always)]
     pub(crate) fn write_short(&self, position: u32, header: u64, pieces: &[&[u8]]) {
-        let [own, body @ ..] = self.half(position);
+        let [_, body @ ..] = self.half(position);
         pieces::write(pieces, body);
+        self.write_short_header(position, header);
+    }
+
+    /// Stores a short record whose bytes are words already.
+    #[inline(always)]
+    pub(crate) fn write_short_words(&self, position: u32, header: u64, words: &[u64; SHORT_WORDS]) {
+        let [_, body @ ..] = self.half(position);
+        for (word, value) in body.iter().zip(words) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        self.write_short_header(position, header);
+    }
+
+    #[inline(always)]
+    fn write_short_header(&self, position: u32, header: u64) {
         if position % 2 == 0 {
             let [second, ..] = self.half(position | 1);
             second.store(header, Ordering::Relaxed);
         }
-        own.store(header, Ordering::Release);
+        self.write_header(position, header);
     }
 
     /// Copies what [`write_short`](Self::write_short) stored, loading each word once; fills at most
