@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::aliased_copy::aliased_copy;
 use super::mapping::{Access, Mapping};
+use super::prefetch::prefetch_read;
 use super::streaming_copy::{LINE, STREAMING_MIN, streaming_copy};
 
 /// A range of shared memory, for copying payload in and out.
@@ -52,6 +53,17 @@ impl SharedBytes {
         }
         // SAFETY: inside, as just checked.
         Some(unsafe { self.base.add(offset) })
+    }
+
+    /// As [`address_of`](Self::address_of), and prefetches the first `most` of the bytes for reading.
+    #[inline(always)]
+    pub(crate) fn prefetched(&self, offset: u64, count: usize, most: usize) -> Option<NonNull<u8>> {
+        let start = self.address_of(offset, count)?;
+        for at in (0..count.min(most)).step_by(LINE) {
+            // SAFETY: below `count`, so inside.
+            prefetch_read(unsafe { start.add(at) });
+        }
+        Some(start)
     }
 
     /// Returns where the bytes are in this process. They may change at any time.
