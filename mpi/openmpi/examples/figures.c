@@ -6,7 +6,7 @@
  *     latency                       half of a round trip, microseconds
  *     bandwidth                     64 messages of rank 0, and an answer, MB/s
  *     rate                          the same with messages of 8 B, messages a second
- *   figures SECONDS slices        the rate of 8 B again, in slices, each beside the speed of both processors
+ *   figures SECONDS slices        the rate of 8 B again, in slices, each beside the speed of both processors and their distance
  *   figures SECONDS one-sided     rank 0, in memory of MPI_Alloc_mem of the last one, with flushes:
  *     put, get                      one operation, microseconds
  *     put-bandwidth, get-bandwidth  64 operations, MB/s
@@ -15,15 +15,19 @@
  *     alltoall, allreduce           one operation, microseconds, the mean of the ranks
  *
  * Each figure takes about the given time. Rank 0 prints a line `NAME BYTES VALUE` for each, then where
- * each rank ran. A line of slices is `slice RATE SPEED SPEED`: messages a second, and additions a nanosecond of the first and
- * the last rank's processor. If a virtual processor shares its core with another hyperthread of the host, it has about half
- * of its speed.
+ * each rank ran. A line of slices is `slice RATE SPEED SPEED DISTANCE`: messages a second, additions a nanosecond of the first and
+ * the last rank's processor, and the nanoseconds that a cache line takes from one to the other and back. If a virtual processor shares
+ * its core with another hyperthread of the host, it has about half of its speed; and the host can move it to a core that is far away.
  */
 #include <mpi.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define WORLD MPI_COMM_WORLD
 #define WINDOW 64
@@ -161,10 +165,60 @@ static double processor_speed(void) {
   return TURNS * (double)ADDITIONS / (MPI_Wtime() - start) / 1e9;
 }
 
-/* A slice counts with the lower one of the speeds before and after it. */
+/* Two words in cache lines of their own, which the first and the last rank share. */
+typedef struct {
+  _Alignas(128) _Atomic long there;
+  _Alignas(128) _Atomic long back;
+} lines_t;
+
+static lines_t *share_lines(void) {
+  char path[] = "/dev/shm/figures-XXXXXX";
+  int file = rank == 0 ? mkstemp(path) : -1;
+  int ready = file >= 0 && ftruncate(file, sizeof(lines_t)) == 0;
+  MPI_Bcast(path, sizeof path, MPI_CHAR, 0, WORLD);
+  MPI_Bcast(&ready, 1, MPI_INT, 0, WORLD);
+  if (ready && rank != 0)
+    file = open(path, O_RDWR);
+  void *lines = mmap(NULL, sizeof(lines_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  MPI_Barrier(WORLD);
+  if (rank == 0)
+    unlink(path);
+  if (lines == MAP_FAILED) {
+    fprintf(stderr, "figures: rank %d cannot map %s: slices need ranks of one host\n", rank, path);
+    MPI_Abort(WORLD, 1);
+  }
+  close(file);
+  return lines;
+}
+
+static void wait_for(_Atomic long *word, long value) {
+  while (atomic_load_explicit(word, memory_order_acquire) != value)
+    ;
+}
+
+/* Nanoseconds in which a line goes from the first rank's processor to that of the last rank, and back. */
+static double distance(lines_t *lines) {
+  enum { TURNS = 1000 };
+  static long turn;
+  double start = MPI_Wtime();
+  for (long end = turn + TURNS; turn < end;) {
+    turn++;
+    if (rank == 0) {
+      atomic_store_explicit(&lines->there, turn, memory_order_release);
+      wait_for(&lines->back, turn);
+    } else if (rank == last) {
+      wait_for(&lines->there, turn);
+      atomic_store_explicit(&lines->back, turn, memory_order_release);
+    }
+  }
+  return (MPI_Wtime() - start) / TURNS * 1e9;
+}
+
+/* A slice counts with the lower one of the speeds before and after it, and with the distance after it. */
 static void slices(void) {
   long windows = (long)(seconds / measure(window, 8)) + 1;
   MPI_Bcast(&windows, 1, MPI_LONG, 0, WORLD);
+  lines_t *lines = share_lines();
   double before = processor_speed();
   for (int i = 0; i < SLICES; i++) {
     MPI_Barrier(WORLD);
@@ -177,10 +231,13 @@ static void slices(void) {
       MPI_Send(&speed, 1, MPI_DOUBLE, 0, 4, WORLD);
     else if (rank == 0)
       MPI_Recv(&other, 1, MPI_DOUBLE, last, 4, WORLD, MPI_STATUS_IGNORE);
+    MPI_Barrier(WORLD);
+    double apart = distance(lines);
     if (rank == 0)
-      printf("slice %.0f %.3f %.3f\n", (double)windows * WINDOW / spent, speed, other);
+      printf("slice %.0f %.3f %.3f %.0f\n", (double)windows * WINDOW / spent, speed, other, apart);
     before = after;
   }
+  munmap(lines, sizeof *lines);
 }
 
 /* The window is of memory of MPI_Alloc_mem. With the key, Open MPI takes no lock for an accumulate. */
