@@ -1,4 +1,4 @@
-//! The committed results of MPI, and the rows of the tables in `docs/mpi.md` made from them.
+//! The committed results of MPI, and the rows of the tables in `docs/performance-mpi.md` made from them.
 
 use report::stats::{median, paired_ratio};
 use serde_json::Value;
@@ -83,6 +83,37 @@ fn native(
     rows.collect()
 }
 
+/// Microseconds of a message of 8 B between CPUs that are near each other, at most, on Zen 4.
+const NEAR: f64 = 0.22;
+
+/// Processes of a host whose CPUs were near each other, and far from each other, as each job's own latency of 8 B shows it. The
+/// ratios are those of the medians, to `vader`.
+fn by_distance(file: &str) -> Vec<String> {
+    let results = read(file);
+    let places = [("near", true), ("far", false)].map(|(place, near)| {
+        let of = |transport: &str, figure: (&str, u64, &str)| -> Vec<f64> {
+            let samples = list(&results, "samples").iter();
+            let mine = samples.filter(|sample| sample["transport"] == transport);
+            let here = mine.filter(|sample| (number(sample, "/figures/latency 8") < NEAR) == near);
+            let key = format!("/figures/{} {}", figure.0, figure.1);
+            here.map(|sample| number(sample, &key)).collect()
+        };
+        let jobs = DISTANT.map(|transport| of(transport, PAIR[0]).len().to_string());
+        let head = format!("| {place}, jobs | {} |", jobs.join(" | "));
+        let figures = PAIR.iter().map(|figure| {
+            let medians = DISTANT.map(|transport| median(&of(transport, *figure)));
+            let [plane, cm, vader, ..] = medians;
+            let text = row(*figure, &medians, &[plane / vader, cm / vader]);
+            format!("| {place}, {}", text.trim_start_matches("| "))
+        });
+        std::iter::once(head).chain(figures).collect::<Vec<_>>()
+    });
+    places.concat()
+}
+
+/// The transports of that table.
+const DISTANT: [&str; 5] = ["plane", "plane_cm", "vader", "two_copies", "ucx"];
+
 /// VMs: the ratio is that to TCP.
 fn vms() -> Vec<String> {
     let results = read("mpi-vms-intel.json");
@@ -123,7 +154,7 @@ fn interfaces(file: &str, figures: &[(&str, u64, &str)]) -> Vec<String> {
     native(file, figures, &transports, &transports[..2], "tcp")
 }
 
-/// Returns the rows that `docs/mpi.md` must contain.
+/// Returns the rows that `docs/performance-mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
     let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
     let over_tcp = ["plane", "vader", "tcp"];
@@ -134,7 +165,7 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
-        native("mpi-zen4.json", &PAIR, &with_cm, &both, "vader"),
+        by_distance("mpi-zen4.json"),
         native("mpi-zen5.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
         interfaces("mpi-interfaces.json", &PAIR),

@@ -1,4 +1,4 @@
-//! The committed rates of MPI messages, and the rows of their table in `docs/mpi.md`: `scripts/bench-mpi-rate` groups them in
+//! The committed rates of MPI messages, and the rows of their table in `docs/performance-mpi.md`: `scripts/bench-mpi-rate` groups them in
 //! the same way.
 
 use report::stats::median;
@@ -16,13 +16,20 @@ const SHARED: f64 = 0.7;
 /// Medians of fewer slices are not shown.
 const FEWEST: usize = 20;
 
-/// A slice: the rate, and the speeds of the sender's and the receiver's processor.
-type Slice = [f64; 3];
+/// Nanoseconds in which a cache line goes from one processor to the other and back: less if they are near each other.
+const NEAR: f64 = 250.0;
+
+/// A slice: the rate, the speeds of the sender's and the receiver's processor, and their distance. Older results have no distance.
+type Slice = [f64; 4];
 
 fn slices(results: &Value, transport: &str) -> Vec<Slice> {
     let samples = list(results, "samples").iter();
     let mine = samples.filter(|sample| sample["transport"] == transport);
-    let slice = |slice: &Value| [0, 1, 2].map(|at| number(slice, &format!("/{at}")));
+    let slice = |slice: &Value| {
+        let [rate, sender, receiver] = [0, 1, 2].map(|at| number(slice, &format!("/{at}")));
+        let distance = slice[3].as_f64().unwrap_or(f64::NAN);
+        [rate, sender, receiver, distance]
+    };
     mine.flat_map(|sample| list(sample, "slices").iter().map(slice))
         .collect()
 }
@@ -36,7 +43,7 @@ fn cell(rates: &[f64]) -> String {
     }
 }
 
-/// Returns the rows that `docs/mpi.md` must contain.
+/// Returns the rows that `docs/performance-mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
     let files = ["mpi-rate.json", "mpi-rate-zen4.json"];
     files.iter().flat_map(|file| rows_of(file)).collect()
@@ -45,7 +52,7 @@ pub(crate) fn rows() -> Vec<String> {
 fn rows_of(file: &str) -> Vec<String> {
     let results = read(file);
     let all = TRANSPORTS.map(|transport| slices(&results, transport));
-    let speeds = all.iter().flatten().flat_map(|slice| &slice[1..]);
+    let speeds = all.iter().flatten().flat_map(|slice| &slice[1..3]);
     let highest = speeds.copied().fold(0.0, f64::max);
     let is = |speed: f64, whole: bool| match whole {
         true => speed >= WHOLE * highest,
@@ -57,25 +64,36 @@ fn rows_of(file: &str) -> Vec<String> {
             fitting.map(|slice| slice[0]).collect::<Vec<_>>()
         });
         let base = TRANSPORTS.iter().position(|it| *it == BASE).unwrap();
-        let ratio = |own: usize| median(&rates[own]) / median(&rates[base]);
+        let ratio = |own: usize| match rates[own].len().min(rates[base].len()) < FEWEST {
+            true => "-".to_owned(),
+            false => format!("{:.2}", median(&rates[own]) / median(&rates[base])),
+        };
         let cells = rates.each_ref().map(|rates| cell(rates));
         format!(
-            "| {name} | {} | {:.2}, {:.2} |",
+            "| {name} | {} | {}, {} |",
             cells.join(" | "),
             ratio(0),
             ratio(1)
         )
     };
-    let group = |name, sender, receiver| {
+    let group = |name, sender, receiver, at: &dyn Fn(f64) -> bool| {
         row(name, &|slice| {
-            is(slice[1], sender) && is(slice[2], receiver)
+            is(slice[1], sender) && is(slice[2], receiver) && at(slice[3])
         })
     };
-    vec![
-        group("neither", true, true),
-        group("the receiver's", true, false),
-        group("the sender's", false, true),
-        group("both", false, false),
+    let anywhere = |_| true;
+    let whole = match all.iter().flatten().any(|slice| slice[3].is_nan()) {
+        true => vec![group("neither", true, true, &anywhere)],
+        false => vec![
+            group("neither, near", true, true, &|distance| distance < NEAR),
+            group("neither, far", true, true, &|distance| distance >= NEAR),
+        ],
+    };
+    let others = [
+        group("the receiver's", true, false, &anywhere),
+        group("the sender's", false, true, &anywhere),
+        group("both", false, false, &anywhere),
         row("all slices", &|_| true),
-    ]
+    ];
+    [whole, others.to_vec()].concat()
 }
