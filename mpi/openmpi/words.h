@@ -2,9 +2,9 @@
 /*
  * Puts the bytes of a short message together in words, for mx_inject_words.
  *
- * Most messages were written just before. A load that covers several stores, or a part of the memory that no store of these covers, waits until all
- * stores before it are in the cache: also those of the last message (docs/design/2026-11-short-messages.md). So no load may have more bytes
- * than the program's stores had, and the compiler must not join loads.
+ * Most messages were written just before. A load that has more bytes than one store had waits until all stores before it are in the
+ * cache: also those of the last message (docs/design/2026-11-short-messages.md). So no load may have more bytes than the program's
+ * stores, and the compiler must not join loads.
  */
 #ifndef VICINITY_WORDS_H
 #define VICINITY_WORDS_H
@@ -43,16 +43,16 @@ static inline uint64_t vicinity_load_data(const unsigned char *from, size_t leng
   return value;
 }
 
-/*
- * The header of ob1's match, of 14 bytes, with up to VICINITY_DATA_MAX bytes of data behind. ob1 stores fields of 2, 2, 4, 4 and 2 bytes
- * (mca_pml_ob1_match_hdr_t; the first one is the type and the flags).
- */
+/* Bytes of ob1's header of a match: fields of 2, 2, 4, 4 and 2 bytes, as ob1 stores them (mca_pml_ob1_match_hdr_t; the first one is
+   the type and the flags). */
 #define VICINITY_OB1_HEADER 14
 
+/* Loads such a header, and up to VICINITY_DATA_MAX bytes of data behind it. */
 static inline void vicinity_load_fragment(uint64_t words[VICINITY_WORDS], const unsigned char *header,
                                           const unsigned char *data, size_t length) {
   uint64_t payload = vicinity_load_data(data, length);
-  words[0] = vicinity_load_uint16(header) | vicinity_load_uint16(header + 2) << 16 | vicinity_load_uint32(header + 4) << 32;
+  words[0] = vicinity_load_uint16(header) | vicinity_load_uint16(header + 2) << 16 |
+             vicinity_load_uint32(header + 4) << 32;
   words[1] = vicinity_load_uint32(header + 8) | vicinity_load_uint16(header + 12) << 32 | payload << 48;
   words[2] = payload >> 16;
 }
