@@ -14,6 +14,9 @@ use crate::wire;
 /// piece behind it unaligned, and a store that crosses two cache lines waits until the processor has both.
 const JOINED: usize = 256;
 
+/// A message of at most [`SHORT_BYTES`]: little-endian words, zeros behind its bytes, and the number of its bytes.
+pub type Short<'a> = (&'a [u64; SHORT_WORDS], usize);
+
 impl Endpoint {
     /// Sends a message of at most [`MEDIUM`] bytes in pieces, if there is room for it now. The program
     /// may reuse their memory when the call returns. Returns false if there is no room, the message is
@@ -39,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// The same for a message of `length` bytes, at most [`SHORT_BYTES`], in little-endian words. The bytes behind are zeros.
+    /// The same for a message in words.
     ///
     /// # Errors
     /// As [`inject`](Self::inject).
@@ -48,17 +51,16 @@ impl Endpoint {
         &mut self,
         peer: Peer,
         value: u64,
-        words: &[u64; SHORT_WORDS],
-        length: usize,
+        message: Short<'_>,
     ) -> Result<bool, Error> {
         if let Some(link) = self.peers.link(peer)
             && let Ok(value) = u16::try_from(value)
-            && Engine::inject_words(link, value, words, length)
+            && Engine::inject_words(link, value, message)
         {
             self.poll_plane();
             return Ok(true);
         }
-        self.inject_bytes(peer, value, words, length)
+        self.inject_bytes(peer, value, message)
     }
 
     /// The same without the short way, which most messages take.
@@ -67,8 +69,7 @@ impl Endpoint {
         &mut self,
         peer: Peer,
         value: u64,
-        words: &[u64; SHORT_WORDS],
-        length: usize,
+        (words, length): Short<'_>,
     ) -> Result<bool, Error> {
         let bytes = words.map(u64::to_le_bytes);
         let bytes = bytes.as_flattened().get(..length).unwrap_or_default();
@@ -105,12 +106,7 @@ impl Engine {
 
     /// Sends a message in words. Returns false, and sends nothing, if the other function has to decide.
     #[inline(always)]
-    fn inject_words(
-        link: &mut Link,
-        value: u16,
-        words: &[u64; SHORT_WORDS],
-        length: usize,
-    ) -> bool {
+    fn inject_words(link: &mut Link, value: u16, (words, length): Short<'_>) -> bool {
         let short = u8::try_from(length).ok();
         let Some(length) = short.filter(|length| usize::from(*length) <= SHORT_BYTES) else {
             return false;
@@ -164,10 +160,10 @@ fn write(link: &mut Link, offset: u32, pieces: &[&[u8]]) -> Result<(), Fault> {
 
 /// Joins several pieces, if they fit.
 fn join<'a>(pieces: &[&[u8]], joined: &'a mut [u8; JOINED]) -> Option<&'a [u8]> {
-    let mut length = 0;
     if pieces.len() < 2 {
         return None;
     }
+    let mut length = 0;
     for piece in pieces {
         let end = length + piece.len();
         joined.get_mut(length..end)?.copy_from_slice(piece);

@@ -141,6 +141,7 @@ pub use endpoint::{Endpoint, Options};
 pub use engine::Copies;
 pub use error::{Code, MessageError};
 pub use ids::{Peer, Request};
+pub use inject::Short;
 pub use latency_samples::LatencySamples;
 pub use matching::{Contexts, Pattern};
 pub use memory::Memory;

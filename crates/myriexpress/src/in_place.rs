@@ -1,8 +1,7 @@
 //! Calls for programs that match messages themselves: messages are read where they arrived, and sent
 //! without a request.
 
-use message::Unexpected;
-use message::limits::SHORT_WORDS;
+use message::{Short, Unexpected};
 
 use crate::abi::{self, Address};
 use crate::codes::Result;
@@ -116,9 +115,6 @@ fn send(core: &mut Core, pieces: &[&[u8]], to: Address, match_info: u64) -> Resu
     Ok(count(core, sent))
 }
 
-/// The bytes of a message in words, and their number.
-pub(crate) type Short<'a> = (&'a [u64; SHORT_WORDS], usize);
-
 /// `mx_inject_words`: returns whether the message was sent.
 #[inline(always)]
 pub(crate) fn inject_words(
@@ -145,16 +141,9 @@ fn inject_words_of_threads(
 }
 
 #[inline(always)]
-fn send_words(
-    core: &mut Core,
-    (words, length): Short<'_>,
-    to: Address,
-    match_info: u64,
-) -> Result<bool> {
+fn send_words(core: &mut Core, message: Short<'_>, to: Address, match_info: u64) -> Result<bool> {
     let peer = core.own_peer(to)?;
-    let sent = core
-        .endpoint
-        .inject_words(peer, match_info, words, length)?;
+    let sent = core.endpoint.inject_words(peer, match_info, message)?;
     Ok(count(core, sent))
 }
 

@@ -8,11 +8,10 @@ use std::ffi::{CStr, c_char, c_void};
 use std::slice;
 
 use message::limits::SHORT_WORDS;
-use message::{Memory, Segments};
+use message::{Memory, Segments, Short};
 
 use crate::abi::{Parameter, Segment};
 use crate::codes::{Result, Return};
-use crate::in_place::Short;
 
 /// A pointer to a value that the call writes, or reads and writes, or to several that it writes.
 #[repr(transparent)]
