@@ -72,8 +72,10 @@ impl Endpoint {
         (words, length): Short<'_>,
     ) -> Result<bool, Error> {
         let bytes = words.map(u64::to_le_bytes);
-        let bytes = bytes.as_flattened().get(..length).unwrap_or_default();
-        self.inject(peer, value, &[bytes])
+        match bytes.as_flattened().get(..length) {
+            Some(bytes) => self.inject(peer, value, &[bytes]),
+            None => Ok(false),
+        }
     }
 
     /// Checks a peer without a link: this endpoint, or one that is gone.
@@ -135,10 +137,9 @@ impl Engine {
         let Some(room) = link.messages_out.room(length)? else {
             return Ok(false);
         };
-        let mut joined = [0; JOINED];
-        match join(pieces, &mut joined) {
-            Some(bytes) => write(link, room.offset, &[bytes])?,
-            None => write(link, room.offset, pieces)?,
+        match pieces.len() > 1 && length as usize <= JOINED {
+            true => write_joined(link, room.offset, pieces)?,
+            false => write(link, room.offset, pieces)?,
         }
         let record = wire::medium(value, room.offset, length, None);
         link.messages_out.push_with_data(&record, room);
@@ -158,16 +159,15 @@ fn write(link: &mut Link, offset: u32, pieces: &[&[u8]]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Joins several pieces, if they fit.
-fn join<'a>(pieces: &[&[u8]], joined: &'a mut [u8; JOINED]) -> Option<&'a [u8]> {
-    if pieces.len() < 2 {
-        return None;
-    }
+/// Writes pieces of at most [`JOINED`] bytes in total.
+fn write_joined(link: &mut Link, offset: u32, pieces: &[&[u8]]) -> Result<(), Fault> {
+    let mut joined = [0; JOINED];
     let mut length = 0;
     for piece in pieces {
         let end = length + piece.len();
-        joined.get_mut(length..end)?.copy_from_slice(piece);
+        let room = joined.get_mut(length..end).ok_or(Fault::Malformed)?;
+        room.copy_from_slice(piece);
         length = end;
     }
-    joined.get(..length)
+    write(link, offset, &[joined.get(..length).unwrap_or_default()])
 }
