@@ -9,7 +9,7 @@
 /* Without sends and receives that wait, only each of this number of calls looks at the watches. */
 #define WATCH_INTERVAL 512
 
-/* Whether a thread is in vicinity_progress: Open MPI's callbacks may make progress themselves. */
+/* Whether vicinity_progress runs, under progress_lock: Open MPI's callbacks may make progress themselves. */
 static bool progressing;
 
 /* Passes the messages that have arrived to Open MPI, which reads them where they arrived. The library
@@ -57,6 +57,7 @@ int vicinity_progress(void) {
   vicinity_plane_t *plane = &vicinity_plane;
   if (OPAL_THREAD_TRYLOCK(&plane->progress_lock) != 0)
     return 0;
+  /* Only without threads, where the lock does nothing: otherwise a callback's trylock fails. So there is nothing to unlock. */
   if (progressing)
     return 0;
   progressing = true;
