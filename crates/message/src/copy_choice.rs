@@ -5,7 +5,8 @@
 //! faster by a quarter; elsewhere, the kernel is faster by a half and more. The scheduler changes the distance at any time. So the receiver
 //! measures: it asks for a message by either method.
 //!
-//! An *epoch* is [`EPOCH`] bytes of messages. Its rate is that of the time in which a message was being copied. After some epochs of the present method
+//! An *epoch* is [`EPOCH`] bytes of messages, and those that are being copied with them: messages that are under way together often end
+//! together, so the time of some of them says nothing. Its rate is that of the time in which a message was being copied. After some epochs of the present method
 //! comes a *trial*: an epoch of the other method that does not count, because it has messages of the present method, and the lane looks for its
 //! stores; and one that counts. A trial that confirms the present method makes the next one rarer. One that does
 //! not is repeated soon, and several in a row change the method: a single one may have been interrupted.
@@ -87,7 +88,8 @@ const SINGLE_EPOCH: u64 = 1 << 20;
 /// (docs/design/2026-11-credits.md).
 const CREDIT_GAIN: u64 = 15;
 
-/// Epochs of the present method before a trial: at first and after a trial against it, and at most.
+/// Epochs of the present method before a trial, beside the one that is measured: of a new choice, which knows nothing, after a change, and at most.
+const INTERVAL_OF_NEW: u32 = 1;
 const FIRST_INTERVAL: u32 = 8;
 const LAST_INTERVAL: u32 = 256;
 
@@ -123,6 +125,8 @@ pub(crate) struct CopyChoice {
     /// Messages that are being copied, and since when at least one is, in this epoch.
     pending: u32,
     since: Option<Instant>,
+    /// Those of them without which this epoch does not end: all until it is full, and then those that were being copied.
+    open: u32,
     /// The bytes of this epoch, and how long messages were being copied.
     bytes: u64,
     busy: Duration,
@@ -139,12 +143,13 @@ impl CopyChoice {
             },
             has_credits,
             method: Method::Kernel,
-            stage: Stage::Present(FIRST_INTERVAL),
+            stage: Stage::Present(INTERVAL_OF_NEW),
             interval: FIRST_INTERVAL,
             against: 0,
             rate: 0,
             pending: 0,
             since: None,
+            open: 0,
             bytes: 0,
             busy: Duration::ZERO,
             credited: 0,
@@ -189,15 +194,20 @@ impl CopyChoice {
 
     /// A message has been copied.
     pub(crate) fn end(&mut self, bytes: u64, now: Instant) {
+        let was_full = self.bytes >= self.epoch;
         self.pending = self.pending.saturating_sub(1);
         self.bytes = self.bytes.saturating_add(bytes);
-        let is_full = self.bytes >= self.epoch;
-        if self.pending == 0 || is_full {
+        self.open = match was_full {
+            true => self.open.saturating_sub(1),
+            false => self.pending,
+        };
+        let has_ended = self.bytes >= self.epoch && self.open == 0;
+        if self.pending == 0 || has_ended {
             let since = self.since.take();
             self.busy += since.map_or(Duration::ZERO, |since| now.duration_since(since));
             self.since = (self.pending > 0).then_some(now);
         }
-        if is_full {
+        if has_ended {
             let micros = u64::try_from(self.busy.as_micros()).unwrap_or(u64::MAX);
             let gain = match self.of_epoch() {
                 Method::Stream if self.has_credits => CREDIT_GAIN,

@@ -68,6 +68,36 @@ proptest! {
     }
 }
 
+/// The sender of several messages writes a chunk of each in turn, and the receiver of several reads its half of each before it looks
+/// for a report: all of them end at about the same time, which is that of all.
+#[test]
+fn messages_that_end_together_count_together() {
+    let mut peer = Peer::new();
+    let mut send = |windows: u32, times: Times| {
+        for number in 0..windows {
+            // More than an epoch, and not always a multiple.
+            let messages = 60 + number % 7;
+            let begin = peer.now;
+            let methods: Vec<_> = (0..messages).map(|_| peer.choice.begin(begin)).collect();
+            let [kernel, stream] = times.map(Duration::from_nanos);
+            let all = methods.iter().map(|method| match method {
+                Method::Kernel => kernel,
+                Method::Stream => stream,
+            });
+            peer.now += all.sum::<Duration>();
+            for _ in methods {
+                peer.now += Duration::from_nanos(300);
+                peer.choice.end(MESSAGE, peer.now);
+            }
+        }
+        peer.choice.method
+    };
+    for _ in 0..3 {
+        assert_eq!(send(FOLLOWED_AFTER, NEAR), Method::Stream);
+        assert_eq!(send(FOLLOWED_AFTER, FAR), Method::Kernel);
+    }
+}
+
 #[test]
 fn steady_trials_become_rare() {
     let mut peer = Peer::new();
