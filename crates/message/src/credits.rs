@@ -9,14 +9,16 @@
 
 use crate::copy_choice::Flow;
 use crate::ids::Request;
+use crate::limits::{MEDIUM_WITH_CREDIT, OFFER_AFTER};
 use crate::request::{Requests, State};
 
 /// The credits of a flow.
 #[derive(Debug, Default)]
 struct Account {
     left: u32,
-    /// Bytes sent with credits since the last offer.
+    /// Bytes sent with credits since the last offer, and messages since the last one whose pull grants credits.
     used: u64,
+    messages: u32,
 }
 
 /// The credits of a link, and what the flow of its next message depends on.
@@ -28,6 +30,8 @@ pub(crate) struct Credits {
     offered: Option<Request>,
     /// The position of the peer's lane when the last long message was sent.
     seen: u32,
+    /// That message was sent after the end of the one before, and after a message of the peer.
+    was_alone: bool,
 }
 
 impl Credits {
@@ -48,31 +52,49 @@ impl Credits {
         std::mem::take(&mut self.of(flow).used)
     }
 
-    /// Returns the flow of a message that is sent now. `position` is that of the peer's lane.
+    /// Returns the flow of a message that is sent now. `position` is that of the peer's lane. The first of several messages after the peer's
+    /// answer to those before is not single: only one in a row of messages that are alone is.
     pub(crate) fn flow(&self, requests: &Requests, position: u32) -> Flow {
-        let last = self.offered.and_then(|last| requests.peek(last));
-        let is_pending = last.is_some_and(|entry| entry.state != State::Ended);
-        match is_pending || position == self.seen {
-            true => Flow::Several,
-            false => Flow::Single,
+        match self.was_alone && self.is_alone(requests, position) {
+            true => Flow::Single,
+            false => Flow::Several,
         }
     }
 
-    /// Returns whether there is a credit for a message of this flow.
-    pub(crate) fn has(&mut self, flow: Flow) -> bool {
-        self.of(flow).left > 0
+    fn is_alone(&self, requests: &Requests, position: u32) -> bool {
+        let last = self.offered.and_then(|last| requests.peek(last));
+        let is_pending = last.is_some_and(|entry| entry.state != State::Ended);
+        !is_pending && position != self.seen
     }
 
-    /// Uses a credit for a message of this length.
-    pub(crate) fn take(&mut self, flow: Flow, length: u64, position: u32) {
+    /// Returns whether a message of this flow is sent with a credit.
+    pub(crate) fn has(&mut self, flow: Flow) -> bool {
+        let account = self.of(flow);
+        account.left > 0 && account.messages < OFFER_AFTER
+    }
+
+    /// Uses a credit for a message of this flow and length.
+    pub(crate) fn take(&mut self, requests: &Requests, flow: Flow, length: u64, position: u32) {
         let account = self.of(flow);
         account.left = account.left.saturating_sub(1);
         account.used = account.used.saturating_add(length);
+        account.messages = account.messages.saturating_add(1);
+        self.was_alone = self.is_alone(requests, position);
         self.seen = position;
     }
 
-    /// A message has been offered.
-    pub(crate) fn offered(&mut self, request: Request, position: u32) {
+    /// Offers a message of this flow and length.
+    pub(crate) fn offer(
+        &mut self,
+        requests: &Requests,
+        flow: Flow,
+        (request, length): (Request, u64),
+        position: u32,
+    ) {
+        if length <= MEDIUM_WITH_CREDIT {
+            self.of(flow).messages = 0;
+        }
+        self.was_alone = self.is_alone(requests, position);
         self.offered = Some(request);
         self.seen = position;
     }

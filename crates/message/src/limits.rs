@@ -29,6 +29,10 @@ pub const MEDIUM_WITH_CREDIT: u64 = 64 * 1024;
 /// benchmarks send at once, and as many bytes as of [unexpected](UNEXPECTED) messages.
 pub const CREDITS: u32 = 256;
 
+/// Messages that a sender sends with credits before it offers one, whose pull renews the credits: as many as benchmarks send at once. A sender that
+/// used all credits first would offer all that it has to send until the next pull.
+pub const OFFER_AFTER: u32 = 64;
+
 /// Bytes of a chunk of a streamed message.
 pub const CHUNK: u32 = 32 * 1024;
 

@@ -33,7 +33,8 @@ impl Link {
         let Some(flow) = self.with_credit(requests, length) else {
             return false;
         };
-        self.credits.take(flow, length, self.messages_in.position());
+        let position = self.messages_in.position();
+        self.credits.take(requests, flow, length, position);
         true
     }
 }
@@ -49,15 +50,16 @@ impl Engine {
             return Ok(true);
         };
         let source = link.source(&self.heap, &entry.memory, flow);
-        let status = &entry.status;
-        let record = wire::offer(status.value, status.length, request.handle(), source);
+        let (value, length) = (entry.status.value, entry.status.length);
+        let record = wire::offer(value, length, request.handle(), source);
         link.messages_out.push(&record);
         entry.flow = flow;
         entry.state = State::Offered;
         link.published = true;
         link.awaited_replies += 1;
         let position = link.messages_in.position();
-        link.credits.offered(request, position);
+        let message = (request, length);
+        link.credits.offer(&self.requests, flow, message, position);
         Ok(true)
     }
 }

@@ -6,7 +6,7 @@ use window::layout::{LaneSize, Layout};
 
 use super::*;
 use crate::copy_choice::Flow;
-use crate::limits::{CREDITS, MEDIUM_WITH_CREDIT, MESSAGES};
+use crate::limits::{CREDITS, MEDIUM_WITH_CREDIT, MESSAGES, OFFER_AFTER};
 use crate::process_memory::ProcessMemory;
 use crate::wire::Envelope;
 
@@ -139,7 +139,8 @@ fn send(engine: &mut Engine, link: &mut Link, length: u64) -> Request {
     engine.send(link, PEER, 5, memory, false).unwrap()
 }
 
-/// A flow is single if each message is sent after the end of the last one, and after one of the peer.
+/// A flow is single if each message is sent after the end of the last one, and after one of the peer. The first of several messages is, too, so one
+/// alone does not make it single.
 #[test]
 fn an_offer_tells_how_the_messages_follow_each_other() {
     let (mut engine, mut link, mut other) = engine();
@@ -157,11 +158,18 @@ fn an_offer_tells_how_the_messages_follow_each_other() {
     assert_eq!(flow, Flow::Several);
     other.pull(engine, link, first, 0);
     other.pull(engine, link, second, 0);
-    other.answer(engine, link);
-    let (third, flow) = next(&mut other, engine, link);
-    assert_eq!(flow, Flow::Single);
-    other.pull(engine, link, third, 0);
+    let expected = [Flow::Several, Flow::Single, Flow::Single];
+    for (number, expected) in expected.into_iter().enumerate() {
+        other.answer(engine, link);
+        let (sender, flow) = next(&mut other, engine, link);
+        assert_eq!(flow, expected, "{number}");
+        other.pull(engine, link, sender, 0);
+    }
     // No answer since.
+    let (sender, flow) = next(&mut other, engine, link);
+    assert_eq!(flow, Flow::Several);
+    other.pull(engine, link, sender, 0);
+    other.answer(engine, link);
     assert_eq!(next(&mut other, engine, link).1, Flow::Several);
 }
 
@@ -169,12 +177,11 @@ fn an_offer_tells_how_the_messages_follow_each_other() {
 fn credits_are_for_messages_of_their_flow_and_length() {
     let (mut engine, mut link, mut other) = engine();
     let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
-    for number in 0..2 {
+    for credits in [0, 0, 2] {
         other.answer(engine, link);
         send(engine, link, MEDIUM_WITH_CREDIT);
         let (sender, _) = other.take().unwrap();
-        // More than one may grant: so many count.
-        other.pull(engine, link, sender, number * 2 * CREDITS);
+        other.pull(engine, link, sender, credits);
     }
     // Those are for the single flow.
     send(engine, link, MEDIUM_WITH_CREDIT);
@@ -185,13 +192,39 @@ fn credits_are_for_messages_of_their_flow_and_length() {
     send(engine, link, MEDIUM_WITH_CREDIT + 1);
     let (long, _) = other.take().unwrap();
     other.pull(engine, link, long, 0);
-    for _ in 0..CREDITS {
+    for _ in 0..2 {
         other.answer(engine, link);
         let request = send(engine, link, MEDIUM_WITH_CREDIT);
         assert_eq!(other.take(), None, "with a credit");
         assert!(engine.requests.ended(request).unwrap());
     }
     other.answer(engine, link);
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    assert!(other.take().is_some(), "no credit is left");
+}
+
+/// A sender does not wait until its credits are used up: their renewal takes a moment, in which it may have much to send.
+#[test]
+fn a_message_is_offered_while_credits_are_left() {
+    let (mut engine, mut link, mut other) = engine();
+    let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    let (first, _) = other.take().unwrap();
+    // More than one may grant: so many count.
+    other.pull(engine, link, first, 2 * CREDITS);
+    let mut left = CREDITS;
+    while left > 0 {
+        for _ in 0..OFFER_AFTER.min(left) {
+            send(engine, link, MEDIUM_WITH_CREDIT);
+            assert_eq!(other.take(), None, "with a credit");
+        }
+        left = left.saturating_sub(OFFER_AFTER);
+        send(engine, link, MEDIUM_WITH_CREDIT + 1);
+        assert!(other.take().is_some(), "too long, and renews no credits");
+        assert_eq!(other.credited, u64::from(OFFER_AFTER) * MEDIUM_WITH_CREDIT);
+        send(engine, link, MEDIUM_WITH_CREDIT);
+        assert!(other.take().is_some(), "{left}");
+    }
     send(engine, link, MEDIUM_WITH_CREDIT);
     assert!(other.take().is_some(), "no credit is left");
 }
