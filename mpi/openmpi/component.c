@@ -36,7 +36,7 @@ static int register_parameters(void) {
   parameter("free_list_max", "Largest number of fragments of each kind (-1: no limit)",
             MCA_BASE_VAR_TYPE_INT, &component->fragments_max);
   module->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
-  module->btl_eager_limit = 8192;
+  module->btl_eager_limit = VICINITY_IN_PLACE_MAX;
   module->btl_rndv_eager_limit = 8192;
   module->btl_max_send_size = VICINITY_IN_PLACE_MAX;
   module->btl_rdma_pipeline_send_length = 0;
@@ -82,10 +82,7 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 
 static int fragment_made(opal_free_list_item_t *item, void *context) {
   vicinity_fragment_t *fragment = (vicinity_fragment_t *)item;
-  bool large = context == &vicinity_module.large_fragments;
   fragment->list = context;
-  fragment->capacity = large ? vicinity_module.super.btl_max_send_size
-                             : vicinity_module.super.btl_eager_limit;
   return OPAL_SUCCESS;
 }
 
@@ -112,8 +109,8 @@ static mca_btl_base_module_t **start(int *count, bool progress_threads, bool mpi
   OBJ_CONSTRUCT(&module->region_lock, opal_mutex_t);
   OBJ_CONSTRUCT(&module->regions, opal_pointer_array_t);
   OBJ_CONSTRUCT(&module->operations, opal_pointer_array_t);
-  if (make_list(&module->small_fragments, module->super.btl_eager_limit, 32) != OPAL_SUCCESS ||
-      make_list(&module->large_fragments, module->super.btl_max_send_size, 0) != OPAL_SUCCESS ||
+  if (make_list(&module->small_fragments, VICINITY_SMALL_FRAGMENT, 32) != OPAL_SUCCESS ||
+      make_list(&module->large_fragments, vicinity_large_fragment(), 0) != OPAL_SUCCESS ||
       vicinity_publish(&mca_btl_vicinity_component.super.btl_version) != OPAL_SUCCESS)
     return NULL;
   mca_btl_base_module_t **modules = calloc(2, sizeof *modules);

@@ -50,6 +50,9 @@ void vicinity_other_hosts_start(void) {
   *module = vicinity_module.super;
   module->btl_add_procs = add_procs;
   module->btl_bandwidth = 1;
+  /* A message of this module alone, or the first part of one that tcp has the rest of. */
+  if (module->btl_eager_limit > module->btl_rndv_eager_limit)
+    module->btl_eager_limit = module->btl_rndv_eager_limit;
   /* tcp's by default. Open MPI sorts modules by this before it adds processes. */
   module->btl_exclusivity = MCA_BTL_EXCLUSIVITY_LOW + 100;
   any = false;

@@ -11,14 +11,19 @@ static void fragment_constructor(vicinity_fragment_t *fragment) {
 
 OBJ_CLASS_INSTANCE(vicinity_fragment_t, mca_btl_base_descriptor_t, fragment_constructor, NULL);
 
+size_t vicinity_large_fragment(void) {
+  const mca_btl_base_module_t *module = &vicinity_module.super;
+  return module->btl_eager_limit > module->btl_max_send_size ? module->btl_eager_limit : module->btl_max_send_size;
+}
+
 /* Returns a fragment with room for `size` bytes, or NULL. */
 static vicinity_fragment_t *take(struct mca_btl_base_endpoint_t *peer, size_t size, uint32_t flags,
                                  uint8_t order) {
   vicinity_module_t *module = &vicinity_module;
   opal_free_list_t *list;
-  if (size <= module->super.btl_eager_limit)
+  if (size <= VICINITY_SMALL_FRAGMENT)
     list = &module->small_fragments;
-  else if (size <= module->super.btl_max_send_size)
+  else if (size <= vicinity_large_fragment())
     list = &module->large_fragments;
   else
     return NULL;

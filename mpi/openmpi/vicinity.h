@@ -37,6 +37,9 @@
 /* Bytes of the longest message that is read where it arrives. */
 #define VICINITY_IN_PLACE_MAX 32768
 
+/* Bytes of a fragment of the list that most fragments are of: headers, and data that are not contiguous. */
+#define VICINITY_SMALL_FRAGMENT 8192
+
 /* A peer that the plane reaches. Open MPI's name of the structure is fixed. */
 struct mca_btl_base_endpoint_t {
   vicinity_peer_t plane;
@@ -52,7 +55,6 @@ typedef struct {
   mca_btl_base_segment_t segments[2];
   struct mca_btl_base_endpoint_t *peer;
   opal_free_list_t *list;
-  size_t capacity;
   unsigned char data[];
 } vicinity_fragment_t;
 
@@ -69,8 +71,8 @@ typedef struct {
    use the fields after `super`, because a process has one endpoint. */
 typedef struct {
   mca_btl_base_module_t super;
-  opal_free_list_t small_fragments; /* of btl_eager_limit bytes */
-  opal_free_list_t large_fragments; /* of btl_max_send_size bytes */
+  opal_free_list_t small_fragments; /* of VICINITY_SMALL_FRAGMENT bytes */
+  opal_free_list_t large_fragments; /* of vicinity_large_fragment() bytes */
   opal_pointer_array_t regions;    /* registered memory */
   opal_pointer_array_t operations; /* that RMA's targets have not answered */
   opal_mutex_t region_lock;
@@ -138,6 +140,8 @@ bool vicinity_other_hosts_take(struct mca_btl_base_endpoint_t *peer);
 void vicinity_other_hosts_stop(void);
 
 /* send.c */
+/* Bytes of the longest fragment, as the user may have set it. */
+size_t vicinity_large_fragment(void);
 mca_btl_base_descriptor_t *vicinity_alloc(mca_btl_base_module_t *btl,
                                           struct mca_btl_base_endpoint_t *peer, uint8_t order,
                                           size_t size, uint32_t flags);
