@@ -84,14 +84,16 @@ const void *vicinity_readable(const vicinity_rma_request_t *request) {
 }
 
 /* Sends a region's bytes to a peer that has posted a receive for them. If the peer has ended, its watch
-   says so. */
+   says so. Long ones are synchronous, so that they are offered: ob1 had them fetched because there was no credit
+   (regions.c), and the answer to an offer grants credits. */
 static bool send_bytes(mx_endpoint_addr_t to, const vicinity_rma_request_t *request) {
   const void *from = vicinity_readable(request);
   if (from == NULL)
     return false;
   mx_segment_t segment = {(void *)from, (uint32_t)request->length};
-  vicinity_mx.isend(vicinity_plane.endpoint, &segment, 1, to, VICINITY_RMA_DATA | request->id,
-                    NULL, NULL);
+  bool is_long = request->length > VICINITY_IN_PLACE_MAX;
+  (is_long ? vicinity_mx.issend : vicinity_mx.isend)(vicinity_plane.endpoint, &segment, 1, to,
+                                                     VICINITY_RMA_DATA | request->id, NULL, NULL);
   return true;
 }
 

@@ -9,15 +9,16 @@
 
 use crate::copy_choice::Flow;
 use crate::ids::Request;
-use crate::limits::{MEDIUM_WITH_CREDIT, OFFER_AFTER};
+use crate::limits::OFFER_AFTER;
 use crate::request::{Requests, State};
 
 /// The credits of a flow.
 #[derive(Debug, Default)]
 struct Account {
     left: u32,
-    /// Bytes sent with credits since the last offer, and messages since the last one whose pull grants credits.
+    /// Bytes sent with credits since the last offer.
     used: u64,
+    /// Messages sent with credits since the last one that was to be offered instead.
     messages: u32,
 }
 
@@ -67,10 +68,15 @@ impl Credits {
         !is_pending && position != self.seen
     }
 
-    /// Returns whether a message of this flow is sent with a credit.
+    /// Returns whether a message of this flow is sent with a credit. If not, it is to be offered. A program that matches messages itself offers the data
+    /// later; until then the next messages have credits.
     pub(crate) fn has(&mut self, flow: Flow) -> bool {
         let account = self.of(flow);
-        account.left > 0 && account.messages < OFFER_AFTER
+        if account.messages >= OFFER_AFTER {
+            account.messages = 0;
+            return false;
+        }
+        account.left > 0
     }
 
     /// Uses a credit for a message of this flow and length.
@@ -83,17 +89,8 @@ impl Credits {
         self.seen = position;
     }
 
-    /// Offers a message of this flow and length.
-    pub(crate) fn offer(
-        &mut self,
-        requests: &Requests,
-        flow: Flow,
-        (request, length): (Request, u64),
-        position: u32,
-    ) {
-        if length <= MEDIUM_WITH_CREDIT {
-            self.of(flow).messages = 0;
-        }
+    /// A message is offered.
+    pub(crate) fn offer(&mut self, requests: &Requests, request: Request, position: u32) {
         self.was_alone = self.is_alone(requests, position);
         self.offered = Some(request);
         self.seen = position;

@@ -50,16 +50,15 @@ impl Engine {
             return Ok(true);
         };
         let source = link.source(&self.heap, &entry.memory, flow);
-        let (value, length) = (entry.status.value, entry.status.length);
-        let record = wire::offer(value, length, request.handle(), source);
+        let status = &entry.status;
+        let record = wire::offer(status.value, status.length, request.handle(), source);
         link.messages_out.push(&record);
         entry.flow = flow;
         entry.state = State::Offered;
         link.published = true;
         link.awaited_replies += 1;
         let position = link.messages_in.position();
-        let message = (request, length);
-        link.credits.offer(&self.requests, flow, message, position);
+        link.credits.offer(&self.requests, request, position);
         Ok(true)
     }
 }

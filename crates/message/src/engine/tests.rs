@@ -229,6 +229,30 @@ fn a_message_is_offered_while_credits_are_left() {
     assert!(other.take().is_some(), "no credit is left");
 }
 
+/// A program that asks for credits sends a message without one in its own way first, and offers its data later: the next messages have credits meanwhile.
+#[test]
+fn a_program_that_asks_gets_further_credits_before_it_offers() {
+    let (mut engine, mut link, mut other) = engine();
+    let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
+    send(engine, link, MEDIUM_WITH_CREDIT);
+    let (first, _) = other.take().unwrap();
+    other.pull(engine, link, first, CREDITS);
+    let mut asked = |count: u32| -> Vec<bool> {
+        let ask = |_| link.use_credit(&engine.requests, MEDIUM_WITH_CREDIT);
+        (0..count).map(ask).collect()
+    };
+    let answers = asked(2 * OFFER_AFTER);
+    let declined = answers.iter().filter(|answer| !**answer).count();
+    assert_eq!(declined, 1, "{answers:?}");
+    let memory = Memory::Bytes(vec![7; usize::try_from(MEDIUM_WITH_CREDIT).unwrap()]);
+    engine.send(link, PEER, 5, memory, true).unwrap();
+    assert!(other.take().is_some(), "a synchronous message is offered");
+    assert_eq!(
+        other.credited,
+        u64::from(2 * OFFER_AFTER - 1) * MEDIUM_WITH_CREDIT
+    );
+}
+
 /// A message with a credit waits for room as a shorter one does, and an offer reports what was sent.
 #[test]
 fn messages_with_credits_wait_for_room_in_their_order() {
