@@ -83,7 +83,7 @@ fn native(
     rows.collect()
 }
 
-/// Microseconds of a message of 8 B between CPUs that are near each other, at most, on Zen 4.
+/// Microseconds of a message of 8 B between CPUs that are near each other, at most, on Zen 4 and Zen 5.
 const NEAR: f64 = 0.22;
 
 /// Processes of a host whose CPUs were near each other, and far from each other, as each job's own latency of 8 B shows it. The
@@ -166,7 +166,7 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
         by_distance("mpi-zen4.json"),
-        native("mpi-zen5.json", &PAIR, &with_cm, &both, "vader"),
+        by_distance("mpi-zen5.json"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
         interfaces("mpi-interfaces.json", &PAIR),
         interfaces("mpi-interfaces.json", &COLLECTIVE),

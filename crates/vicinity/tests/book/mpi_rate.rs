@@ -45,7 +45,7 @@ fn cell(rates: &[f64]) -> String {
 
 /// Returns the rows that `docs/performance-mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
-    let files = ["mpi-rate.json", "mpi-rate-zen4.json"];
+    let files = ["mpi-rate.json", "mpi-rate-zen4.json", "mpi-rate-zen5.json"];
     files.iter().flat_map(|file| rows_of(file)).collect()
 }
 
