@@ -292,6 +292,10 @@ int main(int count, char **words) {
     fprintf(stderr, "usage: figures SECONDS pair|slices|one-sided|collective\n");
     MPI_Abort(WORLD, 2);
   }
+  if (size < 2) {
+    fprintf(stderr, "figures: start at least two ranks (mpirun -n 2): it measures between ranks\n");
+    MPI_Abort(WORLD, 2);
+  }
   size_t most = 1 << 20, all = (size_t)4096 * (size_t)size, length = most > all ? most : all;
   out = malloc(length);
   in = malloc(length);
