@@ -88,7 +88,7 @@ const SINGLE_EPOCH: u64 = 1 << 20;
 /// (docs/design/2026-11-credits.md).
 const CREDIT_GAIN: u64 = 15;
 
-/// Epochs of the present method before a trial, beside the one that is measured: of a new choice, which knows nothing, after a change, and at most.
+/// Epochs of the present method before a trial, beside the one that it is compared with: of a choice that has had no trial, after a change, and at most.
 const INTERVAL_OF_NEW: u32 = 1;
 const FIRST_INTERVAL: u32 = 8;
 const LAST_INTERVAL: u32 = 256;

@@ -68,9 +68,9 @@ impl Credits {
         !is_pending && position != self.seen
     }
 
-    /// Returns whether a message of this flow is sent with a credit. If not, it is to be offered. A program that matches messages itself offers the data
+    /// Decides whether a message of this flow is sent with a credit. If not, it is to be offered. A program that matches messages itself offers the data
     /// later; until then the next messages have credits.
-    pub(crate) fn has(&mut self, flow: Flow) -> bool {
+    pub(crate) fn decide(&mut self, flow: Flow) -> bool {
         let account = self.of(flow);
         if account.messages >= OFFER_AFTER {
             account.messages = 0;

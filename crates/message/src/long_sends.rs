@@ -16,7 +16,7 @@ impl Link {
         self.credits.flow(requests, self.messages_in.position())
     }
 
-    /// Returns the flow of a message of this length for which there is a credit.
+    /// Returns the flow of a message of this length that is to be sent with a credit.
     fn with_credit(&mut self, requests: &Requests, length: u64) -> Option<Flow> {
         let fits = length > MEDIUM && length <= MEDIUM_WITH_CREDIT;
         // Only messages to a process of this host are offered with a flow.
@@ -24,7 +24,7 @@ impl Link {
             return None;
         }
         let flow = self.flow(requests);
-        self.credits.has(flow).then_some(flow)
+        self.credits.decide(flow).then_some(flow)
     }
 
     /// Uses a credit for a message of this length; false if there is none.
