@@ -85,14 +85,18 @@ impl Credits {
         account.left = account.left.saturating_sub(1);
         account.used = account.used.saturating_add(length);
         account.messages = account.messages.saturating_add(1);
-        self.was_alone = self.is_alone(requests, position);
-        self.seen = position;
+        self.sent(requests, position);
     }
 
     /// A message is offered.
     pub(crate) fn offer(&mut self, requests: &Requests, request: Request, position: u32) {
-        self.was_alone = self.is_alone(requests, position);
+        self.sent(requests, position);
         self.offered = Some(request);
+    }
+
+    /// Records what the flow of the next message depends on.
+    fn sent(&mut self, requests: &Requests, position: u32) {
+        self.was_alone = self.is_alone(requests, position);
         self.seen = position;
     }
 }

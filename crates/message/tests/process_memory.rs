@@ -33,12 +33,13 @@ const LENGTHS: [usize; 7] = [32_769, 40_000, 65_536, 65_537, 262_143, 262_144, 1
 /// which began before, and the next trial comes later.
 const MANY: [usize; 8] = [5_000_000; 8];
 
-/// Returns how many messages of a length are sent before the first is waited for.
+/// Returns how many messages of a length are sent before the first is waited for. Those that are copied together are at least as many as are by one
+/// call; those of the other lengths are copied one by one.
 fn window(length: usize) -> u64 {
     match length {
         ..=100_000 => 20,
-        100_001..=300_000 => 7,
-        300_001..=2_000_000 => 3,
+        100_001..=262_143 => COPIED_TOGETHER as u64,
+        262_144..=2_000_000 => 3,
         _ => 20,
     }
 }

@@ -112,7 +112,8 @@ mx_return_t mx_inject_words(mx_endpoint_t endpoint, const uint64_t words[3], uin
 mx_return_t mx_isend_with_credit(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t count, mx_endpoint_addr_t dest,
                                  uint64_t match_info, void *context, mx_request_t *request, uint32_t *result);
 
-/* Uses a credit, if result is 1, for a message that the program sends in pieces of at most 32768 bytes each. */
+/* Uses a credit, if result is 1, for a message that the program sends in pieces of at most 32768 bytes each. If result is 0, the program sends the data by
+   mx_issend, when its receiver wants them: a synchronous message is always offered, and the answer renews the credits. */
 mx_return_t mx_use_credit(mx_endpoint_t endpoint, mx_endpoint_addr_t dest, uint64_t length, uint32_t *result);
 
 /*

@@ -127,6 +127,14 @@ impl<'a> Receiver<'a> {
         self.ends.consumers[1].release();
     }
 
+    /// Has the engine offer a message, and grants credits for it. Returns the flow.
+    fn grant(&mut self, engine: &mut Engine, link: &mut Link, credits: u32) -> Flow {
+        send(engine, link, MEDIUM_WITH_CREDIT);
+        let (sender, flow) = self.take().unwrap();
+        self.pull(engine, link, sender, credits);
+        flow
+    }
+
     /// Sends the engine a message.
     fn answer(&mut self, engine: &mut Engine, link: &mut Link) {
         self.ends.producers[0].push(&wire::eager_bytes(1, b"answer"));
@@ -179,15 +187,10 @@ fn credits_are_for_messages_of_their_flow_and_length() {
     let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
     for credits in [0, 0, 2] {
         other.answer(engine, link);
-        send(engine, link, MEDIUM_WITH_CREDIT);
-        let (sender, _) = other.take().unwrap();
-        other.pull(engine, link, sender, credits);
+        other.grant(engine, link, credits);
     }
     // Those are for the single flow.
-    send(engine, link, MEDIUM_WITH_CREDIT);
-    let (several, flow) = other.take().unwrap();
-    assert_eq!(flow, Flow::Several);
-    other.pull(engine, link, several, 0);
+    assert_eq!(other.grant(engine, link, 0), Flow::Several);
     other.answer(engine, link);
     send(engine, link, MEDIUM_WITH_CREDIT + 1);
     let (long, _) = other.take().unwrap();
@@ -208,10 +211,8 @@ fn credits_are_for_messages_of_their_flow_and_length() {
 fn a_message_is_offered_while_credits_are_left() {
     let (mut engine, mut link, mut other) = engine();
     let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
-    send(engine, link, MEDIUM_WITH_CREDIT);
-    let (first, _) = other.take().unwrap();
     // More than one may grant: so many count.
-    other.pull(engine, link, first, 2 * CREDITS);
+    other.grant(engine, link, 2 * CREDITS);
     let mut left = CREDITS;
     while left > 0 {
         for _ in 0..OFFER_AFTER.min(left) {
@@ -234,9 +235,7 @@ fn a_message_is_offered_while_credits_are_left() {
 fn a_program_that_asks_gets_further_credits_before_it_offers() {
     let (mut engine, mut link, mut other) = engine();
     let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
-    send(engine, link, MEDIUM_WITH_CREDIT);
-    let (first, _) = other.take().unwrap();
-    other.pull(engine, link, first, CREDITS);
+    other.grant(engine, link, CREDITS);
     let mut asked = |count: u32| -> Vec<bool> {
         let ask = |_| link.use_credit(&engine.requests, MEDIUM_WITH_CREDIT);
         (0..count).map(ask).collect()
@@ -260,10 +259,7 @@ fn messages_with_credits_wait_for_room_in_their_order() {
     let (engine, link, mut other) = (&mut engine, &mut link, Receiver::new(&mut other));
     let fits = u64::from(MESSAGES.data) / MEDIUM_WITH_CREDIT;
     let count = u32::try_from(fits + 1).unwrap();
-    send(engine, link, MEDIUM_WITH_CREDIT);
-    let (first, flow) = other.take().unwrap();
-    assert_eq!(flow, Flow::Several);
-    other.pull(engine, link, first, count);
+    assert_eq!(other.grant(engine, link, count), Flow::Several);
     let sent: Vec<_> = (0..=count)
         .map(|_| send(engine, link, MEDIUM_WITH_CREDIT))
         .collect();
