@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What differs between the interfaces of Open MPI 4.1 (BTL 3.1, mpool 3.0, coll 2.0, Debian 12) and 5.0 (BTL
- * 3.3, mpool 3.1, coll 2.4, Debian 13). A component is made for one of them; version.c compares the version of the running
+ * What differs between the interfaces of Open MPI 4.1 (BTL 3.1, mpool 3.0, coll 2.0, PML 2.0, Debian 12) and 5.0 (BTL
+ * 3.3, mpool 3.1, coll 2.4, PML 2.1, Debian 13). A component is made for one of them; version.c compares the version of the running
  * Open MPI.
  */
 #ifndef BTL_VICINITY_ABI_H
@@ -36,15 +36,12 @@
 /* The number of a communicator, which its ranks agree on. */
 #define VICINITY_CONTEXT(comm) ((comm)->c_contextid)
 
-/* Defines an MTL's function of Open MPI's type by one with `threads` only. */
-#define VICINITY_MTL_INIT(name, start)                                                             \
-  static mca_mtl_base_module_t *name(bool progress_threads, bool threads) { return start(threads); }
-
 /* A put is complete at the target when its completion is reported; 4.1 has no flag for that. */
 #define VICINITY_FLAGS 0
 
 #define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_0_0
 #define VICINITY_COLL_VERSION MCA_COLL_BASE_VERSION_2_0_0
+#define VICINITY_PML_VERSION MCA_PML_BASE_VERSION_2_0_0
 
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {
@@ -65,14 +62,10 @@ static inline void vicinity_pass_on(mca_btl_base_module_t *module,
 #define VICINITY_MODEX_SCOPE PMIX_GLOBAL
 #define VICINITY_SHARED_MEMORY "sm"
 #define VICINITY_CONTEXT(comm) ((comm)->c_index)
-#define VICINITY_MTL_INIT(name, start)                                                             \
-  static mca_mtl_base_module_t *name(bool progress_threads, bool threads, bool *multiple) {        \
-    *multiple = true;                                                                              \
-    return start(threads);                                                                         \
-  }
 #define VICINITY_FLAGS MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
 #define VICINITY_MPOOL_VERSION MCA_MPOOL_BASE_VERSION_3_1_0
 #define VICINITY_COLL_VERSION MCA_COLL_BASE_VERSION_2_4_0
+#define VICINITY_PML_VERSION MCA_PML_BASE_VERSION_2_1_0
 
 static inline void vicinity_pass_on(mca_btl_base_module_t *module,
                                     mca_btl_base_tag_t tag, mca_btl_base_segment_t *segment) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * The endpoint of this process on the message plane, and its peers: what the components for messages share, the BTL
- * (vicinity.h) and the MTL (mtl.h). Each of them links these files, and has an endpoint of its own.
+ * (vicinity.h) and the PML (pml.h). Each of them links these files, and has an endpoint of its own.
  */
 #ifndef VICINITY_PLANE_H
 #define VICINITY_PLANE_H

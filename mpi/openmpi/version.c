@@ -20,6 +20,12 @@ static bool layout_fits(void) {
          mca_btl_base_descriptor_t_class.cls_sizeof == sizeof(mca_btl_base_descriptor_t);
 }
 
+void vicinity_other_build(const char *component) {
+  opal_output(0, "%s: this component was compiled with headers of another build of Open MPI " MADE_FOR
+                 "x. It is not used. Compile it with the headers of this Open MPI.",
+              component);
+}
+
 /* The layouts of modules and descriptors differ between minor versions of Open MPI, and its loader
    compares only the version of the component structure (mca_base_component_repository.c). */
 bool vicinity_version_fits(const char *component) {
@@ -27,9 +33,7 @@ bool vicinity_version_fits(const char *component) {
   if (running != NULL && !strncmp(running, MADE_FOR, strlen(MADE_FOR))) {
     if (layout_fits())
       return true;
-    opal_output(0, "%s: this component was compiled with headers of another build of Open MPI "
-                   "%s. It is not used. Compile it with the headers of this Open MPI.",
-                component, running);
+    vicinity_other_build(component);
     return false;
   }
   opal_output(0,

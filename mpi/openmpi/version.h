@@ -8,4 +8,7 @@
    if it is not. */
 bool vicinity_version_fits(const char *component);
 
+/* Says that structures have other sizes in the running Open MPI. */
+void vicinity_other_build(const char *component);
+
 #endif

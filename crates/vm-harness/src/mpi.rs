@@ -36,7 +36,7 @@ const PROGRAMS: &str = "usr/local/bin";
 /// The files of Open MPI's components.
 pub const COMPONENTS: [&str; 5] = [
     "mca_btl_vicinity.so",
-    "mca_mtl_vicinity.so",
+    "mca_pml_vicinity.so",
     "mca_coll_vicinity.so",
     "mca_mpool_vicinity.so",
     "mca_osc_vicinity.so",

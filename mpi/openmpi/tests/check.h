@@ -51,6 +51,12 @@ void completion(void);
 void truncation(void);
 void special_peers(void);
 
+/* requests.c */
+void persistent_modes(void);
+void freed_requests(void);
+void attached_buffer(void);
+void buffered(void);
+
 /* datatypes.c */
 void derived_types(void);
 void indexed_types(void);

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::open_mpi::{OpenMpi, collective};
 use crate::common::{self, Daemon};
-use crate::{BY_CM, MEMBERS, ONLY_PLANE, limited, prepare, ranks_in};
+use crate::{BY_PML, MEMBERS, ONLY_PLANE, limited, prepare, ranks_in};
 
 /// Runs a command of `mpirun` whose program is `endless`, and this function when rank 1 runs, with the process id
 /// of that rank. Then the job must end soon. Returns what the job says.
@@ -45,7 +45,7 @@ fn a_killed_rank_ends_the_job() {
     let output = killed(mpi.run(ONLY_PLANE), &mpi);
     assert!(!output.status.success(), "{output:?}");
     // Here `mpirun` leaves the others alone, as if the rank's VM had been killed.
-    for (component, options) in [("btl", &[][..]), ("mtl", &BY_CM[..])] {
+    for (component, options) in [("btl", &[][..]), ("pml", &BY_PML[..])] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(options).arg("--enable-recovery");
         let output = killed(run, &mpi);
@@ -87,7 +87,7 @@ fn a_killed_gateway_ends_the_job() {
     };
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let socket = |name: &str| daemon.path(&format!("message-plane/{name}.sock"));
-    for (component, options) in [("btl", &[][..]), ("mtl", &BY_CM[..])] {
+    for (component, options) in [("btl", &[][..]), ("pml", &BY_PML[..])] {
         let place = |name: &str| folder.path().join(component).join(name);
         let [a, b, c] = ["a", "b", "c"].map(|name| Gateway::start(&socket(name), &place(name)));
         // `mpirun` itself does not end the job.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::common;
 use crate::common::open_mpi::OpenMpi;
-use crate::{BY_CM, ONLY_PLANE, output, passes, prepare};
+use crate::{BY_PML, ONLY_PLANE, output, passes, prepare};
 
 /// All components but those for ranks of one machine and for other networks. A list of names instead
 /// would make a component that refuses to work an error.
@@ -89,15 +89,15 @@ fn watched_progress(folder: &Path) -> String {
     library.display().to_string()
 }
 
-/// cm has no other component for a rank that the plane does not reach. Without a word about cm, ob1 stays the default.
+/// `pml vicinity` has no other component for a rank that the plane does not reach. Without a word about it, ob1 stays the default.
 #[test]
-fn below_cm_the_plane_must_reach_each_rank() {
+fn by_the_pml_the_plane_must_reach_each_rank() {
     let Some((folder, mpi)) = prepare() else {
         return;
     };
     let fails = |change: &dyn Fn(&mut Command)| {
         let mut run = mpi.run(WITH_TCP);
-        change(run.args(BY_CM));
+        change(run.args(BY_PML));
         let (output, text) = output(&run);
         assert!(!output.status.success(), "{text}");
         text
@@ -110,28 +110,28 @@ fn below_cm_the_plane_must_reach_each_rank() {
         run.arg(mpi.program()).arg("persistent");
     });
     // Each rank says it of the other one, and ends the job, so that maybe only one of the two is heard.
-    let sentences = [0, 1].map(|rank| format!("mtl:vicinity: rank {rank} on "));
+    let sentences = [0, 1].map(|rank| format!("pml:vicinity: rank {rank} on "));
     let said = sentences.iter().any(|sentence| text.contains(sentence));
-    let advice = "leave out `--mca pml cm`";
+    let advice = "leave out `--mca pml vicinity`";
     assert!(said && text.contains(advice), "{text}");
     let text = fails(&|run| {
         run.env("LD_LIBRARY_PATH", folder.path());
         run.args(["-n", "2"]).arg(mpi.program()).arg("persistent");
     });
-    let sentence = "mtl:vicinity: the message plane cannot be opened: libmyriexpress.so";
+    let sentence = "pml:vicinity: the message plane cannot be opened: libmyriexpress.so";
     assert!(text.contains(sentence), "{text}");
     let fake = fake_version(folder.path(), "5.0.7");
     let text = fails(&|run| {
         run.arg("-x").arg(format!("LD_PRELOAD={fake}"));
         run.args(["-n", "2"]).arg(mpi.program()).arg("persistent");
     });
-    let sentence = "mtl:vicinity: this component was compiled for Open MPI 4.1.x";
+    let sentence = "pml:vicinity: this component was compiled for Open MPI 4.1.x";
     assert!(text.contains(sentence), "{text}");
     let mut run = mpi.run(ONLY_PLANE);
-    run.args(["--mca", "mtl_base_verbose", "10", "-n", "2"]);
+    run.args(["--mca", "pml_base_verbose", "10", "-n", "2"]);
     let text = passes(run.arg(mpi.program()).arg("persistent"), 1);
-    let chosen = "Selected component [vicinity]";
-    assert!(!text.contains(chosen), "{text}");
+    let chosen = "select: component ob1 selected";
+    assert!(text.contains(chosen), "{text}");
 }
 
 /// An Open MPI with this version, as far as the component can tell.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::common::mx::succeed;
 use crate::common::open_mpi::{OpenMpi, PARTS};
 use crate::common::{Daemon, until, vicinity};
-use crate::{BY_CM, LEFT_TO_TCP, ONLY_PLANE, passes, prepare, ranks_in, run_by};
+use crate::{BY_PML, LEFT_TO_TCP, ONLY_PLANE, passes, prepare, ranks_in, run_by};
 
 const NAMES: [&str; 2] = ["alpha", "beta"];
 
@@ -119,10 +119,10 @@ impl Drop for Hosts {
     }
 }
 
-/// Runs all parts of the program with so many ranks on each host, below ob1 and below cm, by the message plane only.
+/// Runs all parts of the program with so many ranks on each host, by ob1 and by `pml vicinity`, by the message plane only.
 fn all_parts_pass(hosts: &Hosts, folder: &Path, mpi: &OpenMpi, ranks: u32) {
     let program = mpi.program();
-    for options in [&[][..], &BY_CM] {
+    for options in [&[][..], &BY_PML] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(options);
         for _ in 0..JOBS {
@@ -228,7 +228,7 @@ fn ranks_serve_the_interface_of_a_daemon() {
     let hosts = Hosts::new();
     let _daemon = start_daemon(&hosts, folder.path(), 0, ["", ""]);
     let program = mpi.program();
-    for options in [&[][..], &BY_CM] {
+    for options in [&[][..], &BY_PML] {
         let mut run = mpi.run(ONLY_PLANE);
         run.args(options);
         let mut job = hosts.job(folder.path(), 2, &run);

@@ -37,7 +37,7 @@ const ONLY_PLANE: &str = "self,vicinity";
 /// Each rank says so of each rank on another host, if `tcp` is in use.
 const LEFT_TO_TCP: &str = "is on another host: long messages are left to tcp";
 /// Options for the component that matches messages itself. Windows use the other one.
-const BY_CM: [&str; 6] = ["--mca", "pml", "cm", "--mca", "mtl", "vicinity"];
+const BY_PML: [&str; 3] = ["--mca", "pml", "vicinity"];
 
 /// Builds the component, unless this machine has no Open MPI for it.
 fn prepare() -> Option<(TempDir, OpenMpi)> {

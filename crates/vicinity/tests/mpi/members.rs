@@ -2,18 +2,18 @@
 
 use crate::common::Daemon;
 use crate::common::open_mpi::{DIRECT, PARTS, collective};
-use crate::{BY_CM, MEMBERS, ONLY_PLANE, join_all, passes, prepare, ranks_in};
+use crate::{BY_PML, MEMBERS, ONLY_PLANE, join_all, passes, prepare, ranks_in};
 
 /// Each rank is a member of its own, as in VMs: two in a trust group, one by the relay.
 #[test]
-fn ranks_of_different_members_meet_below_cm() {
+fn ranks_of_different_members_meet_by_the_pml() {
     let Some((folder, mpi)) = prepare() else {
         return;
     };
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let members = join_all(folder.path(), &daemon);
     let mut run = mpi.run(ONLY_PLANE);
-    run.args(BY_CM);
+    run.args(BY_PML);
     let program = mpi.program();
     ranks_in(&mut run, folder.path(), &["a", "b", "c"], &program, &[]);
     passes(&mut run, PARTS);

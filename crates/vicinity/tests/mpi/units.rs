@@ -33,7 +33,7 @@ fn a_peer_accesses_registered_memory_and_no_other() {
 #[test]
 fn an_envelope_has_its_fields() {
     // The program ends with an error if a check fails.
-    let _text = unit_program("mtl-test");
+    let _text = unit_program("pml-test");
 }
 
 /// What leaves without segments.

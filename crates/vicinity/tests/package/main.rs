@@ -117,7 +117,7 @@ fn the_packages_install_in_a_clean_root_and_leave_nothing() {
         list.arg("--contents").arg(package);
         let files = run(list).unwrap();
         assert!(files.contains(file), "{files}");
-        let others = ["mtl", "mpool", "osc", "coll"].map(|kind| format!("mca_{kind}_vicinity.so"));
+        let others = ["pml", "mpool", "osc", "coll"].map(|kind| format!("mca_{kind}_vicinity.so"));
         let has_all = others.iter().all(|other| files.contains(other.as_str()));
         assert!(!file.contains("mca_btl") || has_all, "{files}");
     }

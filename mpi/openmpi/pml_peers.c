@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The other processes, all of which the message plane must reach. */
-#include "mtl.h"
+#include "pml.h"
 
 #include "ompi/runtime/mpiruntime.h"
-#include "opal/runtime/opal_progress.h"
 
-/* pml/cm has one component for all processes. */
+/* A PML has all processes of a job. */
 bool vicinity_has_other_network(void) { return false; }
 
 void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
   const char *host = opal_get_proc_hostname(proc);
   opal_output(0,
-              "%s: rank %lu on %s is not reached by the message plane (%s). pml/cm has no other way between ranks: "
-              "leave out `--mca pml cm`, and Open MPI uses another one for this rank.",
+              "%s: rank %lu on %s is not reached by the message plane (%s). This PML has no other way between ranks: "
+              "leave out `--mca pml vicinity`, and Open MPI uses another one for this rank.",
               vicinity_name, (unsigned long)proc->proc_name.vpid, host == NULL ? "?" : host, reason);
 }
 
@@ -29,47 +28,47 @@ void vicinity_fail(struct opal_proc_t *proc, const char *reason) {
 static bool add(vicinity_peer_t *peer) {
   if (peer->proc == NULL)
     return false;
-  for (const vicinity_peer_t *other = vicinity_mtl.peers; other != NULL; other = other->next)
+  for (const vicinity_peer_t *other = vicinity_pml.peers; other != NULL; other = other->next)
     if (vicinity_data(peer->key, 0) == vicinity_data(other->key, 0)) {
       opal_output(0, "%s: two ranks have chosen one random number. Start the job again.", vicinity_name);
       return false;
     }
-  peer->next = vicinity_mtl.peers;
-  vicinity_mtl.peers = peer;
+  peer->next = vicinity_pml.peers;
+  vicinity_pml.peers = peer;
   return true;
 }
 
 static int add_all(size_t count, struct ompi_proc_t **procs, struct opal_proc_t **wanted, vicinity_peer_t **peers) {
   for (size_t i = 0; i < count; i++) {
     wanted[i] = &procs[i]->super;
-    if (procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] != NULL)
+    if (procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] != NULL)
       continue;
     peers[i] = calloc(1, sizeof *peers[i]);
     if (peers[i] == NULL)
       return OMPI_ERR_OUT_OF_RESOURCE;
   }
-  int result = vicinity_connect(&mca_mtl_vicinity_component.mtl_version, count, wanted, peers,
-                                vicinity_mtl.connect_timeout);
+  int result = vicinity_connect(&mca_pml_vicinity_component.pmlm_version, count, wanted, peers,
+                                vicinity_pml.connect_timeout);
   for (size_t i = 0; i < count && result == OMPI_SUCCESS; i++) {
     if (peers[i] == NULL)
       continue;
     if (!add(peers[i]))
       result = OMPI_ERR_UNREACH;
     else
-      procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = peers[i];
+      procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peers[i];
   }
   return result;
 }
 
 /* After an error, the job ends. */
-int vicinity_mtl_add_procs(struct mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs) {
+int vicinity_pml_add_procs(struct ompi_proc_t **procs, size_t count) {
   struct opal_proc_t **wanted = calloc(count, sizeof *wanted);
   vicinity_peer_t **peers = calloc(count, sizeof *peers);
   int result = OMPI_ERR_OUT_OF_RESOURCE;
-  OPAL_THREAD_LOCK(&vicinity_mtl.peers_lock);
+  OPAL_THREAD_LOCK(&vicinity_pml.peers_lock);
   if (wanted != NULL && peers != NULL)
     result = add_all(count, procs, wanted, peers);
-  OPAL_THREAD_UNLOCK(&vicinity_mtl.peers_lock);
+  OPAL_THREAD_UNLOCK(&vicinity_pml.peers_lock);
   if (result == OMPI_SUCCESS)
     opal_progress_register(vicinity_progress); /* Later calls change nothing. */
   free(wanted), free(peers);
@@ -78,8 +77,8 @@ int vicinity_mtl_add_procs(struct mca_mtl_base_module_t *mtl, size_t count, stru
 
 /* Called when MPI ends. The link stays until the endpoint is closed, because the peer may still read
    what was sent, and so does the peer's structure, which the watch refers to. */
-int vicinity_mtl_del_procs(struct mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs) {
+int vicinity_pml_del_procs(struct ompi_proc_t **procs, size_t count) {
   for (size_t i = 0; i < count; i++)
-    procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = NULL;
+    procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
   return OMPI_SUCCESS;
 }

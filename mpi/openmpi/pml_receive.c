@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Receives, and the messages that arrive for them. */
-#include "mtl.h"
+#include "pml.h"
 
 #include "../copy.h"
 
 void vicinity_select(struct ompi_communicator_t *comm, int source, int tag, uint64_t *envelope, uint64_t *mask) {
-  *mask = ~MTL_KIND;
+  *mask = ~PML_KIND;
   if (source == MPI_ANY_SOURCE) {
-    *mask &= ~MTL_RANK_BITS;
+    *mask &= ~PML_RANK_BITS;
     source = 0;
   }
   /* The sign must match: negative tags are Open MPI's own. */
   if (tag == MPI_ANY_TAG) {
-    *mask &= ~MTL_TAG_BITS;
+    *mask &= ~PML_TAG_BITS;
     tag = 0;
   }
   *envelope = vicinity_envelope(VICINITY_CONTEXT(comm), (uint32_t)source, tag);
 }
 
-static void set_memory(vicinity_request_t *request, struct opal_convertor_t *convertor) {
-  request->convertor = convertor;
-  request->packed = NULL;
-  vicinity_find_memory(convertor, CONVERTOR_RECV, &request->memory, &request->length);
+static int set_memory(vicinity_request_t *request, const vicinity_buffer_t *buffer) {
+  request->memory = vicinity_find_memory(buffer, &request->length);
+  if (request->memory == NULL && request->length > 0 && !vicinity_prepare_unpacking(request, buffer))
+    return OMPI_ERR_OUT_OF_RESOURCE;
+  return OMPI_SUCCESS;
 }
 
 static void put(vicinity_request_t *request, const void *bytes, size_t length) {
   if (request->memory != NULL)
     vicinity_copy(request->memory, bytes, length);
   else if (length > 0)
-    vicinity_unpack(request->convertor, bytes, length);
+    vicinity_unpack(request, bytes, length);
 }
 
 /* Accepts the data of a message, of which `fits` bytes have room. */
@@ -44,8 +45,8 @@ static void fetch(vicinity_request_t *request, const vicinity_message_t *message
   }
   request->pieces = (int)message->pieces;
   for (uint32_t i = 0; i < message->pieces; i++) {
-    size_t start = i * MTL_DATA_MAX, rest = start < fits ? fits - start : 0;
-    mx_segment_t segment = {to + start, (uint32_t)(rest < MTL_DATA_MAX ? rest : MTL_DATA_MAX)};
+    size_t start = i * PML_DATA_MAX, rest = start < fits ? fits - start : 0;
+    mx_segment_t segment = {to + start, (uint32_t)(rest < PML_DATA_MAX ? rest : PML_DATA_MAX)};
     mx_request_t number;
     vicinity_plane.requests++;
     if (vicinity_mx.irecv(vicinity_plane.endpoint, &segment, 1, vicinity_data_piece(message->data, i),
@@ -56,7 +57,7 @@ static void fetch(vicinity_request_t *request, const vicinity_message_t *message
 
 /* Gives a message to a receive that matches it, and that is in no queue any more. */
 static void give(vicinity_request_t *request, const vicinity_message_t *message) {
-  ompi_status_public_t *status = &request->super.ompi_req->req_status;
+  ompi_status_public_t *status = &request->super.req_status;
   size_t fits = message->length < request->length ? message->length : request->length;
   status->MPI_SOURCE = vicinity_rank(message->envelope);
   status->MPI_TAG = vicinity_tag(message->envelope);
@@ -67,7 +68,7 @@ static void give(vicinity_request_t *request, const vicinity_message_t *message)
   if (message->pieces > 0)
     fetch(request, message, fits);
   else
-    request->super.completion_callback(&request->super);
+    vicinity_complete(request);
 }
 
 static void data_received(vicinity_request_t *request, const mx_status_t *status) {
@@ -76,16 +77,17 @@ static void data_received(vicinity_request_t *request, const mx_status_t *status
   if (atomic_fetch_sub(&request->pieces, 1) > 1)
     return;
   if (request->packed != NULL) {
-    vicinity_unpack(request->convertor, request->packed, request->super.ompi_req->req_status._ucount);
+    vicinity_unpack(request, request->packed, request->super.req_status._ucount);
     free(request->packed);
+    request->packed = NULL;
   }
-  request->super.completion_callback(&request->super);
+  vicinity_complete(request);
 }
 
 /* A message, whose bytes are valid during the call. */
 static void deliver(const vicinity_message_t *message) {
-  vicinity_mtl_t *mtl = &vicinity_mtl;
-  OPAL_THREAD_LOCK(&mtl->matching_lock);
+  vicinity_pml_t *pml = &vicinity_pml;
+  OPAL_THREAD_LOCK(&pml->matching_lock);
   vicinity_request_t *request = vicinity_take_posted(message->envelope);
   if (request == NULL) {
     vicinity_unexpected_t *kept = malloc(sizeof *kept + message->here);
@@ -97,7 +99,7 @@ static void deliver(const vicinity_message_t *message) {
     kept->message.bytes = memcpy(kept->bytes, message->bytes, message->here);
     vicinity_add_unexpected(kept);
   }
-  OPAL_THREAD_UNLOCK(&mtl->matching_lock);
+  OPAL_THREAD_UNLOCK(&pml->matching_lock);
   if (request != NULL)
     give(request, message);
 }
@@ -118,11 +120,11 @@ static void announced(uint64_t envelope, const unsigned char *bytes, size_t leng
 }
 
 void vicinity_arrived(const mx_unexpected_t *message, uint32_t number) {
-  uint64_t kind = message->match_info & MTL_KIND, envelope = message->match_info & ~MTL_KIND;
-  if (kind == MTL_MESSAGE) {
+  uint64_t kind = message->match_info & PML_KIND, envelope = message->match_info & ~PML_KIND;
+  if (kind == PML_MESSAGE) {
     deliver(&(vicinity_message_t){
         .envelope = envelope, .length = message->length, .bytes = message->data, .here = message->length});
-  } else if (kind == MTL_ANNOUNCEMENT) {
+  } else if (kind == PML_ANNOUNCEMENT) {
     announced(envelope, message->data, message->length);
   } else {
     /* A watch, or data whose announcement has not been matched yet. */
@@ -138,16 +140,18 @@ void vicinity_completed(uintptr_t kind, void *owner, const mx_status_t *status) 
     vicinity_part_sent(owner, status);
 }
 
-int vicinity_mtl_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm, int source, int tag,
-                       struct opal_convertor_t *convertor, mca_mtl_request_t *mtl_request) {
-  vicinity_request_t *request = (vicinity_request_t *)mtl_request;
-  set_memory(request, convertor);
-  vicinity_select(comm, source, tag, &request->envelope, &request->mask);
-  OPAL_THREAD_LOCK(&vicinity_mtl.matching_lock);
+/* Gives a receive the message that has arrived for it, or has it wait. */
+static int post(vicinity_request_t *request, const vicinity_buffer_t *buffer, int rank, int tag,
+                struct ompi_communicator_t *comm) {
+  int result = set_memory(request, buffer);
+  if (result != OMPI_SUCCESS)
+    return result;
+  vicinity_select(comm, rank, tag, &request->envelope, &request->mask);
+  OPAL_THREAD_LOCK(&vicinity_pml.matching_lock);
   vicinity_unexpected_t *unexpected = vicinity_find_unexpected(request->envelope, request->mask, true);
   if (unexpected == NULL)
     vicinity_add_posted(request);
-  OPAL_THREAD_UNLOCK(&vicinity_mtl.matching_lock);
+  OPAL_THREAD_UNLOCK(&vicinity_pml.matching_lock);
   if (unexpected != NULL) {
     give(request, &unexpected->message);
     free(unexpected);
@@ -155,25 +159,54 @@ int vicinity_mtl_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_communicat
   return OMPI_SUCCESS;
 }
 
-int vicinity_mtl_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_convertor_t *convertor,
-                        struct ompi_message_t **message, mca_mtl_request_t *mtl_request) {
-  vicinity_request_t *request = (vicinity_request_t *)mtl_request;
+int vicinity_pml_irecv(void *base, size_t count, struct ompi_datatype_t *datatype, int rank, int tag,
+                       struct ompi_communicator_t *comm, ompi_request_t **result) {
+  vicinity_buffer_t buffer = {base, count, datatype};
+  vicinity_request_t *request = vicinity_new_request(comm, true, false);
+  if (request == NULL)
+    return OMPI_ERR_OUT_OF_RESOURCE;
+  *result = &request->super;
+  return post(request, &buffer, rank, tag, comm);
+}
+
+int vicinity_pml_recv(void *base, size_t count, struct ompi_datatype_t *datatype, int rank, int tag,
+                      struct ompi_communicator_t *comm, ompi_status_public_t *status) {
+  ompi_request_t *request;
+  int result = vicinity_pml_irecv(base, count, datatype, rank, tag, comm, &request);
+  return result == OMPI_SUCCESS ? vicinity_wait((vicinity_request_t *)request, status) : result;
+}
+
+int vicinity_pml_irecv_init(void *base, size_t count, struct ompi_datatype_t *datatype, int rank, int tag,
+                            struct ompi_communicator_t *comm, ompi_request_t **result) {
+  vicinity_request_t *request = vicinity_new_persistent(base, count, datatype, rank, tag, comm, true);
+  if (request == NULL)
+    return OMPI_ERR_OUT_OF_RESOURCE;
+  *result = &request->super;
+  return OMPI_SUCCESS;
+}
+
+int vicinity_start_receive(vicinity_request_t *request) {
+  return post(request, &request->buffer, request->rank, request->tag, request->comm);
+}
+
+int vicinity_pml_imrecv(void *base, size_t count, struct ompi_datatype_t *datatype, struct ompi_message_t **message,
+                        ompi_request_t **result) {
+  vicinity_buffer_t buffer = {base, count, datatype};
   vicinity_unexpected_t *unexpected = (*message)->req_ptr;
+  vicinity_request_t *request = vicinity_new_request((*message)->comm, true, false);
+  if (request == NULL || set_memory(request, &buffer) != OMPI_SUCCESS)
+    return OMPI_ERR_OUT_OF_RESOURCE;
   ompi_message_return(*message);
   *message = MPI_MESSAGE_NULL;
-  set_memory(request, convertor);
+  *result = &request->super;
   give(request, &unexpected->message);
   free(unexpected);
   return OMPI_SUCCESS;
 }
 
-int vicinity_mtl_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t *mtl_request, int flag) {
-  OPAL_THREAD_LOCK(&vicinity_mtl.matching_lock);
-  bool cancelled = vicinity_remove_posted((vicinity_request_t *)mtl_request);
-  OPAL_THREAD_UNLOCK(&vicinity_mtl.matching_lock);
-  if (cancelled) {
-    mtl_request->ompi_req->req_status._cancelled = true;
-    mtl_request->completion_callback(mtl_request);
-  }
-  return OMPI_SUCCESS;
+int vicinity_pml_mrecv(void *base, size_t count, struct ompi_datatype_t *datatype, struct ompi_message_t **message,
+                       ompi_status_public_t *status) {
+  ompi_request_t *request;
+  int result = vicinity_pml_imrecv(base, count, datatype, message, &request);
+  return result == OMPI_SUCCESS ? vicinity_wait((vicinity_request_t *)request, status) : result;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Envelopes have each field once, and the queues of matching have their order. */
-#include "mtl.h"
+#include "pml.h"
 
 #include <assert.h>
 
-vicinity_mtl_t vicinity_mtl = {.posted_end = &vicinity_mtl.posted, .unexpected_end = &vicinity_mtl.unexpected};
+vicinity_pml_t vicinity_pml = {.posted_end = &vicinity_pml.posted, .unexpected_end = &vicinity_pml.unexpected};
 
 static void envelopes(void) {
-  static const int tags[] = {0, 1, 255, 256, 32767, MTL_TAG_MAX, -1, -37, -256, -32768, -MTL_TAG_MAX - 1};
+  static const int tags[] = {0, 1, 255, 256, 32767, PML_TAG_MAX, -1, -37, -256, -32768, -PML_TAG_MAX - 1};
   static const uint32_t numbers[] = {0, 1, 3, 4, 31, 32, 1000, 65535};
   uint64_t seen[11 * 8 * 8];
   size_t count = 0;
@@ -15,15 +15,15 @@ static void envelopes(void) {
     for (size_t r = 0; r < 8; r++)
       for (size_t t = 0; t < 11; t++) {
         uint64_t envelope = vicinity_envelope(numbers[c], numbers[r], tags[t]);
-        assert((envelope & MTL_KIND) == 0);
+        assert((envelope & PML_KIND) == 0);
         assert(vicinity_tag(envelope) == tags[t] && (uint32_t)vicinity_rank(envelope) == numbers[r]);
         for (size_t i = 0; i < count; i++)
           assert(seen[i] != envelope);
         seen[count++] = envelope;
         /* A receive from any source, and of any tag. */
-        uint64_t other = vicinity_envelope(numbers[c], 77, tags[t]), any = ~MTL_RANK_BITS;
+        uint64_t other = vicinity_envelope(numbers[c], 77, tags[t]), any = ~PML_RANK_BITS;
         assert((envelope & any) == (other & any));
-        other = vicinity_envelope(numbers[c], numbers[r], 77), any = ~MTL_TAG_BITS;
+        other = vicinity_envelope(numbers[c], numbers[r], 77), any = ~PML_TAG_BITS;
         assert(((envelope & any) == (other & any)) == (tags[t] >= 0));
       }
   /* Two of them share a cache line. */
@@ -52,7 +52,7 @@ static void queues(void) {
     vicinity_add_unexpected(&messages[i]);
   }
   assert(vicinity_find_unexpected(0, 0, false) == &messages[0]);
-  assert(vicinity_find_unexpected(2, ~MTL_KIND, true) == &messages[2]);
+  assert(vicinity_find_unexpected(2, ~PML_KIND, true) == &messages[2]);
   vicinity_add_unexpected(&messages[2]);
   assert(vicinity_find_unexpected(0, 0, true) == &messages[0] && vicinity_find_unexpected(0, 0, true) == &messages[1]);
   assert(vicinity_find_unexpected(0, 0, true) == &messages[2] && vicinity_find_unexpected(0, 0, true) == NULL);
