@@ -87,9 +87,10 @@ fn native(
 const NEAR: f64 = 0.22;
 
 /// Processes of a host whose CPUs were near each other, and far from each other, as each job's own latency of 8 B shows it. The
-/// ratios are those of the medians, to `vader`.
-fn by_distance(file: &str) -> Vec<String> {
+/// ratios are those of the medians, to `vader`. `matching` is the component that matches messages: `plane_pml`, or before, `plane_cm`.
+fn by_distance(file: &str, matching: &str) -> Vec<String> {
     let results = read(file);
+    let transports = ["plane", matching, "vader", "two_copies", "ucx"];
     let places = [("near", true), ("far", false)].map(|(place, near)| {
         let of = |transport: &str, figure: (&str, u64, &str)| -> Vec<f64> {
             let samples = list(&results, "samples").iter();
@@ -98,21 +99,18 @@ fn by_distance(file: &str) -> Vec<String> {
             let key = format!("/figures/{} {}", figure.0, figure.1);
             here.map(|sample| number(sample, &key)).collect()
         };
-        let jobs = DISTANT.map(|transport| of(transport, PAIR[0]).len().to_string());
+        let jobs = transports.map(|transport| of(transport, PAIR[0]).len().to_string());
         let head = format!("| {place}, jobs | {} |", jobs.join(" | "));
         let figures = PAIR.iter().map(|figure| {
-            let medians = DISTANT.map(|transport| median(&of(transport, *figure)));
-            let [plane, cm, vader, ..] = medians;
-            let text = row(*figure, &medians, &[plane / vader, cm / vader]);
+            let medians = transports.map(|transport| median(&of(transport, *figure)));
+            let [plane, other, vader, ..] = medians;
+            let text = row(*figure, &medians, &[plane / vader, other / vader]);
             format!("| {place}, {}", text.trim_start_matches("| "))
         });
         std::iter::once(head).chain(figures).collect::<Vec<_>>()
     });
     places.concat()
 }
-
-/// The transports of that table.
-const DISTANT: [&str; 5] = ["plane", "plane_cm", "vader", "two_copies", "ucx"];
 
 /// VMs: the ratio is that to TCP.
 fn vms() -> Vec<String> {
@@ -165,8 +163,8 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &PAIR, &with_cm, &both, "vader"),
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
-        by_distance("mpi-zen4.json"),
-        by_distance("mpi-zen5.json"),
+        by_distance("mpi-zen4.json", "plane_pml"),
+        by_distance("mpi-zen5.json", "plane_cm"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
         interfaces("mpi-interfaces.json", &PAIR),
         interfaces("mpi-interfaces.json", &COLLECTIVE),

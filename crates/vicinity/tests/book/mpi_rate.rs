@@ -6,7 +6,12 @@ use serde_json::Value;
 
 use super::results::{list, number, read};
 
-const TRANSPORTS: [&str; 5] = ["plane", "plane_cm", "vader", "ucx", "mpich"];
+/// Each file, with the component that matches messages in it.
+const FILES: [(&str, &str); 3] = [
+    ("mpi-rate.json", "plane_cm"),
+    ("mpi-rate-zen4.json", "plane_pml"),
+    ("mpi-rate-zen5.json", "plane_cm"),
+];
 const BASE: &str = "vader";
 
 /// Parts of the highest speed: of a processor that has its core alone, at least, and of one that shares it, at most.
@@ -45,13 +50,16 @@ fn cell(rates: &[f64]) -> String {
 
 /// Returns the rows that `docs/performance-mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
-    let files = ["mpi-rate.json", "mpi-rate-zen4.json", "mpi-rate-zen5.json"];
-    files.iter().flat_map(|file| rows_of(file)).collect()
+    let rows = FILES
+        .iter()
+        .flat_map(|(file, matching)| rows_of(file, matching));
+    rows.collect()
 }
 
-fn rows_of(file: &str) -> Vec<String> {
+fn rows_of(file: &str, matching: &str) -> Vec<String> {
     let results = read(file);
-    let all = TRANSPORTS.map(|transport| slices(&results, transport));
+    let transports = ["plane", matching, BASE, "ucx", "mpich"];
+    let all = transports.map(|transport| slices(&results, transport));
     let speeds = all.iter().flatten().flat_map(|slice| &slice[1..3]);
     let highest = speeds.copied().fold(0.0, f64::max);
     let is = |speed: f64, whole: bool| match whole {
@@ -63,7 +71,7 @@ fn rows_of(file: &str) -> Vec<String> {
             let fitting = slices.iter().filter(|slice| fits(slice));
             fitting.map(|slice| slice[0]).collect::<Vec<_>>()
         });
-        let base = TRANSPORTS.iter().position(|it| *it == BASE).unwrap();
+        let base = transports.iter().position(|it| *it == BASE).unwrap();
         let ratio = |own: usize| match rates[own].len().min(rates[base].len()) < FEWEST {
             true => "-".to_owned(),
             false => format!("{:.2}", median(&rates[own]) / median(&rates[base])),
