@@ -59,6 +59,16 @@ typedef struct {
   uint32_t reserved;
 } vicinity_announcement_t;
 
+/* The number of messages that carry so many bytes of data. */
+static inline uint64_t vicinity_pieces(uint64_t length) {
+  return length == 0 ? 1 : (length - 1) / PML_DATA_MAX + 1;
+}
+
+/* Whether an announcement from a peer, with `here` bytes behind it, is one that announce (pml_send.c) makes. */
+static inline bool vicinity_is_announcement(const vicinity_announcement_t *head, size_t here) {
+  return here > 0 ? head->length == here && head->pieces == 1 : head->pieces == vicinity_pieces(head->length);
+}
+
 /* A message that has arrived. */
 typedef struct {
   uint64_t envelope;

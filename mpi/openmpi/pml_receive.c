@@ -106,11 +106,12 @@ static void deliver(const vicinity_message_t *message) {
 
 static void announced(uint64_t envelope, const unsigned char *bytes, size_t length) {
   vicinity_announcement_t head;
-  if (length < sizeof head) {
-    vicinity_fail(NULL, "the announcement of a message is too short");
+  if (length >= sizeof head)
+    memcpy(&head, bytes, sizeof head);
+  if (length < sizeof head || !vicinity_is_announcement(&head, length - sizeof head)) {
+    vicinity_fail(NULL, "the announcement of a message contradicts itself");
     return;
   }
-  memcpy(&head, bytes, sizeof head);
   deliver(&(vicinity_message_t){.envelope = envelope,
                                 .length = head.length,
                                 .data = head.data,

@@ -105,7 +105,7 @@ static int announce(vicinity_request_t *request, const vicinity_peer_t *peer, ui
   size_t length = request->length;
   bool here = length + sizeof *head <= PML_EAGER_MAX;
   *head = (vicinity_announcement_t){.length = length};
-  head->pieces = here ? 1 : (uint32_t)((length + PML_DATA_MAX - 1) / PML_DATA_MAX);
+  head->pieces = here ? 1 : (uint32_t)vicinity_pieces(length);
   head->data = vicinity_data(vicinity_plane.key, atomic_fetch_add(&vicinity_pml.sequence, head->pieces));
   request->pieces = (int)head->pieces + 1;
   mx_segment_t segments[] = {{head, sizeof *head}, {request->memory, (uint32_t)(here ? length : 0)}};

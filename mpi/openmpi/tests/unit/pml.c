@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Envelopes have each field once, and the queues of matching have their order. */
+/* Envelopes have each field once, announcements are checked, and the queues of matching have their order. */
 #include "pml.h"
 
 #include <assert.h>
@@ -58,8 +58,38 @@ static void queues(void) {
   assert(vicinity_find_unexpected(0, 0, true) == &messages[2] && vicinity_find_unexpected(0, 0, true) == NULL);
 }
 
+/* An announcement that names more bytes than it has, or another number of pieces, would have the receiver read beyond it, or wait. */
+static void announcements(void) {
+  static const struct {
+    uint64_t length;
+    uint32_t pieces;
+    size_t here;
+    bool sound;
+  } cases[] = {{0, 1, 0, true},
+               {1, 1, 1, true},
+               {32744, 1, 32744, true},
+               {32745, 1, 0, true},
+               {PML_DATA_MAX, 1, 0, true},
+               {PML_DATA_MAX + 1, 2, 0, true},
+               {5 * PML_DATA_MAX, 5, 0, true},
+               {0, 0, 0, false},
+               {1, 1, 2, false},
+               {100000, 1, 10, false},
+               {10, 2, 10, false},
+               {10, 0, 10, false},
+               {PML_DATA_MAX + 1, 1, 0, false},
+               {PML_DATA_MAX, 2, 0, false},
+               {UINT64_MAX, 1, 0, false},
+               {UINT64_MAX, 0, 0, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    vicinity_announcement_t head = {.length = cases[i].length, .pieces = cases[i].pieces};
+    assert(vicinity_is_announcement(&head, cases[i].here) == cases[i].sound);
+  }
+}
+
 int main(void) {
   envelopes();
+  announcements();
   queues();
   return 0;
 }
