@@ -43,6 +43,7 @@ typedef struct vicinity_peer {
   mx_endpoint_addr_t address;
   struct opal_proc_t *proc; /* NULL: not reached */
   uint32_t key;             /* that the peer has published */
+  bool self;                /* this process (pml_peers.c) */
   bool near;                /* on this host, so that the kernel can copy between the processes */
   bool other_host;          /* mx_is_on_other_host */
   uint32_t flags;           /* that the peer has published */

@@ -76,7 +76,8 @@ typedef struct {
   uint64_t data;
   uint32_t pieces; /* 0: all bytes are here */
   const void *bytes;
-  size_t here; /* number of bytes at `bytes` */
+  size_t here;                     /* number of bytes at `bytes` */
+  struct vicinity_request *sender; /* a send of this process to itself that waits, whose memory has the bytes; or NULL */
 } vicinity_message_t;
 
 /* One that no receive has matched. */
@@ -201,6 +202,8 @@ int vicinity_pml_isend(const void *base, size_t count, struct ompi_datatype_t *d
 int vicinity_pml_send(const void *base, size_t count, struct ompi_datatype_t *datatype, int rank, int tag,
                       mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm);
 int vicinity_start_send(vicinity_request_t *persistent);
+/* A part of this send has completed. */
+void vicinity_part_ended(vicinity_request_t *request);
 /* A request of the library, for a part of this send, has completed. */
 void vicinity_part_sent(vicinity_request_t *request, const mx_status_t *status);
 
@@ -238,6 +241,8 @@ int vicinity_pml_imrecv(void *base, size_t count, struct ompi_datatype_t *dataty
 int vicinity_pml_mrecv(void *base, size_t count, struct ompi_datatype_t *datatype, struct ompi_message_t **message,
                        ompi_status_public_t *status);
 int vicinity_start_receive(vicinity_request_t *persistent);
+/* A message, whose bytes are valid during the call, or until its sender is told. */
+void vicinity_deliver(const vicinity_message_t *message);
 /* Which messages a receive matches. */
 void vicinity_select(struct ompi_communicator_t *comm, int rank, int tag, uint64_t *envelope, uint64_t *mask);
 

@@ -33,6 +33,7 @@ static bool add(vicinity_peer_t *peer) {
       opal_output(0, "%s: two ranks have chosen one random number. Start the job again.", vicinity_name);
       return false;
     }
+  peer->self = peer->proc == opal_proc_local_get();
   peer->next = vicinity_pml.peers;
   vicinity_pml.peers = peer;
   return true;

@@ -69,6 +69,8 @@ static void give(vicinity_request_t *request, const vicinity_message_t *message)
     fetch(request, message, fits);
   else
     vicinity_complete(request);
+  if (message->sender != NULL)
+    vicinity_part_ended(message->sender);
 }
 
 static void data_received(vicinity_request_t *request, const mx_status_t *status) {
@@ -84,19 +86,20 @@ static void data_received(vicinity_request_t *request, const mx_status_t *status
   vicinity_complete(request);
 }
 
-/* A message, whose bytes are valid during the call. */
-static void deliver(const vicinity_message_t *message) {
+void vicinity_deliver(const vicinity_message_t *message) {
   vicinity_pml_t *pml = &vicinity_pml;
   OPAL_THREAD_LOCK(&pml->matching_lock);
   vicinity_request_t *request = vicinity_take_posted(message->envelope);
   if (request == NULL) {
-    vicinity_unexpected_t *kept = malloc(sizeof *kept + message->here);
+    size_t copied = message->sender == NULL ? message->here : 0;
+    vicinity_unexpected_t *kept = malloc(sizeof *kept + copied);
     if (kept == NULL) {
       vicinity_fail(NULL, "no memory for a message that has arrived");
       return;
     }
     kept->message = *message;
-    kept->message.bytes = memcpy(kept->bytes, message->bytes, message->here);
+    if (copied > 0)
+      kept->message.bytes = memcpy(kept->bytes, message->bytes, copied);
     vicinity_add_unexpected(kept);
   }
   OPAL_THREAD_UNLOCK(&pml->matching_lock);
@@ -112,7 +115,7 @@ static void announced(uint64_t envelope, const unsigned char *bytes, size_t leng
     vicinity_fail(NULL, "the announcement of a message contradicts itself");
     return;
   }
-  deliver(&(vicinity_message_t){.envelope = envelope,
+  vicinity_deliver(&(vicinity_message_t){.envelope = envelope,
                                 .length = head.length,
                                 .data = head.data,
                                 .pieces = head.pieces,
@@ -123,7 +126,7 @@ static void announced(uint64_t envelope, const unsigned char *bytes, size_t leng
 void vicinity_arrived(const mx_unexpected_t *message, uint32_t number) {
   uint64_t kind = message->match_info & PML_KIND, envelope = message->match_info & ~PML_KIND;
   if (kind == PML_MESSAGE) {
-    deliver(&(vicinity_message_t){
+    vicinity_deliver(&(vicinity_message_t){
         .envelope = envelope, .length = message->length, .bytes = message->data, .here = message->length});
   } else if (kind == PML_ANNOUNCEMENT) {
     announced(envelope, message->data, message->length);

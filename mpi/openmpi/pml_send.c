@@ -72,7 +72,7 @@ static inline bool inject_contiguous(const vicinity_buffer_t *buffer, int rank, 
   if ((memory == NULL && length > 0) || length > PML_EAGER_MAX || mode == MCA_PML_BASE_SEND_SYNCHRONOUS)
     return false;
   const vicinity_peer_t *peer = ompi_comm_peer_lookup(comm, rank)->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-  if (peer == NULL)
+  if (peer == NULL || peer->self)
     return false;
   uint64_t envelope = vicinity_envelope(VICINITY_CONTEXT(comm), (uint32_t)ompi_comm_rank(comm), tag);
   if (length <= VICINITY_DATA_MAX)
@@ -92,10 +92,20 @@ static bool part_is_last(vicinity_request_t *request) {
   return true;
 }
 
-static int part_sent(vicinity_request_t *request) {
+void vicinity_part_ended(vicinity_request_t *request) {
   if (part_is_last(request))
     vicinity_complete(request);
-  return OMPI_SUCCESS;
+}
+
+/* Sends to this process itself, without the plane. The bytes of a short message are copied; another one waits for its receive. */
+static void send_to_self(vicinity_request_t *request, uint64_t envelope, bool eager) {
+  vicinity_deliver(&(vicinity_message_t){.envelope = envelope,
+                                         .length = request->length,
+                                         .bytes = request->memory,
+                                         .here = request->length,
+                                         .sender = eager ? NULL : request});
+  if (eager)
+    vicinity_part_ended(request);
 }
 
 /* Sends an announcement, with the bytes if they fit, and then the data. The receiver accepts the data, or the empty
@@ -118,7 +128,9 @@ static int announce(vicinity_request_t *request, const vicinity_peer_t *peer, ui
     if (!queue(request, peer, &segment, 1, vicinity_data_piece(head->data, i), true))
       return OMPI_ERR_UNREACH;
   }
-  return left ? part_sent(request) : OMPI_SUCCESS;
+  if (left)
+    vicinity_part_ended(request);
+  return OMPI_SUCCESS;
 }
 
 /* Packs bytes that are not contiguous, or those of a buffered send. */
@@ -149,8 +161,14 @@ static int start(vicinity_request_t *request, const vicinity_buffer_t *buffer, i
   uint64_t envelope = vicinity_envelope(VICINITY_CONTEXT(comm), (uint32_t)ompi_comm_rank(comm), tag);
   bool synchronous = mode == MCA_PML_BASE_SEND_SYNCHRONOUS, eager = request->length <= PML_EAGER_MAX && !synchronous;
   mx_segment_t segment = {request->memory, (uint32_t)request->length};
-  if (eager && inject(peer, &segment, 1, PML_MESSAGE | envelope))
-    return part_sent(request);
+  if (peer->self) {
+    send_to_self(request, envelope, eager);
+    return OMPI_SUCCESS;
+  }
+  if (eager && inject(peer, &segment, 1, PML_MESSAGE | envelope)) {
+    vicinity_part_ended(request);
+    return OMPI_SUCCESS;
+  }
   if (eager)
     return queue(request, peer, &segment, 1, PML_MESSAGE | envelope, false) ? OMPI_SUCCESS : OMPI_ERR_UNREACH;
   if (!synchronous && request->length <= PML_CREDIT_MAX &&
@@ -173,7 +191,7 @@ void vicinity_part_sent(vicinity_request_t *request, const mx_status_t *status) 
   /* A receive that is too short is the receiver's error. */
   if (status->code != MX_STATUS_SUCCESS && status->code != MX_STATUS_TRUNCATED)
     vicinity_fail(request->peer->proc, vicinity_mx.strstatus(status->code));
-  part_sent(request);
+  vicinity_part_ended(request);
 }
 
 /* Starts a send that was not injected. Not inlined, because a function that needs fewer registers saves fewer. */

@@ -54,6 +54,7 @@ void special_peers(void);
 /* requests.c */
 void persistent_modes(void);
 void freed_requests(void);
+void sends_to_self(void);
 void attached_buffer(void);
 void buffered(void);
 

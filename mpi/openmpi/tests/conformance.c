@@ -51,6 +51,7 @@ int main(int count, char **words) {
       {"special_peers", special_peers},
       {"persistent_modes", persistent_modes},
       {"freed_requests", freed_requests},
+      {"sends_to_self", sends_to_self},
       {"attached_buffer", attached_buffer},
       {"derived_types", derived_types},
       {"indexed_types", indexed_types},

@@ -108,6 +108,47 @@ void freed_requests(void) {
   }
 }
 
+/* Sends to the process itself keep their order, whatever their mode and length, and are complete as soon as they are received. */
+void sends_to_self(void) {
+  static unsigned char out[4][2 * LONG], in[2 * LONG];
+  static const int lengths[] = {8, 0, LONG, 5000};
+  for (unsigned first = 0; first < 4; first++) {
+    MPI_Request requests[5];
+    MPI_Datatype type = every_second(5000);
+    int flag, bytes;
+    MPI_Status status;
+    for (unsigned i = 0; i < 4; i++) {
+      int length = lengths[(first + i) % 4];
+      fill(out[i], (size_t)length, i);
+      (i % 2 ? MPI_Isend : MPI_Issend)(out[i], length, MPI_BYTE, rank, 12, WORLD, &requests[i]);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+      int length = lengths[(first + i) % 4];
+      MPI_Probe(rank, 12, WORLD, &status);
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      CHECK(bytes == length && status.MPI_SOURCE == rank);
+      MPI_Test(&requests[i], &flag, MPI_STATUS_IGNORE);
+      CHECK(i % 2 == 1 || !flag); /* Synchronous: nothing has been received. */
+      MPI_Recv(in, LONG, MPI_BYTE, rank, 12, WORLD, MPI_STATUS_IGNORE);
+      CHECK(is_filled(in, (size_t)length, i));
+      MPI_Testall(1, &requests[i], &flag, MPI_STATUSES_IGNORE);
+      CHECK(flag);
+    }
+    MPI_Isend(out[0], lengths[first], MPI_BYTE, rank, 14, WORLD, &requests[4]);
+    MPI_Recv(in, LONG, MPI_BYTE, rank, 14, WORLD, MPI_STATUS_IGNORE);
+    MPI_Testall(1, &requests[4], &flag, MPI_STATUSES_IGNORE);
+    CHECK(flag);
+    /* The receive is first, and neither side has its bytes in a row. */
+    spread(out[0], 5000, first);
+    memset(in, 0xee, 2 * 5000);
+    MPI_Irecv(in, 1, type, MPI_ANY_SOURCE, 13, WORLD, &requests[4]);
+    MPI_Send(out[0], 1, type, rank, 13, WORLD);
+    MPI_Wait(&requests[4], MPI_STATUS_IGNORE);
+    CHECK(is_spread(in, 5000, first));
+    MPI_Type_free(&type);
+  }
+}
+
 /* Buffered sends have their bytes at once, and end before the buffer is detached. */
 void attached_buffer(void) {
   static unsigned char out[LONG], in[LONG];

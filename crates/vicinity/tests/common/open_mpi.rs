@@ -53,7 +53,7 @@ pub(crate) fn compile(compiler: &Path, program: &Path) {
 }
 
 /// Parts of the conformance program.
-pub(crate) const PARTS: usize = 36;
+pub(crate) const PARTS: usize = 37;
 
 /// Builds the components, the library that they load and the conformance program as a user does, once for a test program.
 fn built() -> &'static Path {
