@@ -57,6 +57,7 @@ void freed_requests(void);
 void sends_to_self(void);
 void attached_buffer(void);
 void buffered(void);
+void complete_at_once(void);
 
 /* datatypes.c */
 void derived_types(void);
