@@ -184,7 +184,10 @@ static int start_buffered(const vicinity_buffer_t *buffer, int rank, int tag, st
     return OMPI_ERR_OUT_OF_RESOURCE;
   request->buffered = true;
   vicinity_let_go(request); /* for the program, which does not see this request */
-  return start(request, buffer, rank, tag, MCA_PML_BASE_SEND_STANDARD, comm);
+  int result = start(request, buffer, rank, tag, MCA_PML_BASE_SEND_STANDARD, comm);
+  if (result == MPI_ERR_BUFFER) /* The job may go on after this error. */
+    vicinity_let_go(request);
+  return result;
 }
 
 void vicinity_part_sent(vicinity_request_t *request, const mx_status_t *status) {

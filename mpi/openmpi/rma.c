@@ -225,6 +225,10 @@ int vicinity_fetch(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *p
                    struct mca_btl_base_registration_handle_t *remote_handle,
                    mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
                    mca_btl_base_rdma_completion_fn_t callback, void *context, void *data) {
+  /* Open MPI 4.1.4 asks for minima and maxima, too, although btl_atomic_flags does not have them. After this error it uses
+     compare-and-swap. */
+  if (!vicinity_is_fetch(op))
+    return OPAL_ERR_NOT_SUPPORTED;
   if (vicinity_fetch_direct(peer, local_address, remote_address, remote_handle, op, operand, width(flags)))
     return done(btl, peer, local_address, local_handle, callback, context, data);
   vicinity_rma_request_t fetch = {.kind = VICINITY_FETCH,

@@ -104,6 +104,8 @@ bool vicinity_post(mx_endpoint_addr_t to, uint64_t match, const void *head, size
                    const void *bytes, size_t length);
 
 /* rma_target.c */
+/* Whether a target carries this operation out (mca_btl_base_atomic_op_t). */
+bool vicinity_is_fetch(uint32_t op);
 /* Carries out a put or an atomic operation; returns false if it is not allowed. */
 bool vicinity_carry_out(const vicinity_rma_request_t *request, const void *bytes, size_t length,
                         uint64_t *value);

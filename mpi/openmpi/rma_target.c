@@ -37,7 +37,7 @@ static uint64_t swap(void *at, bool narrow, const uint64_t *operands) {
   return found;
 }
 
-static bool known(uint32_t op) {
+bool vicinity_is_fetch(uint32_t op) {
   return op == MCA_BTL_ATOMIC_ADD || op == MCA_BTL_ATOMIC_AND || op == MCA_BTL_ATOMIC_OR ||
          op == MCA_BTL_ATOMIC_XOR || op == MCA_BTL_ATOMIC_SWAP;
 }
@@ -52,7 +52,7 @@ static bool atomic(const vicinity_rma_request_t *request, uint64_t *value) {
     *value = swap(at, narrow, request->operands);
     return true;
   }
-  if (!known(request->op))
+  if (!vicinity_is_fetch(request->op))
     return false;
   *value = narrow ? fetch_32(at, request->op, (uint32_t)request->operands[0])
                   : fetch_64(at, request->op, request->operands[0]);

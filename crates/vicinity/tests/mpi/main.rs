@@ -23,6 +23,7 @@ mod heaps;
 mod hostfile;
 mod hosts;
 mod members;
+mod mpi4py;
 mod units;
 
 use std::path::Path;
