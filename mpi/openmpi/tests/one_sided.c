@@ -122,25 +122,7 @@ static void count_at_rank_0(MPI_Win window) {
   CHECK(before == ROUNDS * size && highest == size * (size - 1) / 2);
 }
 
-/* Of numbers of all ranks, and zero, a window of the program's memory has the least and the greatest. */
-static void keep_extremes(void) {
-  static int32_t extremes[2];
-  MPI_Win window;
-  MPI_Win_create(extremes, sizeof extremes, sizeof *extremes, MPI_INFO_NULL, WORLD, &window);
-  for (int turn = 0; turn < 2; turn++) {
-    int32_t value = turn == 0 ? rank - 1 : -rank - 1;
-    extremes[0] = extremes[1] = 0;
-    MPI_Win_fence(0, window);
-    MPI_Accumulate(&value, 1, MPI_INT32_T, 0, 0, 1, MPI_INT32_T, MPI_MIN, window);
-    MPI_Accumulate(&value, 1, MPI_INT32_T, 0, 1, 1, MPI_INT32_T, MPI_MAX, window);
-    MPI_Win_fence(0, window);
-    CHECK(rank != 0 || (extremes[0] == (turn == 0 ? -1 : -size) && extremes[1] == (turn == 0 ? size - 2 : 0)));
-  }
-  MPI_Win_free(&window);
-}
-
 void remote_atomics(void) {
-  keep_extremes();
   MPI_Win window;
   int64_t *memory;
   MPI_Win_allocate(3 * sizeof *memory, sizeof *memory, MPI_INFO_NULL, WORLD, &memory, &window);
@@ -167,12 +149,30 @@ static unsigned char *allocate_window(int with_window, MPI_Aint length, int unit
   return memory;
 }
 
+/* Of numbers of all ranks, and zero, a window of the program's memory has the least and the greatest. */
+static void keep_extremes(void) {
+  static int32_t extremes[2];
+  MPI_Win window;
+  MPI_Win_create(extremes, sizeof extremes, sizeof *extremes, MPI_INFO_NULL, WORLD, &window);
+  for (int turn = 0; turn < 2; turn++) {
+    int32_t value = turn == 0 ? rank - 1 : -rank - 1;
+    extremes[0] = extremes[1] = 0;
+    MPI_Win_fence(0, window);
+    MPI_Accumulate(&value, 1, MPI_INT32_T, 0, 0, 1, MPI_INT32_T, MPI_MIN, window);
+    MPI_Accumulate(&value, 1, MPI_INT32_T, 0, 1, 1, MPI_INT32_T, MPI_MAX, window);
+    MPI_Win_fence(0, window);
+    CHECK(rank != 0 || (extremes[0] == (turn == 0 ? -1 : -size) && extremes[1] == (turn == 0 ? size - 2 : 0)));
+  }
+  MPI_Win_free(&window);
+}
+
 /* Windows of memory that Open MPI allocates: between VMs of a group, it is on their heaps. Each rank puts
-   into the memory of all others, and all count at rank 0. */
+   into the memory of all others, and all count at rank 0. First a window of other memory. */
 void allocated_memory(void) {
   enum { EACH = 100000 };
   MPI_Win window;
   unsigned char *bytes = malloc(EACH), *memory = allocate_window(0, (MPI_Aint)EACH * size, 1, &window);
+  keep_extremes();
   fill(bytes, EACH, (unsigned)rank);
   MPI_Win_fence(0, window);
   for (int i = 0; i < size; i++)
