@@ -202,7 +202,7 @@ int vicinity_pml_isend(const void *base, size_t count, struct ompi_datatype_t *d
 int vicinity_pml_send(const void *base, size_t count, struct ompi_datatype_t *datatype, int rank, int tag,
                       mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm);
 int vicinity_start_send(vicinity_request_t *persistent);
-/* A part of this send has completed. */
+/* A part of this send has completed: the announcement or data. */
 void vicinity_part_ended(vicinity_request_t *request);
 /* A request of the library, for a part of this send, has completed. */
 void vicinity_part_sent(vicinity_request_t *request, const mx_status_t *status);

@@ -73,6 +73,11 @@ static void give(vicinity_request_t *request, const vicinity_message_t *message)
     vicinity_part_ended(message->sender);
 }
 
+static void give_kept(vicinity_request_t *request, vicinity_unexpected_t *unexpected) {
+  give(request, &unexpected->message);
+  free(unexpected);
+}
+
 static void data_received(vicinity_request_t *request, const mx_status_t *status) {
   if (status->code != MX_STATUS_SUCCESS && status->code != MX_STATUS_TRUNCATED)
     vicinity_fail(NULL, vicinity_mx.strstatus(status->code));
@@ -87,8 +92,7 @@ static void data_received(vicinity_request_t *request, const mx_status_t *status
 }
 
 void vicinity_deliver(const vicinity_message_t *message) {
-  vicinity_pml_t *pml = &vicinity_pml;
-  OPAL_THREAD_LOCK(&pml->matching_lock);
+  OPAL_THREAD_LOCK(&vicinity_pml.matching_lock);
   vicinity_request_t *request = vicinity_take_posted(message->envelope);
   if (request == NULL) {
     size_t copied = message->sender == NULL ? message->here : 0;
@@ -102,7 +106,7 @@ void vicinity_deliver(const vicinity_message_t *message) {
       kept->message.bytes = memcpy(kept->bytes, message->bytes, copied);
     vicinity_add_unexpected(kept);
   }
-  OPAL_THREAD_UNLOCK(&pml->matching_lock);
+  OPAL_THREAD_UNLOCK(&vicinity_pml.matching_lock);
   if (request != NULL)
     give(request, message);
 }
@@ -116,11 +120,11 @@ static void announced(uint64_t envelope, const unsigned char *bytes, size_t leng
     return;
   }
   vicinity_deliver(&(vicinity_message_t){.envelope = envelope,
-                                .length = head.length,
-                                .data = head.data,
-                                .pieces = head.pieces,
-                                .bytes = bytes + sizeof head,
-                                .here = length - sizeof head});
+                                         .length = head.length,
+                                         .data = head.data,
+                                         .pieces = head.pieces,
+                                         .bytes = bytes + sizeof head,
+                                         .here = length - sizeof head});
 }
 
 void vicinity_arrived(const mx_unexpected_t *message, uint32_t number) {
@@ -156,10 +160,8 @@ static int post(vicinity_request_t *request, const vicinity_buffer_t *buffer, in
   if (unexpected == NULL)
     vicinity_add_posted(request);
   OPAL_THREAD_UNLOCK(&vicinity_pml.matching_lock);
-  if (unexpected != NULL) {
-    give(request, &unexpected->message);
-    free(unexpected);
-  }
+  if (unexpected != NULL)
+    give_kept(request, unexpected);
   return OMPI_SUCCESS;
 }
 
@@ -203,8 +205,7 @@ int vicinity_pml_imrecv(void *base, size_t count, struct ompi_datatype_t *dataty
   ompi_message_return(*message);
   *message = MPI_MESSAGE_NULL;
   *result = &request->super;
-  give(request, &unexpected->message);
-  free(unexpected);
+  give_kept(request, unexpected);
   return OMPI_SUCCESS;
 }
 

@@ -81,20 +81,14 @@ static inline bool inject_contiguous(const vicinity_buffer_t *buffer, int rank, 
   return inject(peer, &segment, 1, PML_MESSAGE | envelope);
 }
 
-/* A part of a send has completed: the announcement or data. */
-static bool part_is_last(vicinity_request_t *request) {
+void vicinity_part_ended(vicinity_request_t *request) {
   if (atomic_fetch_sub(&request->pieces, 1) > 1)
-    return false;
+    return;
   if (request->packed != NULL && request->buffered)
     mca_pml_base_bsend_request_free(request->packed);
   else if (request->packed != NULL)
     free(request->packed);
-  return true;
-}
-
-void vicinity_part_ended(vicinity_request_t *request) {
-  if (part_is_last(request))
-    vicinity_complete(request);
+  vicinity_complete(request);
 }
 
 /* Sends to this process itself, without the plane. The bytes of a short message are copied; another one waits for its receive. */

@@ -27,7 +27,7 @@ static int is_spread(const unsigned char *bytes, int count, unsigned seed) {
 typedef int (*init_function)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
 /* A send and a receive that start several times. The program frees their type and communicator before. */
-static void start_several(init_function init, int count, unsigned turns) {
+static void start_several(init_function init, int count) {
   static unsigned char out[2 * LONG], in[2 * LONG];
   int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   MPI_Request requests[2];
@@ -38,7 +38,7 @@ static void start_several(init_function init, int count, unsigned turns) {
   MPI_Recv_init(in, 1, type, previous, 7, comm, &requests[1]);
   MPI_Type_free(&type);
   MPI_Comm_free(&comm);
-  for (unsigned turn = 0; turn < turns; turn++) {
+  for (unsigned turn = 0; turn < 3; turn++) {
     MPI_Status statuses[2];
     int bytes;
     spread(out, count, (unsigned)rank + turn);
@@ -60,8 +60,8 @@ static const int counts[] = {0, 1, 8, 5000, 40000, LONG};
 
 void persistent_modes(void) {
   for (size_t i = 0; i < COUNTS; i++) {
-    start_several(MPI_Send_init, counts[i], 3);
-    start_several(MPI_Ssend_init, counts[i], 3);
+    start_several(MPI_Send_init, counts[i]);
+    start_several(MPI_Ssend_init, counts[i]);
   }
 }
 
@@ -72,7 +72,7 @@ void buffered(void) {
   void *buffer = malloc((size_t)room);
   MPI_Buffer_attach(buffer, room);
   for (size_t i = 0; i < COUNTS; i++)
-    start_several(MPI_Bsend_init, counts[i], 3);
+    start_several(MPI_Bsend_init, counts[i]);
   MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
   MPI_Error_class(MPI_Bsend(buffer, room, MPI_BYTE, rank, 11, WORLD), &class);
   CHECK(class == MPI_ERR_BUFFER);

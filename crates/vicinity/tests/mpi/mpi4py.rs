@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::libfabric::wheel;
 use crate::common::mx::succeed;
 use crate::common::open_mpi::OpenMpi;
 use crate::{BY_PML, ONLY_PLANE, output, prepare};
@@ -23,8 +24,7 @@ struct Mpi4py {
 
 impl Mpi4py {
     fn new(folder: &Path) -> Self {
-        let place = folder.join("python");
-        succeed(Command::new("python3").args(["-m", "venv"]).arg(&place));
+        let place = wheel(folder, "numpy");
         let pip = |words: &[&str]| {
             let mut pip = Command::new(place.join("bin/pip"));
             // Without optimisation: it takes minutes, and the tests measure nothing.
@@ -41,7 +41,6 @@ impl Mpi4py {
             ":all:",
             &package,
         ]);
-        pip(&["install", "--quiet", "numpy"]);
         pip(&["install", "--quiet", "--no-deps", &archive]);
         let mut unpack = Command::new("tar");
         succeed(
