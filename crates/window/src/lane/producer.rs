@@ -12,7 +12,9 @@ use super::{
 use crate::ProtocolError;
 use crate::lane::Consumer;
 use crate::layout::LaneOffsets;
-use crate::raw::{LINE, Mapping, SHORT_BYTES, STREAMING_MIN, SharedBytes, Slots, Word, ticks};
+use crate::raw::{
+    LINE, Mapping, SHORT_BYTES, STREAMING_MIN, SharedBytes, Slots, Word, is_emulated, ticks,
+};
 
 /// Data is allocated in whole cache lines.
 const CACHE_LINE: u64 = LINE as u64;
@@ -67,7 +69,7 @@ impl Producer {
             data_head: 0,
             data_tail: 0,
             ends: VecDeque::with_capacity(count as usize),
-            choice: StoreChoice::default(),
+            choice: StoreChoice::new(is_emulated()),
             distance: Distance::new(),
             own_lines: false,
             in_cache: false,

@@ -14,6 +14,9 @@
 //!
 //! Some data is never on trial: what is too short, or never begins where the area does. Between processors that are near each other
 //! ([`super::distance`]), it is written by ordinary stores instead of non-temporal ones: the consumer reads it while it is in the common cache.
+//!
+//! QEMU emulates a non-temporal store by an ordinary one, so a trial would compare a kind with itself. An emulated producer
+//! has owned lines, without trials: an emulated store fetches few lines at a time, and owned ones cost the consumer little.
 
 /// The stores that write data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,15 +74,22 @@ pub(super) struct StoreChoice {
     warm: Stores,
     /// A round has ended.
     is_tried: bool,
-}
-
-impl Default for StoreChoice {
-    fn default() -> Self {
-        Self::with(Stores::NonTemporal)
-    }
+    /// There are trials.
+    is_measured: bool,
 }
 
 impl StoreChoice {
+    /// Creates the choice of a lane that has carried no data.
+    pub(super) fn new(is_emulated: bool) -> Self {
+        match is_emulated {
+            true => Self {
+                is_measured: false,
+                ..Self::with(Stores::Owned)
+            },
+            false => Self::with(Stores::NonTemporal),
+        }
+    }
+
     /// Creates a choice that has changed to these stores.
     pub(super) fn with(stores: Stores) -> Self {
         Self {
@@ -91,6 +101,7 @@ impl StoreChoice {
             ordinary: None,
             warm: Stores::NonTemporal,
             is_tried: false,
+            is_measured: true,
         }
     }
 
@@ -123,7 +134,7 @@ impl StoreChoice {
     /// lap uses.
     #[inline]
     pub(super) fn next(&mut self, at_begin: bool, is_near: bool) -> Copy {
-        if !at_begin || self.left > 0 {
+        if !at_begin || self.left > 0 || !self.is_measured {
             self.left = self.left.saturating_sub(1);
             return Copy::By(self.next_short(at_begin, is_near && !self.is_tried));
         }
@@ -246,7 +257,7 @@ mod tests {
         fn the_choice_follows_each_change(
             phases in prop::collection::vec((0..ALL.len(), FOLLOWED_AFTER..4000, 0..=9u64), 1..20),
         ) {
-            let mut choice = StoreChoice::default();
+            let mut choice = StoreChoice::new(false);
             for (kind, copies, factor) in phases {
                 let (durations, best) = ALL[kind];
                 let durations = || durations.map(|it| it << factor);
@@ -263,7 +274,7 @@ mod tests {
             durations in prop::collection::vec(any::<[u64; 3]>(), 1000),
         ) {
             let mut list = durations.into_iter();
-            let trials = copy(&mut StoreChoice::default(), 1000, || list.next().unwrap());
+            let trials = copy(&mut StoreChoice::new(false), 1000, || list.next().unwrap());
             prop_assert!(trials <= 1000 / LAP, "{trials}");
         }
     }
@@ -271,7 +282,7 @@ mod tests {
     #[test]
     fn steady_trials_become_rare() {
         for (durations, _) in ALL {
-            let mut choice = StoreChoice::default();
+            let mut choice = StoreChoice::new(false);
             copy(&mut choice, 4000, || durations);
             let trials = copy(&mut choice, 100 * LAST_INTERVAL, || durations);
             assert!((180..=200).contains(&trials), "{trials}");
@@ -280,7 +291,7 @@ mod tests {
 
     #[test]
     fn ordinary_stores_are_kept_while_they_are_a_little_slower() {
-        let mut choice = StoreChoice::default();
+        let mut choice = StoreChoice::new(false);
         copy(&mut choice, 4000, || [200, 120, 100]);
         assert_eq!(choice.stores(), Stores::NonTemporal);
         copy(&mut choice, 4000, || NEAR);
@@ -297,7 +308,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_trial_changes_nothing() {
-        let mut choice = StoreChoice::default();
+        let mut choice = StoreChoice::new(false);
         copy(&mut choice, 1000, || NEAR);
         let mut turn = 0;
         let some_are_interrupted = || {
@@ -315,7 +326,7 @@ mod tests {
     /// Rounds against the present kind count together only if they agree on another one.
     #[test]
     fn rounds_that_disagree_change_nothing() {
-        let mut choice = StoreChoice::default();
+        let mut choice = StoreChoice::new(false);
         let mut trials = 0;
         let disagreeing = || {
             trials += 1;
@@ -331,7 +342,7 @@ mod tests {
     /// Data that is too short for a trial leaves the lines as the present kind does.
     #[test]
     fn short_data_at_the_begin_needs_another_warm_up() {
-        let mut choice = StoreChoice::default();
+        let mut choice = StoreChoice::new(false);
         choice.try_next();
         assert_eq!(choice.next(true, false), Copy::WarmUp(Stores::Ordinary));
         assert_eq!(choice.next_short(false, false), Stores::NonTemporal);
@@ -343,14 +354,22 @@ mod tests {
     #[test]
     fn a_lane_begins_with_non_temporal_stores() {
         assert_eq!(
-            StoreChoice::default().next(true, false),
+            StoreChoice::new(false).next(true, false),
             Copy::By(Stores::NonTemporal)
         );
     }
 
     #[test]
+    fn an_emulated_producer_has_owned_lines_without_trials() {
+        let mut choice = StoreChoice::new(true);
+        let trials = copy(&mut choice, 4000, || unreachable!("no trial"));
+        assert_eq!((trials, choice.stores()), (0, Stores::Owned));
+        assert_eq!(choice.next_short(true, false), Stores::Owned);
+    }
+
+    #[test]
     fn near_each_other_data_that_was_never_on_trial_is_written_by_ordinary_stores() {
-        let mut choice = StoreChoice::default();
+        let mut choice = StoreChoice::new(false);
         assert_eq!(choice.next_short(true, true), Stores::Ordinary);
         assert_eq!(choice.warm, Stores::Ordinary);
         assert_eq!(choice.next(false, true), Copy::By(Stores::Ordinary));
