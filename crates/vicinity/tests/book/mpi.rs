@@ -114,7 +114,7 @@ fn by_distance(file: &str, matching: &str) -> Vec<String> {
 
 /// VMs: the ratio is that to TCP.
 fn vms() -> Vec<String> {
-    let results = read("mpi-vms-intel.json");
+    let results = read("mpi-vms-zen5.json");
     let figures = PAIR.iter().chain(&COLLECTIVE);
     let rows = figures.map(|figure| {
         let of = |over: &str| -> Vec<f64> {
@@ -164,7 +164,7 @@ pub(crate) fn rows() -> Vec<String> {
         native("mpi.json", &COLLECTIVE, &over_tcp, &["plane"], "tcp"),
         native("mpi.json", &PAIR, &provider, &["mpich_plane"], "mpich"),
         by_distance("mpi-zen4.json", "plane_pml"),
-        by_distance("mpi-zen5.json", "plane_cm"),
+        by_distance("mpi-zen5.json", "plane_pml"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
         interfaces("mpi-interfaces.json", &PAIR),
         interfaces("mpi-interfaces.json", &COLLECTIVE),

@@ -10,7 +10,7 @@ use super::results::{list, number, read};
 const FILES: [(&str, &str); 3] = [
     ("mpi-rate.json", "plane_cm"),
     ("mpi-rate-zen4.json", "plane_pml"),
-    ("mpi-rate-zen5.json", "plane_cm"),
+    ("mpi-rate-zen5.json", "plane_pml"),
 ];
 const BASE: &str = "vader";
 

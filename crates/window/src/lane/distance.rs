@@ -15,7 +15,7 @@ const LOADS: u8 = 4;
 /// The distance of the two processors.
 #[derive(Debug)]
 pub(super) struct Distance {
-    /// Not where QEMU emulates the processor: a load then takes about as long from anywhere.
+    /// Not where QEMU emulates the processor: the stores do not depend on the distance there.
     is_measured: bool,
     is_near: bool,
     /// The last loads that say otherwise.
