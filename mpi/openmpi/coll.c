@@ -35,12 +35,14 @@ static int start(bool progress_threads, bool mpi_threads) {
 static bool all_have_the_component(void) {
   static enum { UNKNOWN, NO, YES } all;
   if (all == UNKNOWN) {
-    const vicinity_heap_t *heap = vicinity_find_heap();
+    const vicinity_heap_t *heap = vicinity_coll_heap();
     struct ompi_communicator_t *world = &ompi_mpi_comm_world.comm;
     /* A program with sessions alone has no MPI_COMM_WORLD. */
     bool found = heap != NULL && world->c_local_group != NULL && ompi_comm_size(world) > 0;
-    for (int rank = 0; found && rank < ompi_comm_size(world); rank++)
-      found = heap->published(&ompi_comm_peer_lookup(world, rank)->super);
+    for (int rank = 0; found && rank < ompi_comm_size(world); rank++) {
+      uint64_t member;
+      found = heap->member(&ompi_comm_peer_lookup(world, rank)->super, &member);
+    }
     all = found ? YES : NO;
   }
   return all == YES;
@@ -51,6 +53,19 @@ static bool is_own_job(struct ompi_communicator_t *comm) {
     if (ompi_comm_peer_lookup(comm, rank)->super.proc_name.jobid != OMPI_PROC_MY_NAME->jobid)
       return false;
   return true;
+}
+
+/* Whether the ranks, all of which have the component, are in several VMs. All find the same. Open MPI's own shared memory serves those
+   of one VM. */
+static bool are_in_several_members(struct ompi_communicator_t *comm) {
+  const vicinity_heap_t *heap = vicinity_coll_heap();
+  uint64_t first, other;
+  if (heap == NULL || !heap->member(&ompi_comm_peer_lookup(comm, 0)->super, &first))
+    return false;
+  for (int rank = 1; rank < ompi_comm_size(comm); rank++)
+    if (heap->member(&ompi_comm_peer_lookup(comm, rank)->super, &other) && other != first)
+      return true;
+  return false;
 }
 
 /* Takes an operation over from the module that had it. */
@@ -102,7 +117,7 @@ OBJ_CLASS_INSTANCE(vicinity_coll_t, mca_coll_base_module_t, construct, destruct)
 static mca_coll_base_module_t *query(struct ompi_communicator_t *comm, int *priority) {
   int size = ompi_comm_size(comm);
   if (OMPI_COMM_IS_INTER(comm) || size < 2 || size > VICINITY_COLL_RANKS || !all_have_the_component() ||
-      !is_own_job(comm))
+      !is_own_job(comm) || !are_in_several_members(comm))
     return NULL;
   vicinity_coll_t *coll = OBJ_NEW(vicinity_coll_t);
   if (coll == NULL)

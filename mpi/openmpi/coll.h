@@ -18,7 +18,7 @@
 #ifndef COLL_VICINITY_H
 #define COLL_VICINITY_H
 
-#include "vicinity.h"
+#include "plane.h"
 
 #include "ompi/communicator/communicator.h"
 #include "ompi/mca/coll/coll.h"
@@ -44,10 +44,9 @@ _Static_assert(sizeof(vicinity_block_t) == VICINITY_BLOCK, "a block is a unit of
 
 /* A rank, as it describes itself to the others. */
 typedef struct {
-  uint64_t member;
   uint64_t ready; /* whether it has a block */
   mx_heap_handle_t block;
-  struct mca_btl_base_endpoint_t *peer; /* its reader's; not sent */
+  const vicinity_peer_t *peer; /* its reader's; not sent */
 } vicinity_rank_t;
 
 typedef enum { VICINITY_UNDECIDED, VICINITY_IN_USE, VICINITY_NOT_USED } vicinity_decision_t;
@@ -74,6 +73,12 @@ typedef struct {
   vicinity_block_t *block;
   unsigned char *scratch; /* of VICINITY_COLL_BYTES */
 } vicinity_coll_t;
+
+/* coll_peers.c: at the PML of this package, if the job has that one, and at the component for transfers otherwise. */
+/* The heap; NULL if neither of the two is in use. */
+const vicinity_heap_t *vicinity_coll_heap(void);
+/* The peer as which a rank is reached; NULL if it is not. */
+const vicinity_peer_t *vicinity_coll_peer(struct ompi_communicator_t *comm, int rank);
 
 /* coll_exchange.c */
 

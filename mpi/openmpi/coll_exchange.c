@@ -16,16 +16,14 @@
  * The other VMs of the group can write the blocks. No length and no place is taken from them.
  */
 #include "coll.h"
-#include "find_peer.h"
 
 #include "opal/runtime/opal_progress.h"
 
 /* Allocates this rank's block, and describes it. */
 static void describe(vicinity_coll_t *coll, vicinity_rank_t *own) {
-  coll->heap = vicinity_find_heap();
+  coll->heap = vicinity_coll_heap();
   if (coll->heap == NULL)
     return;
-  own->member = coll->heap->member();
   coll->scratch = malloc(VICINITY_COLL_BYTES);
   coll->block = coll->heap->alloc(sizeof *coll->block, 1);
   if (coll->scratch == NULL || coll->block == NULL ||
@@ -36,26 +34,22 @@ static void describe(vicinity_coll_t *coll, vicinity_rank_t *own) {
   own->ready = 1;
 }
 
-/* Whether all ranks have a block, and they are in several members. All ranks find the same. */
+/* Whether all ranks have a block. All find the same. */
 static bool are_ready(const vicinity_coll_t *coll) {
-  bool several = false;
-  for (int i = 0; i < coll->size; i++) {
+  for (int i = 0; i < coll->size; i++)
     if (!coll->ranks[i].ready)
       return false;
-    several = several || coll->ranks[i].member != coll->ranks[0].member;
-  }
-  return several;
+  return true;
 }
 
 /* Whether this rank can look into the block of each other one. */
 static bool reaches_all(vicinity_coll_t *coll, struct ompi_communicator_t *comm) {
-  mca_btl_base_module_t *btl = vicinity_find_transfers();
   for (int i = 0; i < coll->size; i++) {
     vicinity_rank_t *rank = &coll->ranks[i];
     uint64_t posted;
     if (i == coll->rank)
       continue;
-    rank->peer = vicinity_find_peer(btl, comm, i);
+    rank->peer = vicinity_coll_peer(comm, i);
     if (rank->peer == NULL ||
         !coll->heap->look(rank->peer, &rank->block, offsetof(vicinity_block_t, posted), 0, &posted))
       return false;
@@ -80,7 +74,7 @@ static bool decide(vicinity_coll_t *coll, struct ompi_communicator_t *comm) {
 /* Frees what only operations need. */
 static void release(vicinity_coll_t *coll) {
   /* After the end of the component for transfers, the end of the process frees the block. */
-  if (coll->block != NULL && vicinity_find_heap() != NULL)
+  if (coll->block != NULL && vicinity_coll_heap() != NULL)
     coll->heap->free(coll->block);
   coll->block = NULL;
   free(coll->scratch);
@@ -149,7 +143,7 @@ int vicinity_coll_end(vicinity_coll_t *coll, int result) {
 }
 
 void vicinity_coll_stop(vicinity_coll_t *coll) {
-  bool in_use = coll->decision == VICINITY_IN_USE && vicinity_find_heap() != NULL;
+  bool in_use = coll->decision == VICINITY_IN_USE && vicinity_coll_heap() != NULL;
   for (int i = 0; in_use && i < coll->size; i++) {
     bool lost = false;
     while (i != coll->rank && !has_reached(coll, i, offsetof(vicinity_block_t, done), &lost) && !lost)

@@ -19,6 +19,14 @@ bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_
   return usable && card->format == htonl(VICINITY_CARD_FORMAT);
 }
 
+bool vicinity_read_member(const mca_base_component_t *component, struct opal_proc_t *proc, uint64_t *member) {
+  vicinity_card_t card;
+  bool usable = vicinity_read_card(component, proc, &card);
+  if (usable)
+    *member = be64toh(card.nic);
+  return usable;
+}
+
 /* Whether the message plane reaches a process less well than another network: only by the process of a daemon's uplink, to which
    ranks that poll leave little time. Both ends know the same of each other, and so decide alike. */
 static bool is_left_to_other_network(const vicinity_peer_t *peer) {

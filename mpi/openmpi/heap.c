@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The memory of MPI_Alloc_mem, MPI_Win_allocate and short collective operations: on the heap of this VM or host, where
-   the peers of its trust group can access it. The components for them (mpool.c, osc.c, coll.c) find this table in that
-   for transfers. */
-#include "vicinity.h"
+   the peers of its trust group can access it. The components for them (mpool.c, osc.c, coll.c) find this table in the BTL, and coll.c
+   in the PML where that is in use. */
+#include "plane.h"
 
 /* A block begins at a page. */
 #define HEAP_ALIGNMENT 4096
@@ -26,20 +26,18 @@ static bool heap_has(void *memory, size_t length, mx_heap_handle_t *handle) {
   return on_heap;
 }
 
-static uint64_t heap_member(void) { return vicinity_plane.nic; }
-
-static bool heap_look(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
-                      uint64_t least, uint64_t *value) {
+static bool heap_look(const vicinity_peer_t *peer, const mx_heap_handle_t *handle, uint64_t offset, uint64_t least,
+                      uint64_t *value) {
   uint32_t done = 0;
-  return vicinity_mx.heap_look(vicinity_plane.endpoint, peer->plane.address, handle, offset, least, value, &done) ==
+  return vicinity_mx.heap_look(vicinity_plane.endpoint, peer->address, handle, offset, least, value, &done) ==
              MX_SUCCESS &&
          done;
 }
 
-static bool heap_get(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
-                     void *bytes, uint64_t length) {
+static bool heap_get(const vicinity_peer_t *peer, const mx_heap_handle_t *handle, uint64_t offset, void *bytes,
+                     uint64_t length) {
   uint32_t done = 0;
-  return vicinity_mx.heap_get(vicinity_plane.endpoint, peer->plane.address, handle, offset, bytes, length, &done) ==
+  return vicinity_mx.heap_get(vicinity_plane.endpoint, peer->address, handle, offset, bytes, length, &done) ==
              MX_SUCCESS &&
          done;
 }
@@ -49,8 +47,7 @@ const vicinity_heap_t vicinity_heap = {
     .alloc = heap_alloc,
     .free = heap_free,
     .has = heap_has,
-    .member = heap_member,
-    .published = vicinity_published,
+    .member = vicinity_member,
     .look = heap_look,
     .get = heap_get,
 };

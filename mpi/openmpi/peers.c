@@ -23,9 +23,8 @@ void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
                    OPAL_NAME_PRINT(proc->proc_name), reason);
 }
 
-bool vicinity_published(struct opal_proc_t *proc) {
-  vicinity_card_t card;
-  return vicinity_read_card(&mca_btl_vicinity_component.super.btl_version, proc, &card);
+bool vicinity_member(struct opal_proc_t *proc, uint64_t *member) {
+  return vicinity_read_member(&mca_btl_vicinity_component.super.btl_version, proc, member);
 }
 
 /* Whether a connect to this VM's ranks would take memory of the plane for nothing. They send through

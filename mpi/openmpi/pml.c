@@ -13,7 +13,7 @@ int vicinity_stream(void) { return ompi_pml_base_framework.framework_output; }
 static bool usable = true;
 
 static int register_parameters(void) {
-  const mca_base_component_t *component = &mca_pml_vicinity_component.pmlm_version;
+  const mca_base_component_t *component = &mca_pml_vicinity_component.super.pmlm_version;
   usable = vicinity_version_fits(vicinity_name);
   if (usable && ompi_request_t_class.cls_sizeof != sizeof(ompi_request_t)) {
     vicinity_other_build(vicinity_name);
@@ -73,12 +73,14 @@ static mca_pml_base_module_t *start(int *priority, bool progress_threads, bool m
   pml->posted_end = &pml->posted;
   pml->unexpected_end = &pml->unexpected;
   if (vicinity_make_requests() != OPAL_SUCCESS ||
-      vicinity_publish(&mca_pml_vicinity_component.pmlm_version) != OPAL_SUCCESS)
+      vicinity_publish(&mca_pml_vicinity_component.super.pmlm_version) != OPAL_SUCCESS)
     return NULL;
+  mca_pml_vicinity_component.heap = &vicinity_heap;
   return &module;
 }
 
 static int finalize(void) {
+  mca_pml_vicinity_component.heap = NULL;
   vicinity_close();
   opal_progress_unregister(vicinity_progress);
   OBJ_DESTRUCT(&vicinity_pml.requests);
@@ -121,17 +123,20 @@ static mca_pml_base_module_t module = {
     .pml_flags = MCA_PML_BASE_FLAG_REQUIRE_WORLD,
 };
 
-mca_pml_base_component_t mca_pml_vicinity_component = {
-    .pmlm_version =
+vicinity_pml_component_t mca_pml_vicinity_component = {
+    .super =
         {
-            VICINITY_PML_VERSION,
-            .mca_component_name = "vicinity",
-            MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
-            .mca_open_component = open_component,
-            .mca_close_component = close_component,
-            .mca_register_component_params = register_parameters,
+            .pmlm_version =
+                {
+                    VICINITY_PML_VERSION,
+                    .mca_component_name = "vicinity",
+                    MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+                    .mca_open_component = open_component,
+                    .mca_close_component = close_component,
+                    .mca_register_component_params = register_parameters,
+                },
+            .pmlm_data = {MCA_BASE_METADATA_PARAM_NONE},
+            .pmlm_init = start,
+            .pmlm_finalize = finalize,
         },
-    .pmlm_data = {MCA_BASE_METADATA_PARAM_NONE},
-    .pmlm_init = start,
-    .pmlm_finalize = finalize,
 };

@@ -134,7 +134,12 @@ typedef struct {
 extern vicinity_pml_t vicinity_pml;
 
 /* The name that Open MPI looks for: mca_<framework>_<component>_component. */
-__attribute__((visibility("default"))) extern mca_pml_base_component_t mca_pml_vicinity_component;
+typedef struct {
+  mca_pml_base_component_t super;
+  const vicinity_heap_t *heap; /* NULL where Open MPI does not use this PML, before MPI has started and after it has ended */
+} vicinity_pml_component_t;
+
+__attribute__((visibility("default"))) extern vicinity_pml_component_t mca_pml_vicinity_component;
 
 /*
  * The envelope: 16 bits of communicator, 16 of the sender's rank in it, 30 of tag, whose sign Open MPI uses for

@@ -84,24 +84,6 @@ extern vicinity_module_t vicinity_module;
 /* other_hosts.c: the module of the peers on other hosts to which `tcp` sends long messages. */
 extern mca_btl_base_module_t vicinity_other_hosts;
 
-/* The memory of MPI_Alloc_mem and MPI_Win_allocate, and that of short collective operations, for the components
-   mpool, osc and coll, which are other files of the same package. */
-typedef struct {
-  uint32_t version; /* VICINITY_HEAP_VERSION */
-  void *(*alloc)(size_t length, size_t alignment); /* NULL: no heap, or no room */
-  void (*free)(void *memory);
-  bool (*has)(void *memory, size_t length, mx_heap_handle_t *handle); /* whether it is on the heap */
-  uint64_t (*member)(void); /* the address of this VM or host on the plane */
-  bool (*published)(struct opal_proc_t *proc); /* whether a process has this package and a message plane */
-  /* Access to the heap of a peer. Each returns false if it could not. */
-  bool (*look)(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
-               uint64_t least, uint64_t *value);
-  bool (*get)(struct mca_btl_base_endpoint_t *peer, const mx_heap_handle_t *handle, uint64_t offset,
-              void *bytes, uint64_t length);
-} vicinity_heap_t;
-
-#define VICINITY_HEAP_VERSION 0x56480003
-
 typedef struct {
   mca_btl_base_component_t super;
   const vicinity_heap_t *heap; /* NULL before MPI has started and after it has ended */
@@ -114,9 +96,6 @@ typedef struct {
 /* The name that Open MPI looks for: mca_<framework>_<component>_component. */
 __attribute__((visibility("default"))) extern vicinity_component_t mca_btl_vicinity_component;
 
-/* heap.c */
-extern const vicinity_heap_t vicinity_heap;
-
 /* find_heap.c: the first two return NULL if btl/vicinity of this package is not in use. */
 const vicinity_heap_t *vicinity_find_heap(void);
 mca_btl_base_module_t *vicinity_find_transfers(void);
@@ -126,7 +105,6 @@ void *vicinity_alloc_for_program(const vicinity_heap_t *heap, size_t length, siz
 /* peers.c */
 /* The module of another BTL, if it is in use. */
 const mca_btl_base_module_t *vicinity_find_module(const char *name);
-bool vicinity_published(struct opal_proc_t *proc);
 int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                        struct mca_btl_base_endpoint_t **peers, opal_bitmap_t *reachable);
 int vicinity_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,

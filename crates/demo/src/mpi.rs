@@ -27,14 +27,20 @@ const VMS: [&str; 4] = ["vm1", "vm2", "vm3", "vm4"];
 /// Longest time of a job.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The components that a job may use, and what a job does: two ranks in two VMs, or two ranks in each VM.
-const BTLS: [(&str, &str); 2] = [("plane", "self,vader,vicinity"), ("tcp", "self,vader,tcp")];
+/// The components that a job may use: Open MPI's matching above the message plane, the plane's own, and Open MPI's above TCP.
+const COMPONENTS: [(&str, &str); 3] = [
+    ("plane", "--mca btl self,vader,vicinity"),
+    ("plane_pml", "--mca pml vicinity"),
+    ("tcp", "--mca btl self,vader,tcp"),
+];
+
+/// What a job does: two ranks in two VMs, or two ranks in each VM.
 const JOBS: [&str; 2] = [
     "--host vm1,vm2 -n 2 figures 0.5 pair",
     "--oversubscribe --map-by node --mca mpi_yield_when_idle 1 -n 8 figures 0.5 collective",
 ];
 
-/// Only over the plane: Open MPI has no windows of allocated memory over TCP. It is the first job.
+/// Only over `plane`: Open MPI has no windows of allocated memory over TCP, and those of `plane_pml` are the same. It is the first job.
 const ONE_SIDED: &str = "--host vm1,vm2 -n 2 figures 0.5 one-sided";
 
 /// A line of the program `figures`.
@@ -54,7 +60,7 @@ pub struct MpiFigure {
 pub struct MpiSample {
     /// The round, from 1.
     pub round: u32,
-    /// `plane` or `tcp`.
+    /// `plane`, `plane_pml` (not in older results) or `tcp`.
     pub over: String,
     /// All figures.
     pub figures: Vec<MpiFigure>,
@@ -94,13 +100,13 @@ pub fn mpi(options: &Options, files: &Files, progress: &Progress) -> Result<MpiR
     let machine = Machine::describe()?;
     let cluster = Cluster::start(options, files, progress)?;
     let mut samples = Vec::new();
+    let mut order = COMPONENTS;
     for round in 1..=options.rounds {
         progress.step(&format!("round {round} of {}", options.rounds));
-        let mut order = BTLS;
-        order.rotate_left(usize::from(round % 2 == 0));
-        for (over, btl) in order {
-            samples.push(cluster.sample(round, over, btl)?);
+        for (over, components) in order {
+            samples.push(cluster.sample(round, over, components)?);
         }
+        order.rotate_left(1);
     }
     let result = MpiResult {
         machine,
@@ -155,7 +161,7 @@ impl Cluster {
         })
     }
 
-    fn sample(&self, round: u32, over: &str, btl: &str) -> Result<MpiSample> {
+    fn sample(&self, round: u32, over: &str, components: &str) -> Result<MpiSample> {
         let mut sample = MpiSample {
             round,
             over: over.to_owned(),
@@ -166,7 +172,7 @@ impl Cluster {
         let first = first.ok_or_else(|| Error::Host("there is no VM".to_owned()))?;
         let one_sided = (over == "plane").then_some(ONE_SIDED);
         for job in one_sided.into_iter().chain(JOBS) {
-            let said = first.check(&mpi::job(&format!("--mca btl {btl} {job}")), LIMIT)?;
+            let said = first.check(&mpi::job(&format!("{components} {job}")), LIMIT)?;
             let (figures, placement) = mpi_figures(&said)?;
             sample.figures.extend(figures);
             sample.placement = placement;
@@ -245,11 +251,12 @@ impl fmt::Display for MpiResult {
         let rounds = self.samples.iter().map(|sample| sample.round).max();
         writeln!(
             f,
-            "Four VMs under {}, {} rounds, medians\n\n{:24}  {:>14}  {:>14}",
+            "Four VMs under {}, {} rounds, medians\n\n{:24}  {:>14}  {:>14}  {:>14}",
             self.accelerator.title(),
             rounds.unwrap_or_default(),
             "",
             "message plane",
+            "pml vicinity",
             "TCP, bridge"
         )?;
         // The plane's samples have all figures.
@@ -263,11 +270,14 @@ impl fmt::Display for MpiResult {
                 _ => "us",
             };
             let name = format!("{}, {} B", figure.name, figure.bytes);
-            write!(f, "{name:24}  {:>9.1} {unit:4}", median(&of("plane")))?;
-            match &*of("tcp") {
-                [] => writeln!(f)?,
-                tcp => writeln!(f, "  {:>9.1} {unit:4}", median(tcp))?,
+            write!(f, "{name:24}")?;
+            for (over, _) in COMPONENTS {
+                match &*of(over) {
+                    [] => write!(f, "  {:14}", "")?,
+                    values => write!(f, "  {:>9.1} {unit:4}", median(values))?,
+                }
             }
+            writeln!(f)?;
         }
         writeln!(f, "\nwhere the ranks of the collectives ran:")?;
         let placement = first.into_iter().flat_map(|first| &first.placement);

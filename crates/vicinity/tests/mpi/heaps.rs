@@ -2,7 +2,7 @@
 
 use crate::common::Daemon;
 use crate::common::open_mpi::{DIRECT, collective};
-use crate::{MEMBERS, ONLY_PLANE, join_all, passes, prepare, ranks_in};
+use crate::{BY_PML, MEMBERS, ONLY_PLANE, join_all, passes, prepare, ranks_in};
 
 /// Puts, gets and atomic operations need no work of the target, within a member and between members of a group.
 #[test]
@@ -45,14 +45,16 @@ fn short_collective_operations_of_a_group_use_its_heaps() {
     let daemon = Daemon::start(folder.path(), Some(MEMBERS));
     let members = join_all(folder.path(), &daemon);
     let program = mpi.program();
-    let run = |names: &[&str], parts: &[&str], without: &[&str]| {
+    let run = |names: &[&str], parts: &[&str], options: &[&str]| {
         let mut run = mpi.run(ONLY_PLANE);
-        run.args(["--mca", "btl_base_verbose", "10"]).args(without);
+        run.args(["--mca", "btl_base_verbose", "10"]).args(options);
         ranks_in(&mut run, folder.path(), names, &program, parts);
         passes(&mut run, parts.len())
     };
-    let text = run(&["a", "a", "b"], &PARTS, &[]);
-    assert!(text.contains(&collective(3)), "{text}");
+    for options in [&[][..], &BY_PML] {
+        let text = run(&["a", "a", "b"], &PARTS, options);
+        assert!(text.contains(&collective(3)), "{text}");
+    }
     // Not between ranks of one member, which Open MPI's own components serve, nor without the component.
     let text = run(&["a", "a"], &PARTS[..1], &[]);
     assert!(!text.contains(&collective(2)), "{text}");

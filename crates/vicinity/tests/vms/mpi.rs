@@ -39,6 +39,12 @@ const BY_REQUESTS: &str = "--mca osc ^vicinity --mca mpool ^vicinity";
 pub(crate) const PARTS: &str =
     "order_and_wildcards large_collectives long_one_sided remote_atomics threads";
 
+/// The component that matches messages itself.
+const BY_PML: &str = "--mca pml vicinity";
+
+/// Parts of the conformance program that its messages of each kind need.
+const PML_PARTS: &str = "long_messages order_and_wildcards probes modes derived_types threads";
+
 /// Returns a VM that may be a member.
 pub(crate) fn spec(rig: &Rig, name: &str) -> Spec {
     let mut spec = rig.spec_with_memory(name, mpi::MEMORY_MIB);
@@ -94,25 +100,22 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
     let [web, db] = boot(&rig, ["web", "db"]);
     write_hostfile(&rig, &web);
     step("ranks of two VMs pass the conformance program");
-    let job = mpi::job(&format!(
-        "{ONLY_PLANE} {BY_REQUESTS} -n 2 conformance {PARTS}"
-    ));
-    let said = web.check(&job, LIMIT).unwrap();
-    assert_eq!(
-        said.matches(" passed in ").count(),
-        PARTS.split_whitespace().count(),
-        "{said}"
-    );
+    let options = format!("{ONLY_PLANE} {BY_REQUESTS}");
+    assert_passes(&web, &options, PARTS);
+
+    step("so do ranks whose component matches messages itself");
+    assert_passes(&web, BY_PML, PML_PARTS);
 
     step(
         "short collective operations use the VMs' heaps, and so do accesses to a rank that makes no calls",
     );
-    for (parts, accesses) in [
-        ("short_collectives single_accumulates", 1),
-        ("idle_target", 2),
-        ("idle_counter", 2),
+    for (components, parts, accesses) in [
+        (ONLY_PLANE, "short_collectives single_accumulates", 1),
+        (ONLY_PLANE, "idle_target", 2),
+        (ONLY_PLANE, "idle_counter", 2),
+        (BY_PML, "short_collectives single_accumulates", 1),
     ] {
-        let options = format!("{ONLY_PLANE} --mca btl_base_verbose 10 -n 2 conformance");
+        let options = format!("{components} --mca btl_base_verbose 10 -n 2 conformance");
         let job = mpi::job(&format!("{options} {parts} 2>&1"));
         let said = web.check(&job, LIMIT).unwrap();
         for part in parts.split(' ') {
@@ -143,6 +146,14 @@ fn ranks_of_two_vms_meet_on_the_plane_and_end_when_a_vm_is_killed() {
     let qemu = Pid::from_raw(i32::try_from(db.id()).unwrap()).unwrap();
     kill_process(qemu, Signal::KILL).unwrap();
     assert_lost(&web, job);
+}
+
+/// Two ranks pass these parts of the conformance program.
+fn assert_passes(vm: &Vm, options: &str, parts: &str) {
+    let job = mpi::job(&format!("{options} -n 2 conformance {parts}"));
+    let said = vm.check(&job, LIMIT).unwrap();
+    let passed = said.matches(" passed in ").count();
+    assert_eq!(passed, parts.split_whitespace().count(), "{said}");
 }
 
 /// Starts a job of two ranks that exchange messages, and returns when they do.
