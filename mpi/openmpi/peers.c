@@ -28,8 +28,11 @@ bool vicinity_member(struct opal_proc_t *proc, uint64_t *member) {
 }
 
 /* Whether a connect to this VM's ranks would take memory of the plane for nothing. They send through
-   Open MPI's shared memory, but a window of MPI needs one component that reaches all its ranks. */
+   Open MPI's shared memory, but a window of MPI needs one component that reaches all its ranks. Open MPI adds these ranks together when
+   MPI starts; above another PML than ob1, it adds each alone, when a window needs the rank. */
 static bool local_peers_are_served(size_t count, struct opal_proc_t **procs) {
+  if (count == 1)
+    return false;
   for (size_t i = 0; i < count; i++)
     if (!OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags))
       return false;

@@ -5,7 +5,11 @@
 //! endpoint counts the polls that found nothing, and yields as a wait would, see
 //! [`wait_policy`](crate::wait_policy). It sleeps only where processors are scarce, see
 //! [`poll_sleeps`](crate::poll_sleeps), for half of the time, because the program may poll for other things as well.
+//!
+//! A program may have several endpoints and poll them in turn, as Open MPI does with one for each component. Those that
+//! find nothing must not yield or sleep while another one finds messages. So what one finds ends the waits of all.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Instant;
 
@@ -18,6 +22,25 @@ use crate::wait_policy::{EmptyPolls, Step, Wait};
 /// other programs answers a yield at once, but not for free.
 const UNUSED_YIELD_INTERVAL: u32 = 64;
 
+/// How many polls of this process have found something. Threads that count at the same time may lose a count, but not all counts.
+static FOUND: AtomicU32 = AtomicU32::new(0);
+
+impl EmptyPolls {
+    /// None since now.
+    #[inline]
+    fn none() -> Self {
+        Self {
+            found: FOUND.load(Relaxed),
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether another endpoint of this process has found something since they began.
+    fn are_over(&self) -> bool {
+        self.found != FOUND.load(Relaxed)
+    }
+}
+
 impl Endpoint {
     /// Records that the program polled, and whether it found what it polls for. After some polls that found
     /// nothing, the call yields the processor. [`test`](Self::test) and the other calls that poll make this
@@ -27,7 +50,8 @@ impl Endpoint {
         if found {
             self.relay.arrived(&self.yielder);
             self.yielder.polled();
-            self.empty_polls = EmptyPolls::default();
+            FOUND.store(FOUND.load(Relaxed).wrapping_add(1), Relaxed);
+            self.empty_polls = EmptyPolls::none();
             return;
         }
         self.yielder.polled();
@@ -42,7 +66,7 @@ impl Endpoint {
     /// Records that the program works without messages, as in an access to a peer's heap: its next polls are
     /// those of a new wait.
     pub fn made_progress(&mut self) {
-        self.empty_polls = EmptyPolls::default();
+        self.empty_polls = EmptyPolls::none();
     }
 
     /// Records that the program looked at a word of a peer's heap for which it waits, without success. It also polls, for
@@ -76,6 +100,10 @@ impl Endpoint {
     /// Yields if a wait would yield or sleep by now.
     #[cold]
     fn yield_as_wait(&mut self) {
+        if self.empty_polls.are_over() {
+            self.empty_polls = EmptyPolls::none();
+            return;
+        }
         let now = Instant::now();
         let polls = std::mem::take(&mut self.empty_polls.count);
         let mut wait = match self.empty_polls.wait {
@@ -120,5 +148,30 @@ impl Endpoint {
         if rare || (yields && self.yielder.is_contended()) {
             self.poll_sockets();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Board, Options};
+
+    /// As of a program that polls two endpoints in turn, and receives by one of them only.
+    #[test]
+    fn what_one_endpoint_finds_ends_the_wait_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let open = || Endpoint::open(&board, &Options::default()).unwrap();
+        let (mut busy, mut idle) = (open(), open());
+        let mut polls = || {
+            for _ in 0..POLLS_PER_CLOCK_READ {
+                idle.polled(false);
+            }
+            idle.empty_polls.wait.is_some()
+        };
+        // Endpoints of other tests may find something, too.
+        while !polls() {}
+        busy.polled(true);
+        assert!(!polls());
     }
 }
