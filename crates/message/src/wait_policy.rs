@@ -60,8 +60,8 @@ pub(crate) struct EmptyPolls {
     pub(crate) left_out: u32,
     /// When the last look at a peer's heap, and its sleep or yield, had ended.
     pub(crate) looked: Option<Instant>,
-    /// The polls of all endpoints that had found something when these began.
-    pub(crate) found: u32,
+    /// The poll before them found something, and the clock was not read since.
+    pub(crate) follow_found: bool,
 }
 
 impl Wait {
