@@ -24,8 +24,9 @@ typedef struct {
   uint32_t flags; /* VICINITY_NEEDS_UPLINK, VICINITY_LONG_BY_TCP */
 } vicinity_card_t;
 
-/* All ranks of a communicator need coll/vicinity, which 2 has, and must choose the component for each peer alike: 3 has the flags. */
-#define VICINITY_CARD_FORMAT 3
+/* All ranks of a communicator must make the same agreement about collective operations (coll_exchange.c), which 4 has, and must choose the
+   component for each peer alike: 3 has the flags. So ranks with a package of another format use other components of Open MPI. */
+#define VICINITY_CARD_FORMAT 4
 
 /* Only the process of a daemon's uplink reaches other hosts (mx_needs_uplink). */
 #define VICINITY_NEEDS_UPLINK 1u
