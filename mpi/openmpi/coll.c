@@ -29,23 +29,31 @@ static int start(bool progress_threads, bool mpi_threads) {
   return OMPI_SUCCESS;
 }
 
-/* Whether each rank of MPI_COMM_WORLD has this package and a message plane: then all have this component. It is what
-   the ranks have published, so all find the same. Whether they reach each other is not the same for all, and
-   is decided with the first operation (vicinity_coll_fits). */
-static bool all_have_the_component(void) {
-  static enum { UNKNOWN, NO, YES } all;
-  if (all == UNKNOWN) {
-    const vicinity_heap_t *heap = vicinity_coll_heap();
-    struct ompi_communicator_t *world = &ompi_mpi_comm_world.comm;
-    /* A program with sessions alone has no MPI_COMM_WORLD. */
-    bool found = heap != NULL && world->c_local_group != NULL && ompi_comm_size(world) > 0;
-    for (int rank = 0; found && rank < ompi_comm_size(world); rank++) {
-      uint64_t member;
-      found = heap->member(&ompi_comm_peer_lookup(world, rank)->super, &member);
-    }
-    all = found ? YES : NO;
+/* Whether each rank has this package and a message plane, so that all have this component, and they are in several VMs: Open MPI's own
+   shared memory serves those of one. It is what the ranks have published, so all find the same. Whether they reach each other is not
+   the same for all, and is decided with the first operation (vicinity_coll_fits). */
+static bool are_in_several_members(struct ompi_communicator_t *comm) {
+  const vicinity_heap_t *heap = vicinity_coll_heap();
+  uint64_t first = 0, member;
+  bool several = false;
+  for (int rank = 0; rank < ompi_comm_size(comm); rank++) {
+    if (heap == NULL || !heap->member(&ompi_comm_peer_lookup(comm, rank)->super, &member))
+      return false;
+    if (rank == 0)
+      first = member;
+    several = several || member != first;
   }
-  return all == YES;
+  return several;
+}
+
+/* The same of MPI_COMM_WORLD, found out once: if not, no communicator of the job needs a look at its ranks. */
+static bool is_job_in_several_members(void) {
+  static enum { UNKNOWN, NO, YES } found;
+  struct ompi_communicator_t *world = &ompi_mpi_comm_world.comm;
+  /* A program with sessions alone has no MPI_COMM_WORLD. */
+  if (found == UNKNOWN)
+    found = world->c_local_group != NULL && are_in_several_members(world) ? YES : NO;
+  return found == YES;
 }
 
 static bool is_own_job(struct ompi_communicator_t *comm) {
@@ -53,19 +61,6 @@ static bool is_own_job(struct ompi_communicator_t *comm) {
     if (ompi_comm_peer_lookup(comm, rank)->super.proc_name.jobid != OMPI_PROC_MY_NAME->jobid)
       return false;
   return true;
-}
-
-/* Whether the ranks, all of which have the component, are in several VMs. All find the same. Open MPI's own shared memory serves those
-   of one VM. */
-static bool are_in_several_members(struct ompi_communicator_t *comm) {
-  const vicinity_heap_t *heap = vicinity_coll_heap();
-  uint64_t first, other;
-  if (heap == NULL || !heap->member(&ompi_comm_peer_lookup(comm, 0)->super, &first))
-    return false;
-  for (int rank = 1; rank < ompi_comm_size(comm); rank++)
-    if (heap->member(&ompi_comm_peer_lookup(comm, rank)->super, &other) && other != first)
-      return true;
-  return false;
 }
 
 /* Takes an operation over from the module that had it. */
@@ -116,7 +111,7 @@ OBJ_CLASS_INSTANCE(vicinity_coll_t, mca_coll_base_module_t, construct, destruct)
 
 static mca_coll_base_module_t *query(struct ompi_communicator_t *comm, int *priority) {
   int size = ompi_comm_size(comm);
-  if (OMPI_COMM_IS_INTER(comm) || size < 2 || size > VICINITY_COLL_RANKS || !all_have_the_component() ||
+  if (OMPI_COMM_IS_INTER(comm) || size < 2 || size > VICINITY_COLL_RANKS || !is_job_in_several_members() ||
       !is_own_job(comm) || !are_in_several_members(comm))
     return NULL;
   vicinity_coll_t *coll = OBJ_NEW(vicinity_coll_t);

@@ -7,11 +7,12 @@
 #include <arpa/inet.h>
 #include <endian.h>
 
-bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_card_t *card) {
+/* Returns whether a process has published a usable address, and reads it. */
+static bool read_card(struct opal_proc_t *proc, vicinity_card_t *card) {
   uint8_t *bytes = NULL;
   size_t size = 0;
   int result;
-  OPAL_MODEX_RECV(result, component, &proc->proc_name, &bytes, &size);
+  OPAL_MODEX_RECV(result, vicinity_plane.component, &proc->proc_name, &bytes, &size);
   bool usable = result == OPAL_SUCCESS && bytes != NULL && size == sizeof *card;
   if (usable)
     memcpy(card, bytes, sizeof *card);
@@ -19,9 +20,9 @@ bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_
   return usable && card->format == htonl(VICINITY_CARD_FORMAT);
 }
 
-bool vicinity_read_member(const mca_base_component_t *component, struct opal_proc_t *proc, uint64_t *member) {
+bool vicinity_read_member(struct opal_proc_t *proc, uint64_t *member) {
   vicinity_card_t card;
-  bool usable = vicinity_read_card(component, proc, &card);
+  bool usable = read_card(proc, &card);
   if (usable)
     *member = be64toh(card.nic);
   return usable;
@@ -41,10 +42,9 @@ static bool is_on_other_host(mx_endpoint_addr_t address) {
 }
 
 /* Starts a connect to a process, if it has published a usable address. */
-static bool start_connect(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_peer_t *peer,
-                          mx_request_t *request) {
+static bool start_connect(struct opal_proc_t *proc, vicinity_peer_t *peer, mx_request_t *request) {
   vicinity_card_t card;
-  if (!vicinity_read_card(component, proc, &card)) {
+  if (!read_card(proc, &card)) {
     vicinity_unreachable(proc, "it has no message plane");
     return false;
   }
@@ -95,8 +95,7 @@ static void own_peer(vicinity_peer_t *peer) {
   vicinity_mx.get_endpoint_addr(vicinity_plane.endpoint, &peer->address);
 }
 
-int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
-                     vicinity_peer_t **peers, int milliseconds) {
+int vicinity_connect(size_t count, struct opal_proc_t **procs, vicinity_peer_t **peers, int milliseconds) {
   mx_request_t *requests = calloc(count, sizeof *requests);
   bool *started = calloc(count, sizeof *started);
   if (requests == NULL || started == NULL) {
@@ -107,7 +106,7 @@ int vicinity_connect(const mca_base_component_t *component, size_t count, struct
     if (peers[i] != NULL && procs[i] == opal_proc_local_get())
       own_peer(peers[i]);
     else if (peers[i] != NULL)
-      started[i] = start_connect(component, procs[i], peers[i], &requests[i]);
+      started[i] = start_connect(procs[i], peers[i], &requests[i]);
   }
   /* All connects run at the same time, as the peers' do. */
   long long end = vicinity_now() + milliseconds;

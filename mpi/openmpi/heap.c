@@ -47,7 +47,7 @@ const vicinity_heap_t vicinity_heap = {
     .alloc = heap_alloc,
     .free = heap_free,
     .has = heap_has,
-    .member = vicinity_member,
+    .member = vicinity_read_member,
     .look = heap_look,
     .get = heap_get,
 };

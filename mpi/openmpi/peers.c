@@ -23,10 +23,6 @@ void vicinity_unreachable(struct opal_proc_t *proc, const char *reason) {
                    OPAL_NAME_PRINT(proc->proc_name), reason);
 }
 
-bool vicinity_member(struct opal_proc_t *proc, uint64_t *member) {
-  return vicinity_read_member(&mca_btl_vicinity_component.super.btl_version, proc, member);
-}
-
 /* Whether a connect to this VM's ranks would take memory of the plane for nothing. They send through
    Open MPI's shared memory, but a window of MPI needs one component that reaches all its ranks. Open MPI adds these ranks together when
    MPI starts; above another PML than ob1, it adds each alone, when a window needs the rank. */
@@ -50,8 +46,7 @@ int vicinity_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_pro
     peers[i] = served ? NULL : calloc(1, sizeof *peers[i]);
     found[i] = peers[i] == NULL ? NULL : &peers[i]->plane;
   }
-  int result = vicinity_connect(&mca_btl_vicinity_component.super.btl_version, count, procs, found,
-                                mca_btl_vicinity_component.connect_timeout);
+  int result = vicinity_connect(count, procs, found, mca_btl_vicinity_component.connect_timeout);
   for (size_t i = 0; i < count; i++) {
     if (peers[i] != NULL && peers[i]->plane.proc == NULL) {
       free(peers[i]);

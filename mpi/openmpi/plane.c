@@ -46,6 +46,7 @@ bool vicinity_open(const char *library, bool threads, char *reason, size_t size)
 
 int vicinity_publish(const mca_base_component_t *component) {
   int result;
+  vicinity_plane.component = component;
   vicinity_card_t card = {
       .format = htonl(VICINITY_CARD_FORMAT),
       .endpoint = htonl(vicinity_plane.id),

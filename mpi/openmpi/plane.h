@@ -54,6 +54,7 @@ typedef struct vicinity_peer {
 
 /* A component has one endpoint. */
 typedef struct {
+  const mca_base_component_t *component; /* under whose name processes publish their addresses */
   mx_endpoint_t endpoint;
   uint64_t nic;
   uint32_t id; /* of the endpoint */
@@ -122,15 +123,13 @@ const char *vicinity_loss(struct opal_proc_t *proc, const char *reason, char *te
 /* progress.c: passes on what has arrived, and ends completed requests. */
 int vicinity_progress(void);
 
-/* connect.c. vicinity_read_card returns whether a process has published a usable address. */
-bool vicinity_read_card(const mca_base_component_t *component, struct opal_proc_t *proc, vicinity_card_t *card);
-/* Reads the address of a process's VM or host from that; false if there is none. */
-bool vicinity_read_member(const mca_base_component_t *component, struct opal_proc_t *proc, uint64_t *member);
+/* connect.c: after vicinity_publish. */
+/* Reads the address of a process's VM or host, as the process has published it; false if there is none that is usable. */
+bool vicinity_read_member(struct opal_proc_t *proc, uint64_t *member);
 /* Makes peers of `count` processes: connects to all of them at the same time, as they do, and sends each of
    them a watch. A process without a structure in `peers` is left out. The field `proc` of a peer that is not reached
    stays NULL, after a call of vicinity_unreachable. */
-int vicinity_connect(const mca_base_component_t *component, size_t count, struct opal_proc_t **procs,
-                     vicinity_peer_t **peers, int milliseconds);
+int vicinity_connect(size_t count, struct opal_proc_t **procs, vicinity_peer_t **peers, int milliseconds);
 
 /* heap.c: the memory of MPI_Alloc_mem, MPI_Win_allocate and short collective operations, for the components mpool, osc and coll, which
    are other files of the same package. */
@@ -139,8 +138,7 @@ typedef struct {
   void *(*alloc)(size_t length, size_t alignment); /* NULL: no heap, or no room */
   void (*free)(void *memory);
   bool (*has)(void *memory, size_t length, mx_heap_handle_t *handle); /* whether it is on the heap */
-  /* Reads the address on the plane of a process's VM or host, as the process has published it; false if it has not this package, or
-     no message plane. */
+  /* vicinity_read_member. A process that has published no usable address has not this package, or no message plane. */
   bool (*member)(struct opal_proc_t *proc, uint64_t *member);
   /* Access to the heap of a peer of the component that has this table. Each returns false if it could not. */
   bool (*look)(const vicinity_peer_t *peer, const mx_heap_handle_t *handle, uint64_t offset, uint64_t least,
@@ -174,9 +172,6 @@ extern const char vicinity_name[];
 
 /* Where Open MPI describes the choice of components of this kind. */
 int vicinity_stream(void);
-
-/* See vicinity_heap_t. */
-bool vicinity_member(struct opal_proc_t *proc, uint64_t *member);
 
 /* Whether Open MPI has another component for a process on another host. */
 bool vicinity_has_other_network(void);

@@ -133,12 +133,12 @@ typedef struct {
 
 extern vicinity_pml_t vicinity_pml;
 
-/* The name that Open MPI looks for: mca_<framework>_<component>_component. */
 typedef struct {
   mca_pml_base_component_t super;
   const vicinity_heap_t *heap; /* NULL where Open MPI does not use this PML, before MPI has started and after it has ended */
 } vicinity_pml_component_t;
 
+/* The name that Open MPI looks for: mca_<framework>_<component>_component. */
 __attribute__((visibility("default"))) extern vicinity_pml_component_t mca_pml_vicinity_component;
 
 /*

@@ -4,10 +4,6 @@
 
 #include "ompi/runtime/mpiruntime.h"
 
-bool vicinity_member(struct opal_proc_t *proc, uint64_t *member) {
-  return vicinity_read_member(&mca_pml_vicinity_component.super.pmlm_version, proc, member);
-}
-
 /* A PML has all processes of a job. */
 bool vicinity_has_other_network(void) { return false; }
 
@@ -52,8 +48,7 @@ static int add_all(size_t count, struct ompi_proc_t **procs, struct opal_proc_t 
     if (peers[i] == NULL)
       return OMPI_ERR_OUT_OF_RESOURCE;
   }
-  int result = vicinity_connect(&mca_pml_vicinity_component.super.pmlm_version, count, wanted, peers,
-                                vicinity_pml.connect_timeout);
+  int result = vicinity_connect(count, wanted, peers, vicinity_pml.connect_timeout);
   for (size_t i = 0; i < count && result == OMPI_SUCCESS; i++) {
     if (peers[i] == NULL)
       continue;
