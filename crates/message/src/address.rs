@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use window::attach::Channel;
 use window::region::UnitAllocator;
 
@@ -119,7 +120,7 @@ impl Board {
         fs::create_dir_all(folder.join(ENDPOINTS))?;
         let file = folder.join("nic");
         if read(&file).ok() != Some(nic) {
-            if let Some(open) = sockets(folder)?.next() {
+            if let Some(open) = sockets(folder)?.find(|socket| is_open(socket)) {
                 let text = format!(
                     "{} is open under another NIC id: end what uses it",
                     open.display()
@@ -225,9 +226,8 @@ impl Board {
     /// The directory cannot be read.
     pub fn endpoints(&self) -> io::Result<Vec<u32>> {
         let number = |path: PathBuf| path.file_stem()?.to_str()?.parse().ok();
-        let mut open: Vec<u32> = sockets(&self.folder)?.filter_map(number).collect();
-        // A process that was killed leaves its socket file.
-        open.retain(|endpoint| Channel::connect(&self.socket(*endpoint)).is_ok());
+        let open = sockets(&self.folder)?.filter(|socket| is_open(socket));
+        let mut open: Vec<u32> = open.filter_map(number).collect();
         open.sort_unstable();
         Ok(open)
     }
@@ -328,6 +328,12 @@ fn sockets(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
     }))
 }
 
+/// Returns whether a process has this socket of an endpoint. One that was killed leaves its file, to which the kernel refuses connects.
+fn is_open(socket: &Path) -> bool {
+    // EAGAIN: the process has not accepted earlier connects yet.
+    matches!(Channel::connect_directly(socket), Ok(_) | Err(Errno::AGAIN))
+}
+
 /// Returns a random number from the kernel.
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
@@ -338,6 +344,8 @@ pub(crate) fn random() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
+
     use super::*;
 
     #[test]
@@ -350,5 +358,22 @@ mod tests {
         assert_eq!(nic >> 48, 0);
         fs::write(folder.path().join("nic"), "1000000000000").unwrap();
         assert!(Board::open(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_killed_program_leaves_no_endpoint_open_under_the_nic_id_of_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::claim(folder.path(), 7).unwrap();
+        let socket = board.socket(3);
+        let listener = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        net::bind(&listener, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+        net::listen(&listener, 1).unwrap();
+        let claim = || Board::claim(folder.path(), 8);
+        let error = claim().unwrap_err();
+        assert!(error.to_string().contains("3.sock is open"), "{error}");
+        // The kernel closes the socket of a killed program, and leaves its file.
+        drop(listener);
+        assert!(socket.exists());
+        assert_eq!(claim().unwrap().nic(), 8);
     }
 }
