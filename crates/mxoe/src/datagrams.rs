@@ -8,19 +8,17 @@
 //! beside a port does not fragment: where a datagram does not fit the path, the [node's](crate::Node) probes do not arrive. One that carries all
 //! frames lets the kernel fragment them, where the interface does not carry the longest one.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, SocketAddrV6};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
-    sockopt,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use rustix::net::sockopt as options;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::net::{self, SendFlags};
 
+use crate::connected_sockets::ConnectedSockets;
+use crate::datagram_socket::{self, Fragments, Reader, socket_address, without_link};
 use crate::node::Node;
 use crate::refused_datagrams::{self, keep_errors};
 
@@ -33,20 +31,13 @@ const MAX_BATCH: usize = 64;
 /// Frames of 8 KiB that a call passes.
 const USUAL_BATCH: usize = 7;
 
-/// Bytes that the kernel joins at most.
-const RECEIVE_BYTES: usize = 1 << 16;
-
-/// Size of the kernel's buffers. The blocks in flight of 16 pulls fit into the receive buffer.
-const RECEIVE_BUFFER: usize = 8 << 20;
-const SEND_BUFFER: usize = 2 << 20;
-
-/// A UDP socket on an interface.
+/// The sockets of UDP of a node: one at an address of an interface, and those that are [connected](Self::connect_to) to partners' programs.
 #[derive(Debug)]
 pub struct Datagrams {
     socket: OwnedFd,
     address: SocketAddr,
-    received: Vec<u8>,
-    control: Vec<u8>,
+    connected: ConnectedSockets,
+    reader: Reader,
     /// The kernel has refused to cut a batch, because the datagrams do not fit the interface. From then on, each is sent by a call of its own.
     one_by_one: bool,
     /// The kernel has errors for [`refused`](Self::refused).
@@ -60,11 +51,7 @@ impl Datagrams {
     /// # Errors
     /// There is no such interface, it has no address, or the kernel refuses an option, as Linux before 5.0 does.
     pub fn open_socket(interface: &str) -> io::Result<OwnedFd> {
-        open(
-            interface,
-            options::Ipv4PathMtuDiscovery::DO,
-            options::Ipv6PathMtuDiscovery::DO,
-        )
+        datagram_socket::open(datagram_socket::address_of(interface)?, Fragments::No)
     }
 
     /// The same for a socket that carries all frames ([`Config::only_datagrams`](crate::Config::only_datagrams)).
@@ -72,12 +59,9 @@ impl Datagrams {
     /// # Errors
     /// As [`open_socket`](Self::open_socket).
     pub fn open_program_socket(interface: &str) -> io::Result<OwnedFd> {
-        let socket = open(
-            interface,
-            options::Ipv4PathMtuDiscovery::DONT,
-            options::Ipv6PathMtuDiscovery::DONT,
-        )?;
-        keep_errors(&socket, SocketAddr::try_from(net::getsockname(&socket)?)?)?;
+        let address = datagram_socket::address_of(interface)?;
+        let socket = datagram_socket::open(address, Fragments::Yes)?;
+        keep_errors(&socket, address)?;
         Ok(socket)
     }
 
@@ -90,8 +74,8 @@ impl Datagrams {
         Ok(Self {
             socket,
             address,
-            received: vec![0; RECEIVE_BYTES],
-            control: nix::cmsg_space!(i32),
+            connected: ConnectedSockets::default(),
+            reader: Reader::new(),
             one_by_one: false,
             has_errors: false,
         })
@@ -106,49 +90,53 @@ impl Datagrams {
     /// Returns the address of the socket, as other hosts know it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.address.ip(), self.address.port())
+        without_link(self.address)
     }
 
-    /// Hands received frames to `take`, each with the address that it came from, and returns their number. It reads from the socket until
+    /// Has a connected socket for each of the [partners' programs](Node::partner_programs) of a node, if they are few, for less time in the kernel. Only
+    /// for a socket that [carries all frames](Self::open_program_socket).
+    pub fn connect_to(&mut self, programs: &[SocketAddr]) {
+        let own = self.address;
+        let on_link = |program| on_link_of(own, program);
+        self.connected
+            .connect_to(programs, (&self.socket, own), on_link);
+    }
+
+    /// Returns all sockets. Each is readable when a datagram has arrived at it.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let own = std::iter::once(&self.socket);
+        own.chain(self.connected.all()).map(AsFd::as_fd)
+    }
+
+    /// Hands received frames to `take`, each with the address that it came from, and returns their number. It reads from each socket until
     /// that is empty, and `most` times at most.
     pub fn receive(&mut self, most: usize, mut take: impl FnMut(SocketAddr, &[u8])) -> usize {
+        let retired = self.connected.take_retired();
+        let own = self.connected.look().then_some(&self.socket);
         let mut count = 0;
-        for _ in 0..most {
-            let (from, length, segment) = match self.read() {
-                Ok(read) => read,
-                Err(error) => {
-                    self.has_errors |= error.kind() != ErrorKind::WouldBlock;
-                    return count;
-                }
-            };
-            let datagrams = self.received.get(..length).unwrap_or_default();
-            for frame in datagrams.chunks(segment.max(1)) {
-                take(from, frame);
-                count += 1;
-            }
+        for socket in retired.iter().chain(self.connected.all()).chain(own) {
+            let (some, has_error) = self.reader.receive(socket, most, &mut take);
+            count += some;
+            self.has_errors |= has_error;
         }
         count
     }
 
-    /// Reads datagrams of one sender. Returns the sender, their bytes, and the length of each but the last.
-    fn read(&mut self) -> io::Result<(SocketAddr, usize, usize)> {
-        let mut parts = [IoSliceMut::new(&mut self.received)];
-        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
-        let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut self.control), flags)?;
-        let from = got.address.as_ref().and_then(socket_address);
-        let from = from.ok_or(ErrorKind::InvalidData)?;
-        let segment = got.cmsgs()?.find_map(|message| match message {
-            ControlMessageOwned::UdpGroSegments(length) => usize::try_from(length).ok(),
-            _ => None,
-        });
-        Ok((from, got.bytes, segment.unwrap_or(got.bytes)))
+    /// The next [`receive`](Self::receive) reads from all sockets. Otherwise it leaves out the one at which nothing is expected, as long as partners' programs have others.
+    pub fn look_everywhere(&mut self) {
+        self.connected.look_everywhere();
     }
 
     /// Returns the addresses at which there is no program any more, as their hosts have said since the last call. Only of a socket that
     /// [carries all frames](Self::open_program_socket).
     pub fn refused(&mut self) -> Vec<SocketAddr> {
         match std::mem::take(&mut self.has_errors) {
-            true => refused_datagrams::take(&self.socket, socket_address),
+            true => {
+                let sockets = std::iter::once(&self.socket).chain(self.connected.all());
+                sockets
+                    .flat_map(|socket| refused_datagrams::take(socket, socket_address))
+                    .collect()
+            }
             false => Vec::new(),
         }
     }
@@ -157,15 +145,14 @@ impl Datagrams {
     pub fn send(&mut self, node: &mut Node) -> bool {
         loop {
             node.drop_old_datagrams();
-            let most = if self.one_by_one { 1 } else { MAX_BATCH };
-            let Some(batch) = Batch::first(node, most) else {
+            let Some((count, sent)) = self.send_first(node) else {
                 return true;
             };
-            match self.send_batch(&batch) {
+            match sent {
                 Err(Errno::EAGAIN | Errno::EINTR) => return false,
                 // The kernel, which fragments a datagram, does not cut a batch into datagrams that it would have to fragment: EINVAL, and EMSGSIZE
                 // since Linux 6.14. EIO: it cannot cut it because the interface computes no checksums, or has IPsec.
-                Err(Errno::EINVAL | Errno::EMSGSIZE | Errno::EIO) if batch.count > 1 => {
+                Err(Errno::EINVAL | Errno::EMSGSIZE | Errno::EIO) if count > 1 => {
                     self.one_by_one = true;
                     continue;
                 }
@@ -178,33 +165,57 @@ impl Datagrams {
                 // loss.
                 _ => {}
             }
-            let count = batch.count;
             node.datagrams_sent(count);
         }
     }
 
-    fn send_batch(&self, batch: &Batch<'_>) -> Result<(), Errno> {
-        let to = SockaddrStorage::from(self.on_this_link(batch.to));
+    /// Sends the first datagrams, as far as one call can pass them. Returns their number and what the kernel says; `None` if there are none.
+    fn send_first(&self, node: &Node) -> Option<(usize, Result<(), Errno>)> {
+        let mut datagrams = node.datagrams();
+        let (to, [head, data]) = datagrams.next()?;
+        if data.is_empty() && datagrams.next().is_none() {
+            return Some((1, self.send_one(to, head)));
+        }
+        let most = if self.one_by_one { 1 } else { MAX_BATCH };
+        let batch = Batch::first(node.datagrams(), most);
+        Some((batch.count, self.send_batch(to, &batch)))
+    }
+
+    /// Sends one frame: the usual call, which takes the kernel less time without the headers of a batch.
+    fn send_one(&self, to: SocketAddr, frame: &[u8]) -> Result<(), Errno> {
+        let flags = SendFlags::DONTWAIT;
+        let sent = match self.connected.to(to) {
+            Some(socket) => net::send(socket, frame, flags),
+            None => net::sendto(&self.socket, frame, flags, &on_link_of(self.address, to)),
+        };
+        sent.map(drop)
+            .map_err(|error| Errno::from_raw(error.raw_os_error()))
+    }
+
+    fn send_batch(&self, to: SocketAddr, batch: &Batch<'_>) -> Result<(), Errno> {
         let segment = u16::try_from(batch.length).map_err(|_| Errno::EMSGSIZE)?;
         let segments = [ControlMessage::UdpGsoSegments(&segment)];
         let control = if batch.count > 1 { &segments[..] } else { &[] };
-        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
-        sendmsg(fd, &batch.parts, control, flags, Some(&to)).map(drop)
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let connected = self.connected.to(to);
+        let fd = connected.unwrap_or(&self.socket).as_raw_fd();
+        let to = SockaddrStorage::from(on_link_of(self.address, to));
+        let to = Some(&to).filter(|_| connected.is_none());
+        sendmsg(fd, &batch.parts, control, flags, to).map(drop)
     }
+}
 
-    /// Adds the link of this socket to a link-local address of another host.
-    fn on_this_link(&self, mut to: SocketAddr) -> SocketAddr {
-        if let (SocketAddr::V6(to), SocketAddr::V6(own)) = (&mut to, self.address) {
-            to.set_scope_id(own.scope_id());
-        }
-        to
+/// Adds the link of a socket to a link-local address of another host.
+fn on_link_of(own: SocketAddr, mut to: SocketAddr) -> SocketAddr {
+    if let (SocketAddr::V6(to), SocketAddr::V6(own)) = (&mut to, own) {
+        to.set_scope_id(own.scope_id());
     }
+    to
 }
 
 /// Frames that one call passes: they have one destination, and all but the last the same length.
 #[derive(Debug)]
 struct Batch<'a> {
-    to: SocketAddr,
     /// Bytes of each frame but the last.
     length: usize,
     count: usize,
@@ -212,107 +223,30 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns the first frames of a node, as far as one call can pass them, and `most` at most.
-    fn first(node: &'a Node, most: usize) -> Option<Self> {
-        let mut datagrams = node.datagrams();
-        let (to, first) = datagrams.next()?;
+    /// Returns the first of these frames, as far as one call can pass them, and `most` at most.
+    fn first(frames: impl Iterator<Item = (SocketAddr, [&'a [u8]; 2])>, most: usize) -> Self {
         let mut batch = Self {
-            to,
             length: 0,
             count: 0,
             parts: Vec::with_capacity(2 * most.min(USUAL_BATCH)),
         };
-        batch.length = batch.add(first);
-        let mut bytes = batch.length;
-        for (other, frame) in datagrams.take(most.saturating_sub(1)) {
+        let (mut to, mut bytes) = (None, 0);
+        for (other, frame) in frames.take(most) {
             let length = frame.iter().map(|part| part.len()).sum::<usize>();
+            if batch.count == 0 {
+                batch.length = length;
+            }
             bytes += length;
-            if other != to || length > batch.length || bytes > MAX_BATCH_BYTES {
+            let fits = length <= batch.length && bytes <= MAX_BATCH_BYTES;
+            if *to.get_or_insert(other) != other || !fits {
                 break;
             }
-            batch.add(frame);
+            batch.count += 1;
+            batch.parts.extend(frame.map(IoSlice::new));
             if length < batch.length {
                 break;
             }
         }
-        Some(batch)
+        batch
     }
-
-    /// Adds a frame and returns its length.
-    fn add(&mut self, frame: [&'a [u8]; 2]) -> usize {
-        self.count += 1;
-        self.parts.extend(frame.map(IoSlice::new));
-        frame.iter().map(|part| part.len()).sum()
-    }
-}
-
-impl AsFd for Datagrams {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-/// Opens a socket at an address of an interface, which fragments or does not.
-fn open(
-    interface: &str,
-    v4: options::Ipv4PathMtuDiscovery,
-    v6: options::Ipv6PathMtuDiscovery,
-) -> io::Result<OwnedFd> {
-    let address = address_of(interface)?;
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(family, SocketType::DGRAM, flags, None)?;
-    match address {
-        SocketAddr::V4(_) => {
-            options::set_ip_mtu_discover(&socket, v4)?;
-        }
-        SocketAddr::V6(_) => {
-            options::set_ipv6_mtu_discover(&socket, v6)?;
-        }
-    }
-    setsockopt(&socket, sockopt::DontRoute, &true)?;
-    setsockopt(&socket, sockopt::UdpGroSegment, &true)?;
-    // Smaller buffers cost throughput and nothing else, so errors are ignored.
-    let _ignored = options::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
-        .or_else(|_| options::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
-    let _ignored = options::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
-        .or_else(|_| options::set_socket_send_buffer_size(&socket, SEND_BUFFER));
-    net::bind(&socket, &address)?;
-    Ok(socket)
-}
-
-/// Returns an address without its link, as other hosts know it.
-fn socket_address(from: &SockaddrStorage) -> Option<SocketAddr> {
-    let v4 = from
-        .as_sockaddr_in()
-        .map(|v4| SocketAddr::from((v4.ip(), v4.port())));
-    v4.or_else(|| {
-        let v6 = from.as_sockaddr_in6()?;
-        Some(SocketAddr::from((v6.ip(), v6.port())))
-    })
-}
-
-/// Returns the address at which a socket of an interface is bound, with any port.
-fn address_of(interface: &str) -> io::Result<SocketAddr> {
-    let addresses: Vec<_> = getifaddrs()?
-        .filter(|found| found.interface_name == interface)
-        .filter_map(|found| found.address)
-        .collect();
-    let v4 = addresses
-        .iter()
-        .find_map(|found| found.as_sockaddr_in())
-        .map(|v4| SocketAddr::from((v4.ip(), 0)));
-    let v6 = addresses
-        .iter()
-        .filter_map(|found| found.as_sockaddr_in6())
-        .find(|v6| v6.ip().is_unicast_link_local())
-        .map(|v6| SocketAddr::V6(SocketAddrV6::new(v6.ip(), 0, 0, v6.scope_id())));
-    v4.or(v6).ok_or_else(|| {
-        let text =
-            format!("{interface} has neither an address of IPv4 nor a link-local one of IPv6");
-        io::Error::new(ErrorKind::AddrNotAvailable, text)
-    })
 }

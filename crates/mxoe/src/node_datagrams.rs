@@ -51,6 +51,14 @@ impl Node {
         has_room
     }
 
+    /// Returns where the programs of partners take datagrams that are in use, or were told a short time ago, each once.
+    #[must_use]
+    pub fn partner_programs(&self, now: Duration) -> Vec<SocketAddr> {
+        let is_in_use = |endpoint, partner| self.uses(endpoint, partner);
+        let programs = self.programs.as_ref();
+        programs.map_or_else(Vec::new, |programs| programs.in_use(now, is_in_use))
+    }
+
     /// Ends the connections to a program that takes no datagrams any more ([`Datagrams::refused`](crate::Datagrams::refused)), and the connects.
     pub fn program_ended(&mut self, now: Duration, program: SocketAddr) {
         let programs = self.programs.iter();

@@ -1,6 +1,6 @@
 //! The table of the partners' programs, of a node whose frames all travel in datagrams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,6 +13,12 @@ struct Program {
     udp: SocketAddr,
     /// When the daemons last told the address.
     told_at: Duration,
+}
+
+impl Program {
+    fn is_new(&self, now: Duration) -> bool {
+        now.saturating_sub(self.told_at) < PROGRAM_TIMEOUT
+    }
 }
 
 /// The programs of remote endpoints, by the endpoint of this node that may talk with them: of several programs on one host, each has endpoints
@@ -54,7 +60,21 @@ impl Programs {
     /// Removes the partners that were told long ago and are not in use.
     pub(crate) fn remove_unused(&mut self, now: Duration, is_in_use: impl Fn(u8, Address) -> bool) {
         self.by_partner.retain(|(endpoint, partner), program| {
-            now.saturating_sub(program.told_at) < PROGRAM_TIMEOUT || is_in_use(*endpoint, *partner)
+            program.is_new(now) || is_in_use(*endpoint, *partner)
         });
+    }
+
+    /// Returns the addresses of the other ones, each once.
+    pub(crate) fn in_use(
+        &self,
+        now: Duration,
+        is_in_use: impl Fn(u8, Address) -> bool,
+    ) -> Vec<SocketAddr> {
+        let all = self.by_partner.iter();
+        let used = all.filter(|((endpoint, partner), program)| {
+            program.is_new(now) || is_in_use(*endpoint, *partner)
+        });
+        let addresses: BTreeSet<_> = used.map(|(_, program)| program.udp).collect();
+        addresses.into_iter().collect()
     }
 }

@@ -6,11 +6,14 @@
     reason = "tests"
 )]
 
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mxoe::wire::Mac;
 use mxoe::{Address, Code, Config, Datagrams, Event, Message, Node, Pull};
+use rustix::net::{self, RecvFlags};
 
 const KEY: u32 = 7;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -46,7 +49,7 @@ impl Programs {
     fn new() -> Self {
         let program = |number: usize| {
             let socket = Datagrams::open_program_socket("lo").unwrap();
-            rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER).unwrap();
+            net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER).unwrap();
             let datagrams = Datagrams::adopt(socket).unwrap();
             assert_eq!(datagrams.receive_buffer(), 2 * RECEIVE_BUFFER);
             let mut config = Config::new(address(number).host, "program", 1);
@@ -154,9 +157,15 @@ fn counter(protocol: &str, name: &str) -> u64 {
     numbers.split(' ').nth(place).unwrap().parse().unwrap()
 }
 
-fn exchange() {
-    let mut programs = Programs::new();
-    programs.connect();
+/// Has a socket connected to each partner's program.
+fn connect_sockets(programs: &mut Programs) {
+    for program in &mut programs.both {
+        let partners = program.node.partner_programs(Duration::ZERO);
+        program.datagrams.connect_to(&partners);
+    }
+}
+
+fn pass_all(programs: &mut Programs) {
     for (seed, length) in LENGTHS.into_iter().enumerate() {
         for from in [0, 1] {
             assert!(
@@ -165,6 +174,14 @@ fn exchange() {
             );
         }
     }
+}
+
+fn exchange() {
+    let mut programs = Programs::new();
+    programs.connect();
+    pass_all(&mut programs);
+    connect_sockets(&mut programs);
+    pass_all(&mut programs);
     // The blocks in flight fit into the receive buffer.
     assert_eq!(counter("Udp:", "RcvbufErrors"), 0);
     for program in &programs.both {
@@ -205,8 +222,8 @@ fn fragments() {
     exchange();
     let fragments = counter("Ip:", "FragCreates");
     assert!(
-        fragments > 6000,
-        "{fragments} fragments of nearly 1000 frames"
+        fragments > 12_000,
+        "{fragments} fragments of nearly 2000 frames"
     );
 }
 
@@ -215,7 +232,131 @@ fn fragments() {
 fn segments() {
     exchange();
     assert_eq!(counter("Ip:", "FragCreates"), 0);
-    // The kernel counts a batch as one datagram. The large messages alone have 1000 frames.
+    // The kernel counts a batch as one datagram. The large messages alone have 2000 frames.
     let batches = counter("Udp:", "OutDatagrams");
-    assert!(batches < 800, "{batches}");
+    assert!(batches < 1600, "{batches}");
+}
+
+/// Returns for each socket of a program whether a datagram has arrived there.
+fn arrived(program: &Program) -> Vec<bool> {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let sockets = program.datagrams.sockets();
+    sockets
+        .map(|socket| net::recv(socket, &mut [0; 1], flags).is_ok())
+        .collect()
+}
+
+/// Receives once, and returns how many frames came from where.
+fn receive(program: &mut Program) -> BTreeMap<SocketAddr, usize> {
+    let mut found = BTreeMap::new();
+    program
+        .datagrams
+        .receive(16, |from, _| *found.entry(from).or_default() += 1);
+    found
+}
+
+/// udp(7), socket(7): a connected socket takes the datagrams of its peer, and the one beside it takes all others.
+#[test]
+fn what_a_partners_program_sends_arrives_at_the_socket_that_is_connected_to_it() {
+    let mut programs = Programs::new();
+    programs.connect();
+    connect_sockets(&mut programs);
+    let [one, other] = [0, 1].map(|number| programs.both[number].datagrams.address());
+    // Both have nothing left of the connect.
+    for program in &mut programs.both {
+        assert_eq!(program.datagrams.sockets().count(), 2);
+        receive(program);
+        program.datagrams.look_everywhere();
+        receive(program);
+        assert_eq!(arrived(program), [false, false]);
+    }
+    let to = address(1);
+    let sender = &mut programs.both[0];
+    let now = programs.started.elapsed();
+    let message = (0, vec![7; 8]);
+    sender
+        .node
+        .send(now, address(0).endpoint, to, message, false, 0)
+        .unwrap();
+    assert!(sender.datagrams.send(&mut sender.node));
+    assert_eq!(arrived(&programs.both[1]), [false, true]);
+    assert_eq!(receive(&mut programs.both[1]), BTreeMap::from([(one, 1)]));
+
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&[7; 60], other).unwrap();
+    assert_eq!(arrived(&programs.both[1]), [true, false]);
+    let from = stranger.local_addr().unwrap();
+    let looks = (1..=200).find(|_| !receive(&mut programs.both[1]).is_empty());
+    // It does not wait for long, and the looks do not cost much.
+    assert!((50..=100).contains(&looks.unwrap()), "{looks:?}");
+    stranger.send_to(&[7; 60], other).unwrap();
+    programs.both[1].datagrams.look_everywhere();
+    assert_eq!(receive(&mut programs.both[1]), BTreeMap::from([(from, 1)]));
+}
+
+#[test]
+fn a_program_with_many_partners_has_one_socket_and_with_few_ones_again_more() {
+    let mut programs = Programs::new();
+    programs.connect();
+    let [ours, other] = [0, 1].map(|number| programs.both[number].datagrams.address());
+    let sockets: Vec<_> = (0..2)
+        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let further = [0, 1].map(|number: usize| sockets[number].local_addr().unwrap());
+    let mut count = |partners: &[SocketAddr]| {
+        let datagrams = &mut programs.both[0].datagrams;
+        datagrams.connect_to(partners);
+        datagrams.sockets().count()
+    };
+    assert_eq!(count(&[other, further[0]]), 3);
+    assert_eq!(count(&[other, further[0], further[1]]), 1);
+    assert_eq!(count(&[other, further[1]]), 3);
+    assert_eq!(count(&[other]), 2);
+    // An address of another family cannot be connected.
+    assert_eq!(count(&[other, "[::1]:5".parse().unwrap()]), 1);
+    assert_eq!(count(&[other]), 2);
+    assert_eq!(programs.both[0].datagrams.address(), ours);
+    assert!(programs.pass(0, pattern(100, 1)) == pattern(100, 1));
+    assert!(programs.pass(1, pattern(100_000, 2)) == pattern(100_000, 2));
+}
+
+#[test]
+fn what_has_arrived_at_a_connected_socket_is_received_although_it_is_not_needed_any_more() {
+    let mut programs = Programs::new();
+    programs.connect();
+    let own = programs.both[0].datagrams.address();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let from = sender.local_addr().unwrap();
+    let program = &mut programs.both[0];
+    receive(program);
+    program.datagrams.connect_to(&[from]);
+    sender.send_to(&[7; 60], own).unwrap();
+    assert_eq!(arrived(program), [false, true]);
+    program.datagrams.connect_to(&[]);
+    assert_eq!(arrived(program), [false]);
+    assert_eq!(receive(program), BTreeMap::from([(from, 1)]));
+    sender.send_to(&[7; 60], own).unwrap();
+    assert_eq!(receive(program), BTreeMap::from([(from, 1)]));
+}
+
+/// RFC 1122, section 4.1.3.1: the host of a program that has ended refuses its datagrams.
+#[test]
+fn a_connected_socket_tells_that_the_program_has_ended() {
+    let mut programs = Programs::new();
+    programs.connect();
+    connect_sockets(&mut programs);
+    let ended = programs.both.pop().unwrap().datagrams.address();
+    let Program {
+        node, datagrams, ..
+    } = &mut programs.both[0];
+    let now = programs.started.elapsed();
+    let own = address(0).endpoint;
+    node.send(now, own, address(1), (0, vec![7; 8]), false, 0)
+        .unwrap();
+    assert!(datagrams.send(node));
+    datagrams.receive(16, |_, _| {});
+    assert_eq!(datagrams.refused(), [ended]);
+    node.program_ended(now, ended);
+    let disconnected = |event: &Event| matches!(event, Event::Disconnected { .. });
+    assert!(std::iter::from_fn(|| node.event()).any(|event| disconnected(&event)));
 }

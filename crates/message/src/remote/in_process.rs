@@ -245,6 +245,7 @@ impl Plane for InProcess {
 
     fn introduce(&self, endpoint: u32, (nic, peer): (u64, u32), program: SocketAddr) -> bool {
         let mut parts = self.shared.parts();
+        let sleeps = parts.sleepers > 0;
         let host = Mac::from_nic(nic).filter(|mac| mac.is_host());
         let (Some(uplink), Some(host), Ok(endpoint), Ok(peer)) = (
             &mut parts.uplink,
@@ -258,7 +259,13 @@ impl Plane for InProcess {
             host,
             endpoint: peer,
         };
-        uplink.add_partner(endpoint, peer, program)
+        let has_room = uplink.add_partner(endpoint, peer, program);
+        if sleeps {
+            // Datagrams of this program may arrive at a new socket.
+            uplink.end_wakeups();
+            let _lost_without_memory = uplink.begin_wakeups();
+        }
+        has_room
     }
 
     fn begin_sleep(&self) -> Duration {

@@ -163,6 +163,23 @@ fn the_table_of_partners_is_limited() {
     exchange(&mut programs, 0, 1);
 }
 
+#[test]
+fn the_programs_of_partners_are_those_in_use_or_told_a_short_time_ago() {
+    let mut programs = two();
+    programs.connect(0, 1);
+    let connected = programs.all[1].udp;
+    for number in 10..20 {
+        let now = programs.now;
+        let partner = at(5, number);
+        assert!(programs.node(0).add_partner(now, 3, partner, udp(7)));
+    }
+    let now = programs.now;
+    assert_eq!(programs.node(0).partner_programs(now), [connected, udp(7)]);
+    programs.advance(Duration::from_secs(11));
+    let now = programs.now;
+    assert_eq!(programs.node(0).partner_programs(now), [connected]);
+}
+
 /// Another program has the remote endpoint.
 #[test]
 fn a_partner_that_gets_another_address_is_not_connected_any_more() {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mxoe::{Config, Datagrams, Filter, Node, Port};
@@ -74,10 +75,8 @@ impl Network {
         if let Some(port) = &self.port {
             waiter.add(port, token)?;
         }
-        match &self.datagrams {
-            Some(datagrams) => waiter.add(datagrams, token),
-            None => Ok(()),
-        }
+        let mut sockets = self.datagrams.iter().flat_map(Datagrams::sockets);
+        sockets.try_for_each(|socket| waiter.add(socket, token))
     }
 
     /// Ends that.
@@ -85,8 +84,8 @@ impl Network {
         if let Some(port) = &self.port {
             waiter.remove(port);
         }
-        if let Some(datagrams) = &self.datagrams {
-            waiter.remove(datagrams);
+        for socket in self.datagrams.iter().flat_map(Datagrams::sockets) {
+            waiter.remove(socket);
         }
         self.look_next_turn();
     }
@@ -95,6 +94,16 @@ impl Network {
     pub(super) fn look_next_turn(&mut self) {
         self.turns = TURNS;
         self.found = Found::Many;
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.look_everywhere();
+        }
+    }
+
+    /// Connects sockets to partners' programs, see [`Datagrams::connect_to`].
+    pub(super) fn connect_to(&mut self, programs: &[SocketAddr]) {
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.connect_to(programs);
+        }
     }
 
     /// Returns whether the next turn may leave out its look for datagrams, because there is something to be sent: then the answer to a message that

@@ -62,10 +62,13 @@ impl Uplink {
         program: SocketAddr,
     ) -> bool {
         let now = self.network.now();
-        let mut members = self.wire_members.values_mut();
-        members
-            .next()
-            .is_some_and(|member| member.node.add_partner(now, endpoint, partner, program))
+        let Some(member) = self.wire_members.values_mut().next() else {
+            return false;
+        };
+        let node = &mut member.node;
+        let has_room = node.add_partner(now, endpoint, partner, program);
+        self.network.connect_to(&node.partner_programs(now));
+        has_room
     }
 
     /// Gives the number of an endpoint back that the program has closed, as soon as its connections have ended.
