@@ -134,6 +134,16 @@ impl Link {
             }) && has_room(control_out.room(CHUNK))
     }
 
+    /// Returns whether anything waits for room, or for what the other host sends.
+    pub(super) fn holds_back(&self, context: &NodeContext<'_>) -> bool {
+        let EndpointPair { endpoint, peer, .. } = self.pair;
+        !self.waiting.is_empty()
+            || !self.wanted.is_empty()
+            || !self.pulls.is_empty()
+            || self.chunk.is_some()
+            || context.node.has_message(endpoint, peer)
+    }
+
     /// Returns whether the endpoint sleeps and must be woken.
     pub(super) fn needs_wakeup(&mut self) -> bool {
         std::mem::take(&mut self.published) && self.ends.ringer.needs_wakeup()

@@ -230,20 +230,29 @@ impl Uplink {
     fn poll(&mut self) -> Result<bool, Error> {
         // One read of the clock for a turn, which takes some microseconds.
         let now = self.network.now();
-        let mut moved = match self.network.may_skip_look() && self.has_records() {
+        let has_records = self.has_records();
+        let received = match self.network.may_skip_look() && has_records {
             true => {
                 self.network.skip_look();
                 false
             }
             false => self.receive_frames(now),
         };
-        moved |= self.handle_node_events()?;
+        let is_idle = !received && !has_records && !self.control.has_message();
+        // Most turns of a program that polls.
+        if is_idle && self.sent && self.timers.are_settled(now) {
+            return Ok(false);
+        }
+        self.pass_on(now, received)
+    }
+
+    /// Passes on what has arrived from the network, the endpoints and the host.
+    fn pass_on(&mut self, now: Duration, received: bool) -> Result<bool, Error> {
+        let mut moved = received | self.handle_node_events()?;
         moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links(now).map_err(broken)?;
         if self.timers.begin(now, moved) {
-            for wire_member in self.wire_members.values_mut() {
-                wire_member.node.tick(now);
-            }
+            self.run_timers(now);
             // The uplink may sleep next, and nothing wakes it for these.
             moved |= self.handle_node_events()?;
         }
@@ -257,6 +266,8 @@ impl Uplink {
         if std::mem::take(&mut self.control.published) {
             self.doorbell.ring();
         }
+        let is_settled = !moved && !self.has_held_back(now);
+        self.timers.end_turn(is_settled);
         Ok(moved)
     }
 
@@ -265,21 +276,41 @@ impl Uplink {
         links(&mut self.links).any(|link| link.has_records())
     }
 
+    /// Returns whether anything waits for room: the next turn may find it.
+    fn has_held_back(&mut self, now: Duration) -> bool {
+        let wire_members = &mut self.wire_members;
+        !self.closing.is_empty()
+            || !self.waiting.is_empty()
+            || links(&mut self.links).any(|link| {
+                let wire_member = wire_members.get_mut(&link.pair.nic);
+                wire_member.is_some_and(|wire_member| {
+                    let node = &mut wire_member.node;
+                    link.holds_back(&NodeContext { node, now })
+                })
+            })
+    }
+
     /// Passes each received frame to the nodes that it is for.
     fn receive_frames(&mut self, now: Duration) -> bool {
         let (wire_members, sharing) = (&mut self.wire_members, &mut self.sharing);
-        let some = self.network.receive(now, wire_members, |frame| {
+        self.network.receive(now, wire_members, |frame| {
             sharing.as_mut().is_none_or(|shared| shared.accepts(frame))
-        });
+        })
+    }
+
+    /// Runs the nodes' timers, and removes members that left some time ago.
+    fn run_timers(&mut self, now: Duration) {
+        for wire_member in self.wire_members.values_mut() {
+            wire_member.node.tick(now);
+        }
         let wire = &mut self.counters.wire;
-        wire_members.retain(|_, wire_member| {
+        self.wire_members.retain(|_, wire_member| {
             let over = wire_member.is_over(now);
             if over {
                 *wire = wire.plus(wire_member.node.counters());
             }
             !over
         });
-        some
     }
 
     /// Serves all links.
