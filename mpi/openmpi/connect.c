@@ -29,16 +29,17 @@ bool vicinity_read_member(struct opal_proc_t *proc, uint64_t *member) {
 }
 
 /* Whether the message plane reaches a process less well than another network: only by the process of a daemon's uplink, to which
-   ranks that poll leave little time. Both ends know the same of each other, and so decide alike. */
+   ranks that poll leave little time. Datagrams between the two programs need no such process. Both ends know the same of each other, and so decide alike. */
 static bool is_left_to_other_network(const vicinity_peer_t *peer) {
   bool needs_uplink = (vicinity_plane.flags | peer->flags) & VICINITY_NEEDS_UPLINK;
-  return needs_uplink && peer->other_host && vicinity_has_other_network();
+  return needs_uplink && peer->other_host && !peer->by_datagrams && vicinity_has_other_network();
 }
 
-static bool is_on_other_host(mx_endpoint_addr_t address) {
-  uint32_t other_host = 0;
-  mx_return_t code = vicinity_mx.is_on_other_host(vicinity_plane.endpoint, address, &other_host);
-  return code == MX_SUCCESS && other_host;
+/* Asks the library about a connected peer. */
+static bool is_true(__typeof__(vicinity_mx.is_on_other_host) question, mx_endpoint_addr_t address) {
+  uint32_t answer = 0;
+  mx_return_t code = question(vicinity_plane.endpoint, address, &answer);
+  return code == MX_SUCCESS && answer;
 }
 
 /* Starts a connect to a process, if it has published a usable address. */
@@ -74,10 +75,11 @@ static bool finish_connect(struct opal_proc_t *proc, vicinity_peer_t *peer, mx_r
       vicinity_mx.cancel(vicinity_plane.endpoint, request, &done);
     return false;
   }
-  peer->other_host = is_on_other_host(status.source);
+  peer->other_host = is_true(vicinity_mx.is_on_other_host, status.source);
+  peer->by_datagrams = is_true(vicinity_mx.is_reached_by_datagrams, status.source);
   /* The link stays: the peer may not have seen yet that it is connected. */
   if (is_left_to_other_network(peer)) {
-    vicinity_unreachable(proc, "it is on another host, and one of the two users has no `program-sockets`");
+    vicinity_unreachable(proc, "it is on another host, one of the two users has no `program-sockets`, and datagrams do not reach it");
     return false;
   }
   peer->address = status.source;

@@ -31,6 +31,7 @@ bool vicinity_mx_load(const char *file, char *reason, size_t size) {
       SYMBOL("mx_ipeek", ipeek),
       SYMBOL("mx_needs_uplink", needs_uplink),
       SYMBOL("mx_is_on_other_host", is_on_other_host),
+      SYMBOL("mx_is_reached_by_datagrams", is_reached_by_datagrams),
       SYMBOL("mx_inject", inject),
       SYMBOL("mx_inject_words", inject_words),
       SYMBOL("mx_isend_with_credit", isend_with_credit),

@@ -25,10 +25,11 @@ typedef struct {
 } vicinity_card_t;
 
 /* All ranks of a communicator must make the same agreement about collective operations (coll_exchange.c), which 4 has, and must choose the
-   component for each peer alike: 3 has the flags. So ranks with a package of another format use other components of Open MPI. */
-#define VICINITY_CARD_FORMAT 4
+   component for each peer alike: 3 has the flags, and with 5, ranks that send each other datagrams do not leave their messages to another
+   network. So ranks with a package of another format use other components of Open MPI. */
+#define VICINITY_CARD_FORMAT 5
 
-/* Only the process of a daemon's uplink reaches other hosts (mx_needs_uplink). */
+/* Only the process of a daemon's uplink reaches other hosts (mx_needs_uplink), or datagrams do. */
 #define VICINITY_NEEDS_UPLINK 1u
 
 /* Where tcp is in use, it is to carry long messages to other hosts (other_hosts.c). Both ends have to publish this. */
@@ -47,6 +48,7 @@ typedef struct vicinity_peer {
   bool self;                /* this process (pml_peers.c) */
   bool near;                /* on this host, so that the kernel can copy between the processes */
   bool other_host;          /* mx_is_on_other_host */
+  bool by_datagrams;        /* mx_is_reached_by_datagrams */
   uint32_t flags;           /* that the peer has published */
   long long ended; /* when the peer closed its endpoint without a word, or 0 */
   struct vicinity_peer *next_ended, *next;
@@ -90,6 +92,7 @@ typedef struct {
   __typeof__(&mx_ipeek) ipeek;
   __typeof__(&mx_needs_uplink) needs_uplink;
   __typeof__(&mx_is_on_other_host) is_on_other_host;
+  __typeof__(&mx_is_reached_by_datagrams) is_reached_by_datagrams;
   __typeof__(&mx_inject) inject;
   __typeof__(&mx_inject_words) inject_words;
   __typeof__(&mx_isend_with_credit) isend_with_credit;

@@ -125,6 +125,9 @@ mx_return_t mx_needs_uplink(mx_endpoint_t endpoint, uint32_t *result);
 /* result is 1 if a peer that is connected is on another host. */
 mx_return_t mx_is_on_other_host(mx_endpoint_t endpoint, mx_endpoint_addr_t addr, uint32_t *result);
 
+/* result is 1 if this program and that of a connected peer on another host send each other datagrams of UDP, without an uplink. */
+mx_return_t mx_is_reached_by_datagrams(mx_endpoint_t endpoint, mx_endpoint_addr_t addr, uint32_t *result);
+
 /*
  * One-sided access. A process allocates memory on the heap of its VM or host, and passes a handle to its
  * peers in a way of its own. The peers access the memory themselves, by loads, stores and atomic

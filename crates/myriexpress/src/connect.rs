@@ -145,6 +145,14 @@ pub(crate) fn is_on_other_host(shared: &Shared, address: Address) -> Result<bool
     Ok(core.endpoint.is_on_other_host(peer))
 }
 
+/// `mx_is_reached_by_datagrams`
+pub(crate) fn is_reached_by_datagrams(shared: &Shared, address: Address) -> Result<bool> {
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
+    let peer = core.peer(address)?;
+    Ok(core.endpoint.is_reached_by_datagrams(peer))
+}
+
 /// `mx_use_credit`
 pub(crate) fn use_credit(shared: &Shared, address: Address, length: u64) -> Result<bool> {
     let mut locked = shared.lock_for_call()?;

@@ -77,6 +77,18 @@ extern "C" fn mx_is_on_other_host(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn mx_is_reached_by_datagrams(
+    endpoint: Endpoint,
+    address: Address,
+    result: Out<u32>,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        result.put(connect::is_reached_by_datagrams(shared, address)?.into());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn mx_use_credit(
     endpoint: Endpoint,
     address: Address,

@@ -55,6 +55,8 @@ int main(void) {
   CHECK(id == 0);
   OK(mx_is_on_other_host(other, no_address, &result));
   CHECK(result == 0);
+  OK(mx_is_reached_by_datagrams(other, no_address, &result));
+  CHECK(result == 0);
   OK(mx_use_credit(other, no_address, 65536, &result));
   CHECK(result == 0);
   OK(mx_isend_with_credit(other, NULL, 0, no_address, 1, NULL, NULL, &result));
