@@ -153,6 +153,12 @@ fn interfaces(file: &str, figures: &[(&str, u64, &str)]) -> Vec<String> {
     native(file, figures, &transports, &transports[..2], "tcp")
 }
 
+fn datagrams(figures: &[(&str, u64, &str)]) -> Vec<String> {
+    let transports = ["plane", "plane_pml", "tcp"];
+    let file = "mpi-interfaces-datagrams-zen5.json";
+    native(file, figures, &transports, &transports[..2], "tcp")
+}
+
 /// Returns the rows that `docs/performance-mpi.md` must contain.
 pub(crate) fn rows() -> Vec<String> {
     let shared_memory = ["plane", "vader", "two_copies", "ucx", "mpich", "tcp"];
@@ -171,6 +177,8 @@ pub(crate) fn rows() -> Vec<String> {
         interfaces("mpi-interfaces.json", &COLLECTIVE),
         interfaces("mpi-interfaces-amd.json", &PAIR),
         interfaces("mpi-interfaces-amd.json", &COLLECTIVE),
+        datagrams(&PAIR),
+        datagrams(&COLLECTIVE),
         interfaces("mpi-interfaces-own-reception-amd.json", &PAIR),
         interfaces("mpi-interfaces-own-reception-amd.json", &COLLECTIVE),
         hosts(),
