@@ -14,7 +14,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net;
 use rustix::net::sockopt as options;
 
-use crate::datagram_socket::{self, Fragments, without_link};
+use crate::datagram_socket::{self, Fragments, on_link_of};
 use crate::refused_datagrams::keep_errors;
 
 /// Partners' programs that have a socket each, at most. With more of them, the looks take longer than the kernel saves.
@@ -35,12 +35,7 @@ pub(crate) struct ConnectedSockets {
 
 impl ConnectedSockets {
     /// Has a socket for each of these programs, or none if they are too many, or if the kernel refuses. `own` has the program's address.
-    pub(crate) fn connect_to(
-        &mut self,
-        programs: &[SocketAddr],
-        own: (&OwnedFd, SocketAddr),
-        on_link: impl Fn(SocketAddr) -> SocketAddr,
-    ) {
+    pub(crate) fn connect_to(&mut self, programs: &[SocketAddr], own: (&OwnedFd, SocketAddr)) {
         let few = programs.len() <= MOST;
         self.retire(|program| !few || !programs.contains(&program));
         self.looks = LOOKS;
@@ -48,7 +43,7 @@ impl ConnectedSockets {
             if self.to(program).is_some() {
                 continue;
             }
-            match open(own, on_link(program)) {
+            match open(own, program) {
                 Ok(socket) => self.sockets.push((program, socket)),
                 // The program's own socket takes and sends everything.
                 Err(_) => return self.retire(|_| true),
@@ -103,9 +98,9 @@ fn open((own, address): (&OwnedFd, SocketAddr), program: SocketAddr) -> io::Resu
     options::set_socket_reuseport(&socket, true)?;
     net::bind(&socket, &address)?;
     // From here on until it is connected, datagrams of others may arrive, which the node tells by their address.
-    net::connect(&socket, &program)?;
+    net::connect(&socket, &on_link_of(address, program))?;
     // The program is on this link, or the connect would have failed. With this option, the kernel looks up each route all the same.
     setsockopt(&socket, sockopt::DontRoute, &false)?;
-    keep_errors(&socket, without_link(address))?;
+    keep_errors(&socket, address)?;
     Ok(socket)
 }

@@ -86,12 +86,15 @@ pub(crate) fn address_of(interface: &str) -> io::Result<SocketAddr> {
     })
 }
 
-/// Returns an address without its link, as other hosts know it.
-pub(crate) fn without_link(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip(), address.port())
+/// Adds the link of a socket to a link-local address of another host.
+pub(crate) fn on_link_of(own: SocketAddr, mut to: SocketAddr) -> SocketAddr {
+    if let (SocketAddr::V6(to), SocketAddr::V6(own)) = (&mut to, own) {
+        to.set_scope_id(own.scope_id());
+    }
+    to
 }
 
-/// Returns an address without its link.
+/// Returns an address without its link, as other hosts know it.
 pub(crate) fn socket_address(from: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = from
         .as_sockaddr_in()

@@ -18,7 +18,7 @@ use rustix::net::sockopt as options;
 use rustix::net::{self, SendFlags};
 
 use crate::connected_sockets::ConnectedSockets;
-use crate::datagram_socket::{self, Fragments, Reader, socket_address, without_link};
+use crate::datagram_socket::{self, Fragments, Reader, on_link_of, socket_address};
 use crate::node::Node;
 use crate::refused_datagrams::{self, keep_errors};
 
@@ -90,22 +90,23 @@ impl Datagrams {
     /// Returns the address of the socket, as other hosts know it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        without_link(self.address)
+        SocketAddr::new(self.address.ip(), self.address.port())
     }
 
     /// Has a connected socket for each of the [partners' programs](Node::partner_programs) of a node, if they are few, for less time in the kernel. Only
     /// for a socket that [carries all frames](Self::open_program_socket).
     pub fn connect_to(&mut self, programs: &[SocketAddr]) {
-        let own = self.address;
-        let on_link = |program| on_link_of(own, program);
         self.connected
-            .connect_to(programs, (&self.socket, own), on_link);
+            .connect_to(programs, (&self.socket, self.address));
     }
 
     /// Returns all sockets. Each is readable when a datagram has arrived at it.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let own = std::iter::once(&self.socket);
-        own.chain(self.connected.all()).map(AsFd::as_fd)
+        self.all_sockets().map(AsFd::as_fd)
+    }
+
+    fn all_sockets(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.socket).chain(self.connected.all())
     }
 
     /// Hands received frames to `take`, each with the address that it came from, and returns their number. It reads from each socket until
@@ -131,12 +132,10 @@ impl Datagrams {
     /// [carries all frames](Self::open_program_socket).
     pub fn refused(&mut self) -> Vec<SocketAddr> {
         match std::mem::take(&mut self.has_errors) {
-            true => {
-                let sockets = std::iter::once(&self.socket).chain(self.connected.all());
-                sockets
-                    .flat_map(|socket| refused_datagrams::take(socket, socket_address))
-                    .collect()
-            }
+            true => self
+                .all_sockets()
+                .flat_map(|socket| refused_datagrams::take(socket, socket_address))
+                .collect(),
             false => Vec::new(),
         }
     }
@@ -177,16 +176,25 @@ impl Datagrams {
             return Some((1, self.send_one(to, head)));
         }
         let most = if self.one_by_one { 1 } else { MAX_BATCH };
-        let batch = Batch::first(node.datagrams(), most);
+        let frames = node.datagrams().take_while(|(other, _)| *other == to);
+        let batch = Batch::first(frames.map(|(_, frame)| frame), most);
         Some((batch.count, self.send_batch(to, &batch)))
+    }
+
+    /// Returns the socket for frames to an address, and the destination that its calls need.
+    fn socket_to(&self, to: SocketAddr) -> (&OwnedFd, Option<SocketAddr>) {
+        match self.connected.to(to) {
+            Some(socket) => (socket, None),
+            None => (&self.socket, Some(on_link_of(self.address, to))),
+        }
     }
 
     /// Sends one frame: the usual call, which takes the kernel less time without the headers of a batch.
     fn send_one(&self, to: SocketAddr, frame: &[u8]) -> Result<(), Errno> {
         let flags = SendFlags::DONTWAIT;
-        let sent = match self.connected.to(to) {
-            Some(socket) => net::send(socket, frame, flags),
-            None => net::sendto(&self.socket, frame, flags, &on_link_of(self.address, to)),
+        let sent = match self.socket_to(to) {
+            (socket, None) => net::send(socket, frame, flags),
+            (socket, Some(to)) => net::sendto(socket, frame, flags, &to),
         };
         sent.map(drop)
             .map_err(|error| Errno::from_raw(error.raw_os_error()))
@@ -197,20 +205,11 @@ impl Datagrams {
         let segments = [ControlMessage::UdpGsoSegments(&segment)];
         let control = if batch.count > 1 { &segments[..] } else { &[] };
         let flags = MsgFlags::MSG_DONTWAIT;
-        let connected = self.connected.to(to);
-        let fd = connected.unwrap_or(&self.socket).as_raw_fd();
-        let to = SockaddrStorage::from(on_link_of(self.address, to));
-        let to = Some(&to).filter(|_| connected.is_none());
-        sendmsg(fd, &batch.parts, control, flags, to).map(drop)
+        let (socket, to) = self.socket_to(to);
+        let to = to.map(SockaddrStorage::from);
+        let fd = socket.as_raw_fd();
+        sendmsg(fd, &batch.parts, control, flags, to.as_ref()).map(drop)
     }
-}
-
-/// Adds the link of a socket to a link-local address of another host.
-fn on_link_of(own: SocketAddr, mut to: SocketAddr) -> SocketAddr {
-    if let (SocketAddr::V6(to), SocketAddr::V6(own)) = (&mut to, own) {
-        to.set_scope_id(own.scope_id());
-    }
-    to
 }
 
 /// Frames that one call passes: they have one destination, and all but the last the same length.
@@ -223,22 +222,21 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns the first of these frames, as far as one call can pass them, and `most` at most.
-    fn first(frames: impl Iterator<Item = (SocketAddr, [&'a [u8]; 2])>, most: usize) -> Self {
+    /// Returns the first of these frames to one destination, as far as one call can pass them, and `most` at most.
+    fn first(frames: impl Iterator<Item = [&'a [u8]; 2]>, most: usize) -> Self {
         let mut batch = Self {
             length: 0,
             count: 0,
             parts: Vec::with_capacity(2 * most.min(USUAL_BATCH)),
         };
-        let (mut to, mut bytes) = (None, 0);
-        for (other, frame) in frames.take(most) {
+        let mut bytes = 0;
+        for frame in frames.take(most) {
             let length = frame.iter().map(|part| part.len()).sum::<usize>();
             if batch.count == 0 {
                 batch.length = length;
             }
             bytes += length;
-            let fits = length <= batch.length && bytes <= MAX_BATCH_BYTES;
-            if *to.get_or_insert(other) != other || !fits {
+            if length > batch.length || bytes > MAX_BATCH_BYTES {
                 break;
             }
             batch.count += 1;

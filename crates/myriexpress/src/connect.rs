@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use message::limits::{ENDPOINTS, MEDIUM};
-use message::{Contexts, Options};
+use message::{Contexts, Options, Peer};
 
 use crate::abi::{self, Address, ErrorHandler, Pointer};
 use crate::codes::{Result, Return, StatusCode};
@@ -137,20 +137,16 @@ pub(crate) fn needs_uplink(shared: &Shared) -> Result<bool> {
     Ok(shared.lock_for_call()?.core()?.endpoint.needs_uplink())
 }
 
-/// `mx_is_on_other_host`
-pub(crate) fn is_on_other_host(shared: &Shared, address: Address) -> Result<bool> {
+/// `mx_is_on_other_host`, `mx_is_reached_by_datagrams`: asks the endpoint about the peer with this address.
+pub(crate) fn ask_about_peer(
+    shared: &Shared,
+    address: Address,
+    question: fn(&message::Endpoint, Peer) -> bool,
+) -> Result<bool> {
     let mut locked = shared.lock_for_call()?;
     let core = locked.core()?;
     let peer = core.peer(address)?;
-    Ok(core.endpoint.is_on_other_host(peer))
-}
-
-/// `mx_is_reached_by_datagrams`
-pub(crate) fn is_reached_by_datagrams(shared: &Shared, address: Address) -> Result<bool> {
-    let mut locked = shared.lock_for_call()?;
-    let core = locked.core()?;
-    let peer = core.peer(address)?;
-    Ok(core.endpoint.is_reached_by_datagrams(peer))
+    Ok(question(&core.endpoint, peer))
 }
 
 /// `mx_use_credit`

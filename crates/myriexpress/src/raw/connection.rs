@@ -71,7 +71,9 @@ extern "C" fn mx_is_on_other_host(
     result: Out<u32>,
 ) -> Return {
     endpoint_call(endpoint, |shared| {
-        result.put(connect::is_on_other_host(shared, address)?.into());
+        result.put(
+            connect::ask_about_peer(shared, address, message::Endpoint::is_on_other_host)?.into(),
+        );
         Ok(())
     })
 }
@@ -83,7 +85,10 @@ extern "C" fn mx_is_reached_by_datagrams(
     result: Out<u32>,
 ) -> Return {
     endpoint_call(endpoint, |shared| {
-        result.put(connect::is_reached_by_datagrams(shared, address)?.into());
+        result.put(
+            connect::ask_about_peer(shared, address, message::Endpoint::is_reached_by_datagrams)?
+                .into(),
+        );
         Ok(())
     })
 }

@@ -148,14 +148,8 @@ fn hosts() -> Vec<String> {
 }
 
 /// Ranks that serve an interface.
-fn interfaces(file: &str, figures: &[(&str, u64, &str)]) -> Vec<String> {
-    let transports = ["plane", "plane_cm", "tcp"];
-    native(file, figures, &transports, &transports[..2], "tcp")
-}
-
-fn datagrams(figures: &[(&str, u64, &str)]) -> Vec<String> {
-    let transports = ["plane", "plane_pml", "tcp"];
-    let file = "mpi-interfaces-datagrams-zen5.json";
+fn interfaces(file: &str, matching: &str, figures: &[(&str, u64, &str)]) -> Vec<String> {
+    let transports = ["plane", matching, "tcp"];
     native(file, figures, &transports, &transports[..2], "tcp")
 }
 
@@ -173,14 +167,22 @@ pub(crate) fn rows() -> Vec<String> {
         by_distance("mpi-zen4.json", "plane_pml"),
         by_distance("mpi-zen5.json", "plane_pml"),
         native("mpi-intel.json", &PAIR, &with_cm, &both, "vader"),
-        interfaces("mpi-interfaces.json", &PAIR),
-        interfaces("mpi-interfaces.json", &COLLECTIVE),
-        interfaces("mpi-interfaces-amd.json", &PAIR),
-        interfaces("mpi-interfaces-amd.json", &COLLECTIVE),
-        datagrams(&PAIR),
-        datagrams(&COLLECTIVE),
-        interfaces("mpi-interfaces-own-reception-amd.json", &PAIR),
-        interfaces("mpi-interfaces-own-reception-amd.json", &COLLECTIVE),
+        interfaces("mpi-interfaces.json", "plane_cm", &PAIR),
+        interfaces("mpi-interfaces.json", "plane_cm", &COLLECTIVE),
+        interfaces("mpi-interfaces-amd.json", "plane_cm", &PAIR),
+        interfaces("mpi-interfaces-amd.json", "plane_cm", &COLLECTIVE),
+        interfaces("mpi-interfaces-datagrams-zen5.json", "plane_pml", &PAIR),
+        interfaces(
+            "mpi-interfaces-datagrams-zen5.json",
+            "plane_pml",
+            &COLLECTIVE,
+        ),
+        interfaces("mpi-interfaces-own-reception-amd.json", "plane_cm", &PAIR),
+        interfaces(
+            "mpi-interfaces-own-reception-amd.json",
+            "plane_cm",
+            &COLLECTIVE,
+        ),
         hosts(),
         vms(),
     ]

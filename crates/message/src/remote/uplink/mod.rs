@@ -278,16 +278,25 @@ impl Uplink {
 
     /// Returns whether anything waits for room: the next turn may find it.
     fn has_held_back(&mut self, now: Duration) -> bool {
-        let wire_members = &mut self.wire_members;
         !self.closing.is_empty()
             || !self.waiting.is_empty()
-            || links(&mut self.links).any(|link| {
-                let wire_member = wire_members.get_mut(&link.pair.nic);
-                wire_member.is_some_and(|wire_member| {
-                    let node = &mut wire_member.node;
-                    link.holds_back(&NodeContext { node, now })
-                })
+            || self.any_link(now, |link, context| link.holds_back(context))
+    }
+
+    /// Returns whether this is true of any link and the node of its member.
+    fn any_link(
+        &mut self,
+        now: Duration,
+        is_true: impl Fn(&mut Link, &NodeContext<'_>) -> bool,
+    ) -> bool {
+        let wire_members = &mut self.wire_members;
+        links(&mut self.links).any(|link| {
+            let wire_member = wire_members.get_mut(&link.pair.nic);
+            wire_member.is_some_and(|wire_member| {
+                let node = &mut wire_member.node;
+                is_true(link, &NodeContext { node, now })
             })
+        })
     }
 
     /// Passes each received frame to the nodes that it is for.

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use window::doorbell;
 
+use super::link::Link;
 use super::wire_member::WireMember;
-use super::{NodeContext, Uplink, links};
+use super::{Uplink, links};
 use crate::error::Error;
 use crate::remote::shared_interface::{INTERVAL, SharedInterface};
 
@@ -110,14 +111,6 @@ impl Uplink {
     /// Returns whether a turn would move anything.
     fn has_work(&mut self) -> bool {
         let now = self.network.now();
-        let wire_members = &mut self.wire_members;
-        self.control.has_message()
-            || links(&mut self.links).any(|link| {
-                let wire_member = wire_members.get_mut(&link.pair.nic);
-                wire_member.is_some_and(|wire_member| {
-                    let node = &mut wire_member.node;
-                    link.has_work(&NodeContext { node, now })
-                })
-            })
+        self.control.has_message() || self.any_link(now, Link::has_work)
     }
 }
