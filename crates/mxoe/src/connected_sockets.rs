@@ -6,16 +6,10 @@
 //!
 //! Each look at a socket is a system call. So there are such sockets only as long as the program has few partners' programs.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use nix::sys::socket::{setsockopt, sockopt};
-use rustix::net;
-use rustix::net::sockopt as options;
-
-use crate::datagram_socket::{self, Fragments, on_link_of};
-use crate::refused_datagrams::keep_errors;
+use crate::connected_socket::ConnectedSocket;
 
 /// Partners' programs that have a socket each, at most. With more of them, the looks take longer than the kernel saves.
 const MOST: usize = 2;
@@ -26,7 +20,7 @@ const LOOKS: u32 = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct ConnectedSockets {
-    sockets: Vec<(SocketAddr, OwnedFd)>,
+    sockets: Vec<ConnectedSocket>,
     /// Those that are not needed any more, until what has arrived there is read.
     retired: Vec<OwnedFd>,
     /// Looks since the last one at the program's own socket.
@@ -43,8 +37,8 @@ impl ConnectedSockets {
             if self.to(program).is_some() {
                 continue;
             }
-            match open(own, program) {
-                Ok(socket) => self.sockets.push((program, socket)),
+            match ConnectedSocket::open(own, program) {
+                Ok(socket) => self.sockets.push(socket),
                 // The program's own socket takes and sends everything.
                 Err(_) => return self.retire(|_| true),
             }
@@ -53,10 +47,11 @@ impl ConnectedSockets {
 
     fn retire(&mut self, is_unneeded: impl Fn(SocketAddr) -> bool) {
         let sockets = std::mem::take(&mut self.sockets).into_iter();
-        let (unneeded, needed): (Vec<_>, _) = sockets.partition(|(to, _)| is_unneeded(*to));
+        let (unneeded, needed): (Vec<_>, _) =
+            sockets.partition(|socket| is_unneeded(socket.program()));
         self.sockets = needed;
-        self.retired
-            .extend(unneeded.into_iter().map(|(_, socket)| socket));
+        let unneeded = unneeded.into_iter().map(ConnectedSocket::into_socket);
+        self.retired.extend(unneeded);
     }
 
     /// Returns the sockets that are not needed any more. The caller reads what has arrived there.
@@ -67,11 +62,17 @@ impl ConnectedSockets {
     /// Returns the socket that is connected to a program.
     pub(crate) fn to(&self, program: SocketAddr) -> Option<&OwnedFd> {
         let mut all = self.sockets.iter();
-        all.find(|(to, _)| *to == program).map(|(_, socket)| socket)
+        all.find(|socket| socket.program() == program)
+            .map(ConnectedSocket::socket)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.sockets.iter().map(|(_, socket)| socket)
+        self.sockets.iter().map(ConnectedSocket::socket)
+    }
+
+    /// The same, to receive from them.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut ConnectedSocket> {
+        self.sockets.iter_mut()
     }
 
     /// Counts a look at all of these sockets. Returns whether the program's own socket needs one, too.
@@ -88,19 +89,4 @@ impl ConnectedSockets {
     pub(crate) fn look_everywhere(&mut self) {
         self.looks = LOOKS;
     }
-}
-
-/// Opens a socket at the address of a program's own socket, and connects it to another program.
-fn open((own, address): (&OwnedFd, SocketAddr), program: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = datagram_socket::unbound(address, Fragments::Yes)?;
-    // Not before the kernel has chosen the port: it could choose that of another program of the same user.
-    options::set_socket_reuseport(own, true)?;
-    options::set_socket_reuseport(&socket, true)?;
-    net::bind(&socket, &address)?;
-    // From here on until it is connected, datagrams of others may arrive, which the node tells by their address.
-    net::connect(&socket, &on_link_of(address, program))?;
-    // The program is on this link, or the connect would have failed. With this option, the kernel looks up each route all the same.
-    setsockopt(&socket, sockopt::DontRoute, &false)?;
-    keep_errors(&socket, address)?;
-    Ok(socket)
 }

@@ -8,8 +8,9 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
 };
+use rustix::io::Errno;
 use rustix::net::sockopt as options;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 /// Bytes that the kernel joins at most.
 const RECEIVE_BYTES: usize = 1 << 16;
@@ -141,6 +142,22 @@ impl Reader {
             }
         }
         (count, false)
+    }
+
+    /// The same for a socket with datagrams of one known sender, which the kernel does not join.
+    pub(crate) fn receive_plainly(
+        &mut self,
+        socket: &OwnedFd,
+        most: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> (usize, bool) {
+        for count in 0..most {
+            match net::recv(socket, &mut self.received[..], RecvFlags::DONTWAIT) {
+                Ok((_, length)) => take(self.received.get(..length).unwrap_or_default()),
+                Err(error) => return (count, error != Errno::AGAIN),
+            }
+        }
+        (most, false)
     }
 
     /// Reads datagrams of one sender. Returns the sender, their bytes, and the length of each but the last.

@@ -114,11 +114,16 @@ impl Datagrams {
     pub fn receive(&mut self, most: usize, mut take: impl FnMut(SocketAddr, &[u8])) -> usize {
         let retired = self.connected.take_retired();
         let own = self.connected.look().then_some(&self.socket);
-        let mut count = 0;
-        for socket in retired.iter().chain(self.connected.all()).chain(own) {
-            let (some, has_error) = self.reader.receive(socket, most, &mut take);
+        let (reader, mut count) = (&mut self.reader, 0);
+        let mut add = |(some, has_error)| {
             count += some;
             self.has_errors |= has_error;
+        };
+        for socket in retired.iter().chain(own) {
+            add(reader.receive(socket, most, &mut take));
+        }
+        for socket in self.connected.all_mut() {
+            add(socket.receive(reader, most, &mut take));
         }
         count
     }

@@ -117,6 +117,7 @@ mod buffers;
 mod config;
 mod confirmation;
 mod connect;
+mod connected_socket;
 mod connected_sockets;
 mod connecting;
 mod context;

@@ -339,6 +339,27 @@ fn what_has_arrived_at_a_connected_socket_is_received_although_it_is_not_needed_
     assert_eq!(receive(program), BTreeMap::from([(from, 1)]));
 }
 
+/// The kernel joins no datagrams of programs that answer each other, and joins those of longer messages.
+#[test]
+fn messages_of_any_length_follow_short_ones_that_were_answered() {
+    let mut programs = Programs::new();
+    programs.connect();
+    connect_sockets(&mut programs);
+    for _ in 0..2 {
+        let end = Instant::now() + Duration::from_millis(150);
+        while Instant::now() < end {
+            for from in [0, 1] {
+                assert_eq!(programs.pass(from, vec![7; 8]), [7; 8]);
+            }
+        }
+        pass_all(&mut programs);
+    }
+    for program in &programs.both {
+        let counters = program.node.counters();
+        assert_eq!((counters.asked_again, counters.ignored), (0, 0));
+    }
+}
+
 /// RFC 1122, section 4.1.3.1: the host of a program that has ended refuses its datagrams.
 #[test]
 fn a_connected_socket_tells_that_the_program_has_ended() {
