@@ -20,8 +20,8 @@ const TURNS: u32 = 64;
 /// Reads of the socket in a look, at most.
 const READS: usize = 16;
 
-/// Turns in which datagrams are expected after one has arrived. Such a turn that finds none looks once more before the program goes on: so a datagram
-/// waits less for its look, and messages in shared memory wait longer.
+/// Turns in which datagrams are expected after one has arrived. Such a turn that finds none looks once more before the program goes on, if it has one
+/// partner's program: so a datagram waits less for its look. With more partners' programs, of which each has a socket, what else a turn does would wait too long.
 const EXPECTING: u32 = 512;
 
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub(super) struct Network {
     found: Found,
     /// Further turns in which datagrams are expected.
     expecting: u32,
+    has_one_partner: bool,
 }
 
 /// What a look for datagrams has found. Each read of the socket is a system call, also one that finds nothing.
@@ -56,6 +57,7 @@ impl Network {
             turns: TURNS,
             found: Found::Many,
             expecting: 0,
+            has_one_partner: false,
         }
     }
 
@@ -108,6 +110,7 @@ impl Network {
 
     /// Connects sockets to partners' programs, see [`Datagrams::connect_to`].
     pub(super) fn connect_to(&mut self, programs: &[SocketAddr]) {
+        self.has_one_partner = programs.len() == 1;
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.connect_to(programs);
         }
@@ -159,7 +162,7 @@ impl Network {
             return false;
         }
         self.turns = 0;
-        let expects = self.port.is_none() && self.expecting > 0;
+        let expects = self.has_one_partner && self.expecting > 0;
         let found = self.look(now, wire_members) || expects && self.look(now, wire_members);
         self.expecting = match found {
             true => EXPECTING,
