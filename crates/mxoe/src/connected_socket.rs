@@ -261,4 +261,22 @@ mod tests {
         assert_eq!(receive(2), (1, false));
         assert_eq!(receive(2), (0, false));
     }
+
+    /// RFC 1122, section 4.1.3.1: the host of a program that has ended refuses its datagrams.
+    #[test]
+    fn a_plain_read_tells_that_the_kernel_has_reported_an_error() {
+        let mut both = Both::settled();
+        both.pass_one_by_one(SINGLE);
+        let Both {
+            mut connected,
+            program,
+            mut reader,
+            _own,
+        } = both;
+        drop(program);
+        net::send(connected.socket(), &FRAME, net::SendFlags::empty()).unwrap();
+        let mut take = |_, _: &[u8]| {};
+        assert_eq!(connected.receive(&mut reader, 16, &mut take), (0, true));
+        assert_eq!(connected.receive(&mut reader, 16, &mut take), (0, false));
+    }
 }
