@@ -1,9 +1,9 @@
 //! A socket that is connected to one other program.
 //!
-//! The kernel tells the sender of a datagram, and where it has joined several, only to a call with headers and control messages (recvmsg(2)). A plain
-//! call takes it less time. Where datagrams come one by one, as the answers of a program that waits for each do, the socket has the kernel join none, and is
-//! read plainly. Such a read knows that the datagram is of the program to which the socket is connected: there is nothing else at the socket any more some time after the
-//! connect.
+//! Only a call with headers and control messages (recvmsg(2)) tells the sender of a datagram, and the length of those that the kernel has joined
+//! (`UDP_GRO`, udp(7)). A call without them (recv(2)) takes the kernel less time. Where datagrams come one by one, as the answers of a program that waits for each do,
+//! the kernel joins none, and the socket is read by recv. Such a datagram is of the program to which the socket is connected: some time after the connect, nothing else
+//! can be at the socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::refused_datagrams::keep_errors;
 /// unless a hypervisor stops the processor meanwhile.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// Looks with one datagram each, from which on the socket is read plainly.
+/// Looks with one datagram each, after which the kernel joins none any more.
 const SINGLE: u32 = 64;
 
 /// Datagrams of a look, from which on the kernel joins them again.
@@ -32,7 +32,8 @@ pub(crate) struct ConnectedSocket {
     program: SocketAddr,
     socket: OwnedFd,
     connected: Instant,
-    is_plain: bool,
+    /// Whether the kernel joins datagrams.
+    has_gro: bool,
     /// Looks that have found one datagram each, since one that has found more.
     single: u32,
 }
@@ -57,7 +58,7 @@ impl ConnectedSocket {
             program,
             socket,
             connected: Instant::now(),
-            is_plain: false,
+            has_gro: true,
             single: 0,
         })
     }
@@ -81,9 +82,12 @@ impl ConnectedSocket {
         most: usize,
         take: &mut impl FnMut(SocketAddr, &[u8]),
     ) -> (usize, bool) {
-        let (count, has_error) = match self.is_plain {
-            true => reader.receive_plainly(&self.socket, most, |frame| take(self.program, frame)),
-            false => reader.receive(&self.socket, most, take),
+        let (count, has_error) = match self.has_gro {
+            true => reader.receive(&self.socket, most, take),
+            false => {
+                let program = self.program;
+                reader.receive_from_one(&self.socket, most, |frame| take(program, frame))
+            }
         };
         match count {
             0 => {}
@@ -95,26 +99,26 @@ impl ConnectedSocket {
 
     fn found_one(&mut self) {
         self.single = self.single.saturating_add(1);
-        if !self.is_plain && self.single >= SINGLE {
+        if self.has_gro && self.single >= SINGLE {
             self.single = 0;
             if self.connected.elapsed() >= SETTLING {
-                self.read_plainly(true);
+                self.set_gro(false);
             }
         }
     }
 
     fn found_more(&mut self, count: usize) {
         self.single = 0;
-        if self.is_plain && count >= MANY {
-            self.read_plainly(false);
+        if !self.has_gro && count >= MANY {
+            self.set_gro(true);
         }
     }
 
-    /// What the kernel has joined before, and nothing has read yet, then counts as one datagram: its first frame is taken, and the partner sends the others
-    /// again, as if they were lost. After so many looks with one datagram each, there is nearly never any.
-    fn read_plainly(&mut self, is_plain: bool) {
-        if setsockopt(&self.socket, sockopt::UdpGroSegment, &!is_plain).is_ok() {
-            self.is_plain = is_plain;
+    /// What the kernel has joined before `UDP_GRO` is off, and nothing has read yet, then counts as one datagram: its first frame is taken, and the partner
+    /// sends the others again, as if they were lost. After so many looks with one datagram each, there is nearly never any.
+    fn set_gro(&mut self, on: bool) {
+        if setsockopt(&self.socket, sockopt::UdpGroSegment, &on).is_ok() {
+            self.has_gro = on;
         }
     }
 }
@@ -179,11 +183,11 @@ mod tests {
             }
         }
 
-        fn is_plain(&self) -> bool {
-            let joins =
+        fn has_gro(&self) -> bool {
+            let option =
                 nix::sys::socket::getsockopt(&self.connected.socket, sockopt::UdpGroSegment);
-            assert_eq!(joins.unwrap(), !self.connected.is_plain);
-            self.connected.is_plain
+            assert_eq!(option.unwrap(), self.connected.has_gro);
+            self.connected.has_gro
         }
 
         fn settled() -> Self {
@@ -194,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_read_plainly_when_datagrams_come_one_by_one() {
+    fn the_kernel_joins_no_datagrams_once_they_come_one_by_one() {
         let mut both = Both::settled();
         both.pass_one_by_one(SINGLE - 1);
-        assert!(!both.is_plain());
+        assert!(both.has_gro());
         both.pass_one_by_one(1);
-        assert!(both.is_plain());
+        assert!(!both.has_gro());
         both.pass_one_by_one(100);
-        assert!(both.is_plain());
+        assert!(!both.has_gro());
         assert_eq!(both.look(), 0);
     }
 
@@ -212,11 +216,11 @@ mod tests {
         both.pass_one_by_one(SINGLE);
         // On a slow machine, the socket is old by now.
         if both.connected.connected.elapsed() < SETTLING {
-            assert!(!both.is_plain());
+            assert!(both.has_gro());
         }
         std::thread::sleep(SETTLING);
         both.pass_one_by_one(SINGLE);
-        assert!(both.is_plain());
+        assert!(!both.has_gro());
     }
 
     /// Without `UDP_GRO`, the kernel cuts a batch for the socket (udp(7)).
@@ -225,13 +229,13 @@ mod tests {
         let mut both = Both::settled();
         for _ in 0..3 {
             both.pass_one_by_one(SINGLE);
-            assert!(both.is_plain());
+            assert!(!both.has_gro());
             both.send(MANY - 1);
             assert_eq!(both.look(), MANY - 1);
-            assert!(both.is_plain());
+            assert!(!both.has_gro());
             both.send(MANY);
             assert_eq!(both.look(), MANY);
-            assert!(!both.is_plain());
+            assert!(both.has_gro());
             both.send(50);
             assert_eq!(both.look(), 50);
         }
@@ -244,13 +248,13 @@ mod tests {
         both.send(2);
         assert_eq!(both.look(), 2);
         both.pass_one_by_one(SINGLE - 1);
-        assert!(!both.is_plain());
+        assert!(both.has_gro());
         both.pass_one_by_one(1);
-        assert!(both.is_plain());
+        assert!(!both.has_gro());
     }
 
     #[test]
-    fn a_plain_read_returns_no_more_than_asked_for() {
+    fn a_read_without_gro_returns_no_more_than_asked_for() {
         let mut both = Both::settled();
         both.pass_one_by_one(SINGLE);
         both.send(1);
@@ -264,7 +268,7 @@ mod tests {
 
     /// RFC 1122, section 4.1.3.1: the host of a program that has ended refuses its datagrams.
     #[test]
-    fn a_plain_read_tells_that_the_kernel_has_reported_an_error() {
+    fn a_read_without_gro_tells_that_the_kernel_has_reported_an_error() {
         let mut both = Both::settled();
         both.pass_one_by_one(SINGLE);
         let Both {

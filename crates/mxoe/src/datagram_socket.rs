@@ -144,8 +144,8 @@ impl Reader {
         (count, false)
     }
 
-    /// The same for a socket with datagrams of one known sender, which the kernel does not join.
-    pub(crate) fn receive_plainly(
+    /// The same for a socket with datagrams of one sender only, which the kernel does not join.
+    pub(crate) fn receive_from_one(
         &mut self,
         socket: &OwnedFd,
         most: usize,
