@@ -73,7 +73,7 @@ check:
 
 ## make soak          Runs the long tests (four hours): hostile peers, forty VMs, kills, fuzzing.
 soak:
-	scripts/setup test
+	scripts/setup test lab
 	scripts/checkpatch --fetch
 	scripts/modules --fetch 6.12
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
