@@ -8,6 +8,7 @@
  */
 #include "coll.h"
 #include "version.h"
+#include "vicinity.h"
 
 #include "ompi/mca/coll/base/base.h"
 #include "ompi/proc/proc.h"
@@ -33,7 +34,7 @@ static int start(bool progress_threads, bool mpi_threads) {
    shared memory serves those of one. It is what the ranks have published, so all find the same. Whether they reach each other is not
    the same for all, and is decided with the first operation (vicinity_coll_fits). */
 static bool are_in_several_members(struct ompi_communicator_t *comm) {
-  const vicinity_heap_t *heap = vicinity_coll_heap();
+  const vicinity_heap_t *heap = vicinity_find_heap();
   uint64_t first = 0, member;
   bool several = false;
   for (int rank = 0; rank < ompi_comm_size(comm); rank++) {

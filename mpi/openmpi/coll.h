@@ -74,10 +74,8 @@ typedef struct {
   unsigned char *scratch; /* of VICINITY_COLL_BYTES */
 } vicinity_coll_t;
 
-/* coll_peers.c: at the PML of this package, if the job has that one, and at the component for transfers otherwise. */
-/* The heap; NULL if neither of the two is in use. */
-const vicinity_heap_t *vicinity_coll_heap(void);
-/* The peer as which a rank is reached; NULL if it is not. */
+/* coll_peers.c: the peer as which a rank is reached, at the PML of this package if the job has that one, and at the component for transfers
+   otherwise; NULL if it is not reached. */
 const vicinity_peer_t *vicinity_coll_peer(struct ompi_communicator_t *comm, int rank);
 
 /* coll_exchange.c */

@@ -16,12 +16,13 @@
  * The other VMs of the group can write the blocks. No length and no place is taken from them.
  */
 #include "coll.h"
+#include "vicinity.h"
 
 #include "opal/runtime/opal_progress.h"
 
 /* Allocates this rank's block, and describes it. */
 static void describe(vicinity_coll_t *coll, vicinity_rank_t *own) {
-  coll->heap = vicinity_coll_heap();
+  coll->heap = vicinity_find_heap();
   if (coll->heap == NULL)
     return;
   coll->scratch = malloc(VICINITY_COLL_BYTES);
@@ -74,7 +75,7 @@ static bool decide(vicinity_coll_t *coll, struct ompi_communicator_t *comm) {
 /* Frees what only operations need. */
 static void release(vicinity_coll_t *coll) {
   /* After the end of the component for transfers, the end of the process frees the block. */
-  if (coll->block != NULL && vicinity_coll_heap() != NULL)
+  if (coll->block != NULL && vicinity_find_heap() != NULL)
     coll->heap->free(coll->block);
   coll->block = NULL;
   free(coll->scratch);
@@ -143,7 +144,7 @@ int vicinity_coll_end(vicinity_coll_t *coll, int result) {
 }
 
 void vicinity_coll_stop(vicinity_coll_t *coll) {
-  bool in_use = coll->decision == VICINITY_IN_USE && vicinity_coll_heap() != NULL;
+  bool in_use = coll->decision == VICINITY_IN_USE && vicinity_find_heap() != NULL;
   for (int i = 0; in_use && i < coll->size; i++) {
     bool lost = false;
     while (i != coll->rank && !has_reached(coll, i, offsetof(vicinity_block_t, done), &lost) && !lost)

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* How the components for memory find the heap, which the component for transfers has. */
+/* How the components for memory find the heap, which the component for transfers has. Where the PML is in use, it has the heap: it reaches peers from
+   MPI_Init on, and the component for transfers from the first window on. */
+#include "pml.h"
 #include "vicinity.h"
+
+/* Processes of Open MPI that do not use MPI have no PML. */
+#pragma weak ompi_pml_base_framework
 
 static mca_btl_base_selected_module_t *find(void) {
   mca_btl_base_selected_module_t *selected;
@@ -13,12 +18,26 @@ static mca_btl_base_selected_module_t *find(void) {
   return NULL;
 }
 
-const vicinity_heap_t *vicinity_find_heap(void) {
-  mca_btl_base_selected_module_t *selected = find();
-  if (selected == NULL)
+static const vicinity_heap_t *of_this_version(const vicinity_heap_t *heap) {
+  return heap != NULL && heap->version == VICINITY_HEAP_VERSION ? heap : NULL;
+}
+
+const vicinity_heap_t *vicinity_find_heap_of_pml(void) {
+  mca_base_component_list_item_t *item;
+  if (&ompi_pml_base_framework == NULL || !mca_base_framework_is_open(&ompi_pml_base_framework))
     return NULL;
-  const vicinity_heap_t *found = ((vicinity_component_t *)selected->btl_component)->heap;
-  return found != NULL && found->version == VICINITY_HEAP_VERSION ? found : NULL;
+  OPAL_LIST_FOREACH(item, &ompi_pml_base_framework.framework_components, mca_base_component_list_item_t)
+    if (!strcmp(item->cli_component->mca_component_name, "vicinity"))
+      return of_this_version(((const vicinity_pml_component_t *)item->cli_component)->heap);
+  return NULL;
+}
+
+const vicinity_heap_t *vicinity_find_heap(void) {
+  const vicinity_heap_t *heap = vicinity_find_heap_of_pml();
+  if (heap != NULL)
+    return heap;
+  mca_btl_base_selected_module_t *selected = find();
+  return selected == NULL ? NULL : of_this_version(((vicinity_component_t *)selected->btl_component)->heap);
 }
 
 mca_btl_base_module_t *vicinity_find_transfers(void) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The memory of MPI_Alloc_mem, MPI_Win_allocate and short collective operations: on the heap of this VM or host, where
-   the peers of its trust group can access it. The components for them (mpool.c, osc.c, coll.c) find this table in the BTL, and coll.c
+   the peers of its trust group can access it. The components for them (mpool.c, osc.c, coll.c) find this table in the BTL, and
    in the PML where that is in use. */
 #include "plane.h"
 

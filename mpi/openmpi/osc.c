@@ -47,7 +47,7 @@ static const ompi_osc_base_component_t *rdma(void) {
 static int query(struct ompi_win_t *window, void **base, size_t size, int unit,
                  struct ompi_communicator_t *ranks, struct opal_info_t *info, int flavor) {
   if ((flavor != MPI_WIN_FLAVOR_ALLOCATE && flavor != MPI_WIN_FLAVOR_CREATE) || vicinity_find_heap() == NULL ||
-      rdma() == NULL)
+      vicinity_find_transfers() == NULL || rdma() == NULL)
     return -1;
   int priority = rdma()->osc_query(window, base, size, unit, ranks, info, flavor);
   return priority < 0 ? -1 : priority + 1;

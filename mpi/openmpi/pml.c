@@ -3,6 +3,7 @@
 #include "pml.h"
 #include "version.h"
 
+#include "ompi/mca/bml/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/runtime/opal_progress.h"
 
@@ -72,6 +73,9 @@ static mca_pml_base_module_t *start(int *priority, bool progress_threads, bool m
   OBJ_CONSTRUCT(&pml->matching_lock, opal_mutex_t);
   pml->posted_end = &pml->posted;
   pml->unexpected_end = &pml->unexpected;
+  /* Windows use the BTLs. Open MPI 5.0 leaves it to the PML to start them. They publish where they take messages, so it cannot be done later. If
+     it fails, programs without windows work. */
+  (void)mca_bml_base_init(progress_threads, mpi_threads);
   if (vicinity_make_requests() != OPAL_SUCCESS ||
       vicinity_publish(&mca_pml_vicinity_component.super.pmlm_version) != OPAL_SUCCESS)
     return NULL;

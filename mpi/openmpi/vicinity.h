@@ -96,8 +96,9 @@ typedef struct {
 /* The name that Open MPI looks for: mca_<framework>_<component>_component. */
 __attribute__((visibility("default"))) extern vicinity_component_t mca_btl_vicinity_component;
 
-/* find_heap.c: the first two return NULL if btl/vicinity of this package is not in use. */
+/* find_heap.c: NULL if neither btl/vicinity nor pml/vicinity of this package is in use, or not that one. */
 const vicinity_heap_t *vicinity_find_heap(void);
+const vicinity_heap_t *vicinity_find_heap_of_pml(void);
 mca_btl_base_module_t *vicinity_find_transfers(void);
 /* Memory that a program asked for; NULL as alloc of the heap. */
 void *vicinity_alloc_for_program(const vicinity_heap_t *heap, size_t length, size_t alignment);

@@ -125,12 +125,13 @@ fn the_packages_of_debian_13_work_as_installed() {
     run.arg(folder.path()).arg(env!("CARGO_BIN_EXE_vicinity"));
     run.arg(common::agent()).arg(common::archive());
     let text = common::mx::succeed(&mut run);
-    // Five parts more have two ranks of different members. In `single_accumulates`, one accesses the other.
     let passed = text.matches(" passed in ").count();
-    // By `pml vicinity`, six parts with windows are left out. Five parts have two ranks on each of two hosts.
-    assert_eq!(passed, PARTS + (PARTS - 6) + 5 + 5, "{text}");
+    // All parts below ob1 and by `pml vicinity`. Five parts have two ranks on each of two hosts, and five two ranks of different members, below ob1 and
+    // by `pml vicinity`.
+    assert_eq!(passed, 2 * PARTS + 5 + 2 * 5, "{text}");
     assert_eq!(text.matches(LEFT_TO_TCP).count(), 4 * 2, "{text}");
-    assert_eq!(text.matches(DIRECT).count(), 4 * 2 + 1, "{text}");
+    // In `single_accumulates`, one rank accesses the other.
+    assert_eq!(text.matches(DIRECT).count(), 2 * (4 * 2 + 1), "{text}");
     // The two sides of `fi_pingpong`.
     assert_eq!(text.matches("\n1m ").count(), 2, "{text}");
 }

@@ -7,6 +7,16 @@ use crate::{BY_PML, MEMBERS, ONLY_PLANE, join_all, passes, prepare, ranks_in};
 /// Puts, gets and atomic operations need no work of the target, within a member and between members of a group.
 #[test]
 fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
+    idle_ranks_are_accessed(&[]);
+}
+
+/// The PML connects the ranks in `MPI_Init`, and the BTL, which accesses the heaps, with the first window. The memory is older.
+#[test]
+fn a_rank_that_makes_no_calls_is_accessed_on_its_heap_by_the_pml() {
+    idle_ranks_are_accessed(&BY_PML);
+}
+
+fn idle_ranks_are_accessed(options: &[&str]) {
     let Some((folder, mpi)) = prepare() else {
         return;
     };
@@ -22,7 +32,7 @@ fn a_rank_that_makes_no_calls_is_accessed_on_its_heap() {
         ("one_sided", 3),
     ] {
         let mut run = mpi.run(ONLY_PLANE);
-        run.args(["--mca", "btl_base_verbose", "10"]);
+        run.args(["--mca", "btl_base_verbose", "10"]).args(options);
         ranks_in(&mut run, folder.path(), &["a", "a", "b"], &program, &[part]);
         let text = passes(&mut run, 1);
         assert!(text.matches(DIRECT).count() >= accesses, "{text}");
