@@ -226,7 +226,7 @@ impl Endpoint {
         let request = requests.add(State::Connecting, Memory::Empty, None, value);
         let known = match address == self.address {
             true => Some(SELF),
-            false => self.peers.find_linked(address),
+            false => self.find_present(address),
         };
         let Some(peer) = known else {
             if let Err(error) = self.begin_connect(request, address, key) {

@@ -130,11 +130,7 @@ impl Endpoint {
         if self.is_introduced_again(hello) {
             return ACCEPTED;
         }
-        // The peer may have closed its last link since this side polled last.
-        if let Some(old) = self.peers.find_linked(from) {
-            self.handle_peer_socket(old.index());
-        }
-        if let Some(old) = self.peers.find_linked(from) {
+        if let Some(old) = self.find_present(from) {
             if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
                 return FULL;
             }

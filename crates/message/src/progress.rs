@@ -6,9 +6,10 @@ use window::attach::Message;
 use window::doorbell;
 use window::waiter::WaitResult;
 
+use crate::address::Address;
 use crate::endpoint::Endpoint;
 use crate::error::{Code, Error};
-use crate::ids::Request;
+use crate::ids::{Peer, Request};
 use crate::limits::{POLLS_PER_CLOCK_READ, POLLS_PER_CONNECT_CHECK, POLLS_PER_SOCKET_CHECK};
 use crate::matching::Pattern;
 use crate::status::{Completion, Status};
@@ -81,6 +82,13 @@ impl Endpoint {
             }
         }
         self.retry_connects();
+    }
+
+    /// Returns the peer with a link at an address, unless it has ended since this side polled last: another endpoint may have the address now.
+    pub(crate) fn find_present(&mut self, address: Address) -> Option<Peer> {
+        let peer = self.peers.find_linked(address)?;
+        self.handle_peer_socket(peer.index());
+        self.peers.find_linked(address)
     }
 
     /// Handles wake-ups, or the end, of a peer.

@@ -45,6 +45,33 @@ fn the_key_of_the_target_endpoint_is_checked() {
     }
 }
 
+/// As a rank that starts others with `MPI_Comm_spawn`, one after the other.
+#[test]
+fn the_next_endpoint_with_the_address_of_one_that_has_ended_is_connected() {
+    let (mut a, mut b, folder) = unconnected_endpoints();
+    let board = Board::open(folder.path()).unwrap();
+    let address = b.address();
+    let mut key = 2;
+    for _ in 0..3 {
+        let request = a.iconnect(address, key, 0).unwrap();
+        assert_eq!(
+            both(&mut a, &mut b, request).status.code,
+            Code::Success,
+            "{key}"
+        );
+        // `a` makes no call until the next endpoint is open.
+        drop(b);
+        key += 1;
+        let options = Options {
+            endpoint: Some(address.endpoint),
+            key,
+            ..Options::default()
+        };
+        b = Endpoint::open(&board, &options).unwrap();
+        assert_eq!(b.address(), address);
+    }
+}
+
 #[test]
 fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
     let (mut a, mut b, _folder) = unconnected_endpoints();
