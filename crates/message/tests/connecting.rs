@@ -51,20 +51,15 @@ fn the_next_endpoint_with_the_address_of_one_that_has_ended_is_connected() {
     let (mut a, mut b, folder) = unconnected_endpoints();
     let board = Board::open(folder.path()).unwrap();
     let address = b.address();
-    let mut key = 2;
-    for _ in 0..3 {
+    for key in 2..5 {
         let request = a.iconnect(address, key, 0).unwrap();
-        assert_eq!(
-            both(&mut a, &mut b, request).status.code,
-            Code::Success,
-            "{key}"
-        );
+        let code = both(&mut a, &mut b, request).status.code;
+        assert_eq!(code, Code::Success, "{key}");
         // `a` makes no call until the next endpoint is open.
         drop(b);
-        key += 1;
         let options = Options {
             endpoint: Some(address.endpoint),
-            key,
+            key: key + 1,
             ..Options::default()
         };
         b = Endpoint::open(&board, &options).unwrap();

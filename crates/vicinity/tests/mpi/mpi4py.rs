@@ -10,8 +10,9 @@ use crate::{BY_PML, ONLY_PLANE, output, prepare};
 
 const VERSION: &str = "mpi4py-4.0.3";
 
-/// Tests of Python's documentation strings, and of processes that are started or connected later, which were not tried.
-const LEFT_OUT: [&str; 3] = ["doc", "spawn", "dynproc"];
+/// Tests of Python's documentation strings, and of processes that are started later: with Debian 12's packages, such a process may wait without a limit in
+/// `PMIx_Init`, before MPI has any component.
+const LEFT_OUT: [&str; 2] = ["doc", "spawn"];
 
 /// At least as many tests run.
 const TESTS: usize = 1800;
