@@ -64,18 +64,31 @@ extern "C" fn mx_needs_uplink(endpoint: Endpoint, result: Out<u32>) -> Return {
     })
 }
 
+/// Stores what an endpoint answers about one of its peers.
+fn tell_about_peer(
+    endpoint: Endpoint,
+    address: Address,
+    result: &Out<u32>,
+    question: fn(&message::Endpoint, message::Peer) -> bool,
+) -> Return {
+    endpoint_call(endpoint, |shared| {
+        result.put(connect::ask_about_peer(shared, address, question)?.into());
+        Ok(())
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn mx_is_on_other_host(
     endpoint: Endpoint,
     address: Address,
     result: Out<u32>,
 ) -> Return {
-    endpoint_call(endpoint, |shared| {
-        result.put(
-            connect::ask_about_peer(shared, address, message::Endpoint::is_on_other_host)?.into(),
-        );
-        Ok(())
-    })
+    tell_about_peer(
+        endpoint,
+        address,
+        &result,
+        message::Endpoint::is_on_other_host,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -84,13 +97,12 @@ extern "C" fn mx_is_reached_by_datagrams(
     address: Address,
     result: Out<u32>,
 ) -> Return {
-    endpoint_call(endpoint, |shared| {
-        result.put(
-            connect::ask_about_peer(shared, address, message::Endpoint::is_reached_by_datagrams)?
-                .into(),
-        );
-        Ok(())
-    })
+    tell_about_peer(
+        endpoint,
+        address,
+        &result,
+        message::Endpoint::is_reached_by_datagrams,
+    )
 }
 
 #[unsafe(no_mangle)]
