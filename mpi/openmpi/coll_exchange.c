@@ -74,8 +74,8 @@ static bool decide(vicinity_coll_t *coll, struct ompi_communicator_t *comm) {
 
 /* Frees what only operations need. */
 static void release(vicinity_coll_t *coll) {
-  /* After the end of the component for transfers, the end of the process frees the block. */
-  if (coll->block != NULL && vicinity_find_heap() != NULL)
+  /* After the end of the component that has the heap, the end of the process frees the block. */
+  if (coll->block != NULL && vicinity_find_heap() == coll->heap)
     coll->heap->free(coll->block);
   coll->block = NULL;
   free(coll->scratch);
@@ -144,7 +144,7 @@ int vicinity_coll_end(vicinity_coll_t *coll, int result) {
 }
 
 void vicinity_coll_stop(vicinity_coll_t *coll) {
-  bool in_use = coll->decision == VICINITY_IN_USE && vicinity_find_heap() != NULL;
+  bool in_use = coll->decision == VICINITY_IN_USE && vicinity_find_heap() == coll->heap;
   for (int i = 0; in_use && i < coll->size; i++) {
     bool lost = false;
     while (i != coll->rank && !has_reached(coll, i, offsetof(vicinity_block_t, done), &lost) && !lost)
