@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::holdings::Holdings;
 use common::neighbours::{NEIGHBOURS, started};
@@ -24,6 +26,7 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const CONFIG: &str = r#"
 [[network]]
@@ -68,9 +71,17 @@ fn capture(daemon: &Daemon, arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits until the file has its header. From then on, the switch captures frames.
-fn begun(file: &Path) {
-    until("the file", || file.metadata().is_ok_and(|it| it.len() > 0));
+/// Waits until the file of a capture has its header. From then on, the switch captures frames.
+fn begun(child: &mut Child, file: &Path) {
+    until("the file", || {
+        if child.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            let errors = child.stderr.as_mut().unwrap();
+            errors.read_to_string(&mut said).unwrap();
+            panic!("the capture has ended: {said}");
+        }
+        file.metadata().is_ok_and(|it| it.len() > 0)
+    });
 }
 
 /// Returns the frames of a file by interface and direction: 1 is inbound, 2 is outbound.
@@ -124,8 +135,8 @@ fn what_passes_is_in_the_file_also_when_the_data_plane_is_another() {
     let daemon = Daemon::start(folder.path(), Some(CONFIG));
     let file = folder.path().join("both.pcapng");
     let name = file.to_str().unwrap();
-    let child = capture(&daemon, &["vm1", "lan/vm2", "-w", name]);
-    begun(&file);
+    let mut child = capture(&daemon, &["vm1", "lan/vm2", "-w", name]);
+    begun(&mut child, &file);
     let mut nics = connect(&daemon);
     exchange(&mut nics, 0..500);
     // The capture has each frame twice.
@@ -165,8 +176,8 @@ fn captures_that_end_leave_nothing_and_do_not_affect_ports() {
     let mut number = 10;
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let file = folder.path().join("some.pcapng");
-        let child = capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]);
-        begun(&file);
+        let mut child = capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]);
+        begun(&mut child, &file);
         exchange(&mut nics, number..number + 50);
         number += 50;
         drop(ended(child, Some(signal)));
@@ -174,8 +185,8 @@ fn captures_that_end_leave_nothing_and_do_not_affect_ports() {
     }
     // Frames of the longest length, more than fit into one datagram.
     let file = folder.path().join("long.pcapng");
-    let child = capture(&daemon, &["lan/vm2", "-w", file.to_str().unwrap()]);
-    begun(&file);
+    let mut child = capture(&daemon, &["lan/vm2", "-w", file.to_str().unwrap()]);
+    begun(&mut child, &file);
     let [a, b] = &mut nics;
     for (number, counted) in (0..20).zip(1..) {
         let long = frame::numbered(frame::mac(2), frame::mac(1), number, 60_000);
@@ -201,6 +212,71 @@ fn captures_that_end_leave_nothing_and_do_not_affect_ports() {
     assert_eq!(sent[6], numbered(number + 6)[..60]);
     held.assert_unchanged(&daemon, "lan", "after captures");
     assert_eq!(daemon.port("vm1")["counters"]["drops"]["receiver_stuck"], 0);
+}
+
+/// Gives the capture threads of the daemon a CPU that threads of a higher priority need all the time, until the value is
+/// dropped.
+struct WithoutCpu(Arc<AtomicBool>);
+
+impl WithoutCpu {
+    fn new(daemon: &Daemon) -> Self {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+        let mut one = CpuSet::new();
+        one.set(first.unwrap());
+        let tasks = format!("/proc/{}/task", daemon.child.id());
+        let mut moved = 0;
+        for task in std::fs::read_dir(tasks).unwrap().map(Result::unwrap) {
+            if std::fs::read_to_string(task.path().join("comm")).unwrap() == "capture\n" {
+                let id = task.file_name().into_string().unwrap();
+                moved += 1;
+                sched_setaffinity(Pid::from_raw(id.parse().unwrap()), &one).unwrap();
+            }
+        }
+        assert_eq!(moved, 4);
+        let end = Arc::new(AtomicBool::new(false));
+        for _ in 0..8 {
+            let ended = Arc::clone(&end);
+            std::thread::spawn(move || {
+                sched_setaffinity(None, &one).unwrap();
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(end)
+    }
+}
+
+impl Drop for WithoutCpu {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_capture_that_has_ended_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    let files: Vec<_> = (0..4)
+        .map(|n| folder.path().join(format!("{n}.pcapng")))
+        .collect();
+    let captures = |files: &[PathBuf]| -> Vec<Child> {
+        let begin = |file: &PathBuf| {
+            let mut child = capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]);
+            begun(&mut child, file);
+            child
+        };
+        files.iter().map(begin).collect()
+    };
+    let end = |child| drop(ended(child, Some(Signal::KILL)));
+    let first = captures(&files);
+    let _without_cpu = WithoutCpu::new(&daemon);
+    first.into_iter().for_each(end);
+    for file in &files {
+        std::fs::remove_file(file).unwrap();
+    }
+    captures(&files).into_iter().for_each(end);
 }
 
 #[test]
@@ -244,11 +320,13 @@ fn a_capture_that_cannot_be_says_why() {
     let files: Vec<_> = (0..4)
         .map(|n| folder.path().join(format!("{n}.pcapng")))
         .collect();
-    let children: Vec<Child> = files
+    let mut children: Vec<Child> = files
         .iter()
         .map(|file| capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]))
         .collect();
-    files.iter().for_each(|file| begun(file));
+    for (child, file) in children.iter_mut().zip(&files) {
+        begun(child, file);
+    }
     refused(&["vm1", "-w", file], 2, "vm1 already has 4 captures");
     // The port is removed.
     let output = daemon.command(&["port", "remove", "lan", "vm1"]);

@@ -139,11 +139,11 @@ async fn begin(daemon: &Daemon, wanted: &CaptureQuery) -> Result<Body, Refused> 
     // copies frames for the capture.
     daemon.network_answers().await;
     let file = file(&ports, bytes)?;
-    let (sender, receiver) = mpsc::channel(QUEUE);
+    let (sender, pieces) = mpsc::channel(QUEUE);
     let work = move || {
         priority::lower();
         match Builder::new_current_thread().enable_io().build() {
-            Ok(runtime) => runtime.block_on(write(file, ports, sockets, sender)),
+            Ok(runtime) => runtime.block_on(write(file, sockets, sender)),
             Err(error) => tracing::error!(%error, "cannot start a capture"),
         }
     };
@@ -153,7 +153,10 @@ async fn begin(daemon: &Daemon, wanted: &CaptureQuery) -> Result<Body, Refused> 
             .name("capture".to_owned())
             .spawn(work)?,
     );
-    Ok(Body::new(Pieces(receiver)))
+    Ok(Body::new(Pieces {
+        pieces,
+        _ports: ports,
+    }))
 }
 
 impl Daemon {
@@ -233,17 +236,16 @@ fn file(ports: &[Port], bytes: u32) -> Result<PcapNgWriter<Vec<u8>>, PcapError> 
 /// Writes frames as they arrive, until the client no longer reads or no port remains.
 async fn write(
     mut file: PcapNgWriter<Vec<u8>>,
-    ports: Vec<Port>,
     sockets: Vec<OwnedFd>,
     reader: mpsc::Sender<Bytes>,
 ) {
     let (sender, mut datagrams) = mpsc::channel(QUEUE);
+    let mut missed = vec![0; sockets.len()];
     let mut relays = JoinSet::new();
     for (interface, socket) in (0..).zip(sockets) {
         relays.spawn(relay(interface, socket, sender.clone()));
     }
     drop(sender);
-    let mut missed = vec![0; ports.len()];
     loop {
         let piece = std::mem::take(file.get_mut());
         if !piece.is_empty() && reader.send(piece.into()).await.is_err() {
@@ -330,7 +332,13 @@ async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Ve
 }
 
 /// The body of a response, made of pieces as they arrive.
-struct Pieces(mpsc::Receiver<Bytes>);
+///
+/// It has the subscriptions, because the server drops it as soon as the client has closed the connection. The thread
+/// of the capture notices that only when it has a CPU, and until then a port would reject another capture.
+struct Pieces {
+    pieces: mpsc::Receiver<Bytes>,
+    _ports: Vec<Port>,
+}
 
 impl hyper::body::Body for Pieces {
     type Data = Bytes;
@@ -340,7 +348,7 @@ impl hyper::body::Body for Pieces {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.0.poll_recv(context);
+        let piece = self.pieces.poll_recv(context);
         piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 }
