@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
                 ends.consumers[lane].release();
             }
             2 => {
-                ends.sleeper.prepare_to_wait();
+                ends.sleeper.prepare_to_wait(true);
                 ends.sleeper.finish_wait();
                 let _ = ends.ringer.needs_wakeup();
             }

@@ -288,8 +288,8 @@ impl Endpoint {
             (Err(fault), _) => self.fail_peer(peer, fault.code()),
             // The sender may sleep until the message is received, and this side need not call
             // again.
-            (Ok(()), Some(link)) if link.published => link.wake(),
-            (Ok(()), _) => {}
+            (Ok(()), Some(link)) => link.wake_for_published(),
+            (Ok(()), None) => {}
         }
     }
 

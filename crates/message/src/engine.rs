@@ -11,6 +11,7 @@ use crate::limits::{BURST, CHUNK, CHUNKS, EAGER, MEDIUM};
 use crate::matching::{Contexts, Pattern, Queues};
 use crate::memory::Memory;
 use crate::peer::{Fault, Link};
+use crate::published::Published;
 use crate::request::{Entry, Requests, State};
 use crate::wire::{self, Control, Handle, Source};
 
@@ -104,9 +105,7 @@ impl Engine {
         if link.has_backlog() {
             self.flush(link)?;
         }
-        if link.published {
-            link.wake();
-        }
+        link.wake_for_published();
         Ok(())
     }
 
@@ -131,11 +130,12 @@ impl Engine {
                 break;
             };
             self.control(link, peer, &record)?;
-            link.published |= link.control_in.release();
+            link.published.add_room(link.control_in.release());
             left -= 1;
         }
         // The peer may sleep until it has room.
-        link.published |= !link.reading && link.messages_in.release();
+        link.published
+            .add_room(!link.reading && link.messages_in.release());
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl Engine {
             }
             link.control_out.push(&control.encode());
             link.control.pop_front();
-            link.published = true;
+            link.published = Published::Records;
         }
         while let Some(&request) = link.streams.front() {
             if !self.stream(link, request)? {
@@ -277,9 +277,7 @@ impl Engine {
         if !link.sends.is_empty() || !self.post(link, request)? {
             link.sends.push_back(request);
         }
-        if link.published {
-            link.wake();
-        }
+        link.wake_for_published();
         Ok(request)
     }
 
@@ -313,7 +311,7 @@ impl Engine {
                 room,
             )?;
         }
-        link.published = true;
+        link.published = Published::Records;
         if entry.synchronous {
             entry.state = State::Offered;
             link.awaited_replies += 1;

@@ -157,7 +157,7 @@ fn read_longer(link: &mut Link, tag: u32, reading: &mut Reading) -> Result<bool,
     link.unexpected += arrival.cost();
     link.messages_in.step();
     if link.messages_in.release() {
-        link.wake();
+        link.wake_for_room();
     }
     reading.other = Some(Box::new(Unexpected::new(arrival)));
     Ok(false)
@@ -265,7 +265,7 @@ impl Endpoint {
                 Some(link) => {
                     link.reading = false;
                     if link.messages_in.release() {
-                        link.wake();
+                        link.wake_for_room();
                     }
                 }
                 None => self.lost_link = None,

@@ -98,6 +98,7 @@ impl Engine {
             return Self::inject_medium(link, value, pieces, length);
         }
         if !link.messages_out.has_room()? {
+            link.lacked_room = true;
             return Ok(false);
         }
         let tag = wire::eager_tag(u8::try_from(length).unwrap_or_default());
@@ -135,6 +136,7 @@ impl Engine {
         // At most 32 KiB.
         let length = u32::try_from(length).unwrap_or_default();
         let Some(room) = link.messages_out.room(length)? else {
+            link.lacked_room = true;
             return Ok(false);
         };
         match pieces.len() > 1 && length as usize <= JOINED {

@@ -121,6 +121,7 @@ mod process_memory;
 mod process_messages;
 mod program_address;
 mod progress;
+mod published;
 mod raw;
 mod reading;
 mod receive;

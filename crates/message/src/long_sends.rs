@@ -8,6 +8,7 @@ use crate::ids::{Peer, Request};
 use crate::limits::{MEDIUM, MEDIUM_WITH_CREDIT};
 use crate::memory::Memory;
 use crate::peer::{Fault, Link};
+use crate::published::Published;
 use crate::request::{Requests, State};
 use crate::wire;
 
@@ -55,7 +56,7 @@ impl Engine {
         link.messages_out.push(&record);
         entry.flow = flow;
         entry.state = State::Offered;
-        link.published = true;
+        link.published = Published::Records;
         link.awaited_replies += 1;
         let position = link.messages_in.position();
         link.credits.offer(&self.requests, request, position);

@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::process_memory::ProcessMemory;
 use crate::process_messages::{Fetches, Joins};
 use crate::program_address::ProgramAddress;
+use crate::published::Published;
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{Control, Source};
 
@@ -100,8 +101,10 @@ pub(crate) struct Link {
     pub(crate) unexpected: u64,
     /// The program reads messages where they are, see [`crate::in_place`]: their places are not released.
     pub(crate) reading: bool,
-    /// Records were published or slots released, and the peer has not been woken since.
-    pub(crate) published: bool,
+    /// What the peer has not been woken for since.
+    pub(crate) published: Published,
+    /// The program was told that there is no room for a message, and may wait until there is.
+    pub(crate) lacked_room: bool,
 }
 
 impl Link {
@@ -145,7 +148,8 @@ impl Link {
             streams: VecDeque::new(),
             unexpected: 0,
             reading: false,
-            published: false,
+            published: Published::Nothing,
+            lacked_room: false,
         }
     }
 
@@ -154,6 +158,21 @@ impl Link {
     #[inline(always)]
     pub(crate) fn accepts_messages(&self) -> bool {
         self.unexpected < limits::UNEXPECTED && self.control.len() < limits::CONTROL_WAITING
+    }
+
+    /// Returns whether anything waits for room in a lane, the program included.
+    #[cold]
+    pub(crate) fn needs_room(&mut self) -> bool {
+        self.lacked_room &= !self.has_room_again();
+        self.lacked_room || self.has_backlog()
+    }
+
+    /// Returns whether there is room for any message since the program was told that there is none.
+    pub(crate) fn has_room_again(&mut self) -> bool {
+        // At most 32 KiB.
+        let longest = u32::try_from(limits::MEDIUM).unwrap_or_default();
+        let room = |lane: &mut Producer| lane.room(longest).map_or(true, |room| room.is_some());
+        self.lacked_room && room(&mut self.messages_out)
     }
 
     /// Returns whether anything waits for room.
@@ -177,11 +196,27 @@ impl Link {
             || self.awaited_replies > 0 && self.control_in.has_record()
     }
 
-    /// Wakes the peer if it sleeps.
+    /// Wakes the peer if it sleeps, after a record was published.
     #[inline(always)]
     pub(crate) fn wake(&mut self) {
-        self.published = false;
+        self.published = Published::Nothing;
         if self.ringer.needs_wakeup() {
+            self.channel.ring();
+        }
+    }
+
+    /// Wakes the peer if it sleeps until it has room, after space was released.
+    #[inline(always)]
+    pub(crate) fn wake_for_room(&mut self) {
+        if self.ringer.needs_wakeup_for_room() {
+            self.channel.ring();
+        }
+    }
+
+    /// Wakes the peer if it sleeps and waits for what was published.
+    #[inline(always)]
+    pub(crate) fn wake_for_published(&mut self) {
+        if self.published != Published::Nothing && self.published.take_wakeup(&mut self.ringer) {
             self.channel.ring();
         }
     }
@@ -190,7 +225,7 @@ impl Link {
     pub(crate) fn send_control(&mut self, control: Control) -> Result<(), Fault> {
         if self.control.is_empty() && self.control_out.has_room()? {
             self.control_out.push(&control.encode());
-            self.published = true;
+            self.published = Published::Records;
         } else {
             self.control.push_back(control);
         }

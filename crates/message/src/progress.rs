@@ -237,7 +237,8 @@ impl Endpoint {
     /// Announces the sleep to all peers, checks for work once more, then sleeps.
     fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         for link in self.peers.links() {
-            link.sleeper.prepare_to_wait();
+            let needs_room = link.needs_room();
+            link.sleeper.prepare_to_wait(needs_room);
         }
         let retry = self.handshakes.next_retry();
         let retry = retry.map(|retry| retry.saturating_duration_since(Instant::now()));
@@ -266,6 +267,7 @@ impl Endpoint {
             engine.could_take(link)
                 || !link.fetches.is_empty()
                 || engine.could_flush(link).unwrap_or(true)
+                || link.has_room_again()
         })
     }
 

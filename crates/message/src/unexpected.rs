@@ -96,8 +96,7 @@ impl Endpoint {
             None => Ok(()),
         };
         match sent {
-            Ok(()) if link.published => link.wake(),
-            Ok(()) => {}
+            Ok(()) => link.wake_for_published(),
             Err(_) => self.fail_peer(arrival.peer, Code::Unreachable),
         }
     }

@@ -3,11 +3,14 @@
 
 mod common;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{Pair, pattern};
 use message::limits::READ_AT_ONCE;
-use message::{Code, InPlace, Pattern, Reading};
+use message::{Code, Endpoint, InPlace, Pattern, Reading};
 
 /// The bytes of the message lane's data area.
 const LANE: usize = 256 * 1024;
@@ -71,6 +74,31 @@ fn kept(pair: &mut Pair, number: usize, value: u64, length: usize) -> Vec<u8> {
     assert_eq!(got.status.length, length as u64);
     assert!(pair.b.iprobe(Pattern::exactly(value)).is_none());
     got.memory.bytes().to_vec()
+}
+
+/// A program that was told that there is no room may wait in a call: it is woken when the peer has read something.
+#[test]
+fn a_program_without_room_is_woken_by_what_the_peer_reads() {
+    let mut pair = in_place();
+    let bytes = pattern(4096, 1);
+    while inject(&mut pair, 1, &bytes) {}
+    let Pair { a, b, to_b, .. } = &mut pair;
+    let begins = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            begins.wait();
+            // Longer than the other one polls.
+            thread::sleep(Duration::from_millis(100));
+            while b.read_next(1) {}
+        });
+        begins.wait();
+        let has_room = |a: &mut Endpoint| a.inject(*to_b, 1, &[&bytes]).unwrap().then_some(());
+        let begin = Instant::now();
+        // At its limit, a wait looks once more.
+        let sent = a.until(Some(Duration::from_secs(20)), has_room);
+        assert_eq!(sent.unwrap(), Some(()));
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    });
 }
 
 #[test]
@@ -284,7 +312,7 @@ fn read_messages_of_a_peer_that_ended(length: usize) {
     }
     assert!(pair.b.read_next(2));
     let board = pair.board();
-    let other = message::Endpoint::open(&board, &message::Options::default()).unwrap();
+    let other = Endpoint::open(&board, &message::Options::default()).unwrap();
     drop(std::mem::replace(&mut pair.a, other));
     pair.run_until_idle();
     assert_eq!(pair.b.lost(), Some(pair.to_a));
@@ -325,7 +353,7 @@ fn a_message_that_arrives_between_two_looks_completes_its_receive() {
     let (a, b) = (&mut pair.a, &mut pair.b);
     let lost = AtomicBool::new(false);
     let is_lost = || lost.load(Ordering::Relaxed);
-    std::thread::scope(|threads| {
+    thread::scope(|threads| {
         threads.spawn(|| {
             for value in (0..ANSWERS).take_while(|_| !is_lost()) {
                 let question = a.irecv(Pattern::exactly(value), vec![0; 8]).unwrap();

@@ -8,6 +8,9 @@
 //! memory model allows. When it is awake again, the sleeper increments its word to an even number
 //! (finish wait). So a ringer can distinguish one sleep from the next, and rings once for each.
 //!
+//! Most sleepers wait for records only. Such a sleeper says so in its word ([`WITHOUT_ROOM`]), so that a side which
+//! releases space does not wake it. A ringer that does not know this flag wakes it nevertheless, which costs time only.
+//!
 //! A full fence waits until the cache line that was just written has come from the other side's
 //! cache. One fence for each message would be most of the cost of a small message, while sleeping
 //! is rare. So where the kernel has `membarrier(2)`, only the sleeper fences: itself, and by that
@@ -45,6 +48,9 @@ pub fn register_membarrier() -> bool {
     })
 }
 
+/// Flag of a sleep word: the sleeper has nothing to send that waits for room in a lane.
+const WITHOUT_ROOM: u32 = 1 << 31;
+
 /// This side's sleep word: the peer reads it.
 #[derive(Debug)]
 pub struct Sleeper {
@@ -57,19 +63,20 @@ impl Sleeper {
         Self { word, count: 0 }
     }
 
-    /// Announces that this side is about to sleep. The thread then calls [`wait_fence`] once for
-    /// all its sleepers, and checks for work a last time.
+    /// Announces that this side is about to sleep, and whether it has something to send that waits for room. The thread
+    /// then calls [`wait_fence`] once for all its sleepers, and checks for work a last time.
     #[inline]
-    pub fn prepare_to_wait(&mut self) {
-        self.count = self.count.wrapping_add(1) | 1;
-        self.word.store(self.count);
+    pub fn prepare_to_wait(&mut self, needs_room: bool) {
+        self.count = (self.count.wrapping_add(1) | 1) & !WITHOUT_ROOM;
+        let flag = if needs_room { 0 } else { WITHOUT_ROOM };
+        self.word.store(self.count | flag);
     }
 
     /// Announces that this side is awake.
     #[inline]
     pub fn finish_wait(&mut self) {
         if self.count & 1 != 0 {
-            self.count = self.count.wrapping_add(1);
+            self.count = self.count.wrapping_add(1) & !WITHOUT_ROOM;
             self.word.store(self.count);
         }
     }
@@ -109,20 +116,34 @@ impl Ringer {
         self.fenced = by_peer && register_membarrier();
     }
 
-    /// Returns whether the other side must be woken, after something was published for it. Returns
+    /// Returns whether the other side must be woken, after a record was published for it. Returns
     /// true once for each of its sleeps.
     #[inline(always)]
     #[must_use]
     pub fn needs_wakeup(&mut self) -> bool {
+        self.rings(0)
+    }
+
+    /// Returns whether the other side must be woken, after space of its lanes was released and no record was published.
+    /// Returns true once for each of its sleeps in which it waits for room.
+    #[inline(always)]
+    #[must_use]
+    pub fn needs_wakeup_for_room(&mut self) -> bool {
+        self.rings(WITHOUT_ROOM)
+    }
+
+    /// Returns whether the other side sleeps, has not been woken from this sleep, and has announced none of these flags.
+    #[inline(always)]
+    fn rings(&mut self, flags: u32) -> bool {
         match self.fenced {
             true => compiler_fence(Ordering::SeqCst),
             false => full_fence(),
         }
-        let count = self.word.load();
-        if count & 1 == 0 || count == self.rung {
+        let word = self.word.load();
+        if word & 1 == 0 || word == self.rung || word & flags != 0 {
             return false;
         }
-        self.rung = count;
+        self.rung = word;
         true
     }
 }
@@ -209,6 +230,32 @@ mod model {
             full_fence();
             let room = shared.released.load(Ordering::Acquire) == 1;
             assert!(consumer.join().unwrap() || room);
+        });
+    }
+
+    /// A sleeper that waits for no room announces so. It is not woken for free slots, and for a record it is.
+    #[test]
+    fn no_wakeup_for_a_record_is_lost_by_a_sleeper_without_need_of_room() {
+        use super::WITHOUT_ROOM;
+        loom::model(|| {
+            let shared = Arc::new(Shared::default());
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.released.store(1, Ordering::Release);
+                    full_fence();
+                    let for_room = shared.asleep.load(Ordering::Acquire);
+                    shared.slot.store(1, Ordering::Release);
+                    full_fence();
+                    let for_record = shared.asleep.load(Ordering::Acquire);
+                    assert!(for_room & 1 == 0 || for_room & WITHOUT_ROOM != 0);
+                    for_record & 1 == 1
+                })
+            };
+            shared.asleep.store(1 | WITHOUT_ROOM, Ordering::Release);
+            full_fence();
+            let seen = shared.slot.load(Ordering::Acquire) == 1;
+            assert!(other.join().unwrap() || seen);
         });
     }
 

@@ -12,12 +12,14 @@ use window::ivshmem::{Doorbell, Member as Vm};
 use window::waiter::{Token, WaitResult, Waiter};
 use window::yielding::Yielder;
 
+use super::adaptive_polling::{AdaptivePolling, SUPPRESSED_SLEEP};
 use super::control_message::ControlMessage;
 use super::limits::BURST;
-use super::link::Link;
+use super::link::{End, Link};
 use super::link_pool::LinkPool;
 use super::member::MemberState;
 use super::names::Names;
+use super::relay::Relay;
 use super::report::{MemberReport, MessagesSent};
 use super::resources::{Connection, Member, MemberResources, Resources, region_of_each};
 use crate::error::Error;
@@ -34,8 +36,8 @@ pub struct Broker {
     pub(super) waiter: Waiter,
     /// Members whose gateway violated the protocol.
     pub(super) faulty: Vec<usize>,
-    /// When a relay last forwarded a record.
-    pub(super) last_progress: Option<Instant>,
+    /// Whether relays are polled after one forwarded a record.
+    pub(super) polling: AdaptivePolling,
     pub(super) yielder: Yielder,
     /// The receiver of the records that were forwarded last needs this processor.
     pub(super) peer_needs_cpu: bool,
@@ -49,9 +51,6 @@ pub(super) const DOORBELL: Token = 0;
 const OTHER: Token = 1;
 const SERVER: Token = 1 << 32;
 pub(super) const VM: Token = 2 << 32;
-
-/// How long the broker polls after a relay forwarded a record.
-const SPIN: Duration = Duration::from_micros(50);
 
 /// The longest time that a ring of a member's eventfd may block: then its connection ends.
 const RING_TIMEOUT: Duration = Duration::from_millis(1);
@@ -96,7 +95,7 @@ impl Broker {
             names: Names::default(),
             waiter,
             faulty: Vec::new(),
-            last_progress: None,
+            polling: AdaptivePolling::default(),
             yielder: Yielder::default(),
             peer_needs_cpu: false,
             watched_is_ready: false,
@@ -192,21 +191,17 @@ impl Broker {
     /// sockets are to be checked.
     fn spin(&mut self, alarm: &mut Alarm) -> bool {
         for _ in 0..ROUNDS_PER_SOCKET_CHECK {
-            let (last_progress, idle) = self.poll_relays();
+            let (progress, idle) = self.poll_relays();
             self.serve_members(Some(alarm));
             let now = Instant::now();
-            if last_progress {
-                self.last_progress = Some(now);
-            }
-            let busy = self
-                .last_progress
-                .is_some_and(|last_progress| now - last_progress < SPIN);
-            if !busy {
+            if progress {
+                self.polling.moved(now);
+            } else if !self.polling.polls_on(now) {
                 return false;
             }
             if idle {
                 // The sender that it waits for may need this processor.
-                self.yielder.yield_now();
+                self.polling.yielded(now, self.yielder.yield_now());
             }
         }
         true
@@ -215,40 +210,45 @@ impl Broker {
     /// Polls the relays repeatedly. Returns whether a record was forwarded, and whether other
     /// programs should run because the last polls found none.
     fn poll_relays(&mut self) -> (bool, bool) {
-        let (mut last_progress, mut idle) = (false, 0);
+        let (mut progress, mut idle) = (false, 0);
         for _ in 0..POLLS_PER_CLOCK_READ {
             if self.relay() {
-                (last_progress, idle) = (true, 0);
+                (progress, idle) = (true, 0);
                 continue;
             }
             idle += 1;
             if self.peer_needs_cpu && self.yielder.is_contended() {
-                return (last_progress, true);
+                return (progress, true);
             }
             // Polling a line too often takes it from the producer that writes there.
             std::hint::spin_loop();
         }
-        (last_progress, idle == POLLS_PER_CLOCK_READ)
+        (progress, idle == POLLS_PER_CLOCK_READ)
     }
 
-    /// Announces the sleep to the relays' ends, checks for work once more, then sleeps.
+    /// Announces the sleep to the relays' ends, checks for work once more, then sleeps. While the doorbells of VMs are
+    /// suppressed, it is not announced to their ends, and short.
     fn sleep(&mut self) -> Result<(), Error> {
-        let mut relays: Vec<_> = self
-            .links
-            .values_mut()
-            .filter_map(|l| l.relay.as_mut())
-            .collect();
-        relays.iter_mut().for_each(|relay| relay.prepare_to_wait());
+        let suppresses = self.polling.suppresses_doorbells(Instant::now());
+        let (mut limit, mut has_vms) = (HOUSEKEEPING_INTERVAL, false);
+        for (relay, ends) in relays(&mut self.links) {
+            let are_vms = ends.map(|end| is_vm(&self.members, end));
+            has_vms |= are_vms.contains(&true);
+            relay.prepare_to_wait(are_vms.map(|is_vm| is_vm && suppresses));
+        }
+        self.polling.set_has_vms(has_vms);
+        if has_vms && suppresses {
+            limit = SUPPRESSED_SLEEP;
+        }
         // Members run on other kernels, or are treated so: they use a fence each.
         let _result = doorbell::wait_fence();
-        let work = relays.iter_mut().any(|relay| relay.has_work());
-        let limit = if work {
-            Duration::ZERO
-        } else {
-            HOUSEKEEPING_INTERVAL
-        };
+        if relays(&mut self.links).any(|(relay, _)| relay.has_work()) {
+            limit = Duration::ZERO;
+        }
         let woken = self.waiter.wait(Some(limit))?;
-        relays.iter_mut().for_each(|relay| relay.finish_wait());
+        for (relay, _) in relays(&mut self.links) {
+            relay.finish_wait();
+        }
         self.handle_events(&woken);
         Ok(())
     }
@@ -398,4 +398,17 @@ impl Broker {
             self.faulty.push(number);
         }
     }
+}
+
+/// Returns the relays, each with the ends of its link.
+fn relays(links: &mut HashMap<u64, Link>) -> impl Iterator<Item = (&mut Relay, [End; 2])> {
+    links
+        .values_mut()
+        .filter_map(|link| Some((link.relay.as_mut()?, link.ends)))
+}
+
+/// Returns whether the gateway of an end runs in a VM.
+fn is_vm(members: &[MemberState], end: End) -> bool {
+    let member = members.get(end.member);
+    member.is_some_and(MemberState::is_vm)
 }

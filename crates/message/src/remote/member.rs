@@ -117,6 +117,11 @@ impl MemberState {
         self.nic == nic || self.alias == nic
     }
 
+    /// Returns whether its gateway runs in a VM: only such a gateway is woken by interrupts, or polls.
+    pub(super) fn is_vm(&self) -> bool {
+        self.page.is_interruptible() || self.page.is_polling()
+    }
+
     /// Returns its id in the ivshmem protocol.
     pub(super) fn id(&self) -> u16 {
         // Regions have fewer members.

@@ -49,6 +49,7 @@
 //! the region through. A gateway that ends says so, and one that joins again has ended before; one
 //! whose [heartbeat] is missing keeps its links, because its VM may be paused.
 
+mod adaptive_polling;
 mod broker;
 mod control_channel;
 mod control_message;

@@ -16,6 +16,7 @@ use window::{Ends, ProtocolError};
 
 use super::limits::BURST;
 use crate::limits::{CHUNK, MEDIUM};
+use crate::published::Published;
 use crate::wire::{self, Control, Envelope, Source};
 
 /// The index of an end of a link.
@@ -25,8 +26,8 @@ pub(super) type Side = usize;
 #[derive(Debug)]
 struct RelayEnd {
     ends: Ends,
-    /// Records were published for the end, or slots released.
-    published: bool,
+    /// What the end has not been woken for since.
+    published: Published,
     awaited: AwaitedPeer,
 }
 
@@ -74,7 +75,7 @@ impl Relay {
     pub(super) fn new(ends: [Ends; 2]) -> Self {
         let end = |ends| RelayEnd {
             ends,
-            published: false,
+            published: Published::Nothing,
             awaited: AwaitedPeer::default(),
         };
         Self {
@@ -107,7 +108,7 @@ impl Relay {
         forwarded.needs_cpu =
             from_one && other.awaited.shares_cpu() || from_other && one.awaited.shares_cpu();
         for (end, ring) in self.ends.iter_mut().zip(&mut forwarded.rings) {
-            *ring = std::mem::take(&mut end.published) && end.ends.ringer.needs_wakeup();
+            *ring = end.published.take_wakeup(&mut end.ends.ringer);
         }
         Ok(forwarded)
     }
@@ -117,10 +118,16 @@ impl Relay {
         self.ends.get(from).is_none_or(|end| !end.has_record())
     }
 
-    /// Announces to both ends that the relay sleeps.
-    pub(super) fn prepare_to_wait(&mut self) {
-        for end in &mut self.ends {
-            end.ends.sleeper.prepare_to_wait();
+    /// Announces to both ends that the relay sleeps, except to those whose doorbells are suppressed. A record that the relay
+    /// has left waits for room at the other end.
+    pub(super) fn prepare_to_wait(&mut self, suppressed: [bool; 2]) {
+        let [one, other] = &mut self.ends;
+        let need_room = [other.has_record(), one.has_record()];
+        let ends = [one, other].into_iter().zip(need_room);
+        for ((end, needs_room), suppressed) in ends.zip(suppressed) {
+            if !suppressed {
+                end.ends.sleeper.prepare_to_wait(needs_room);
+            }
         }
     }
 
@@ -198,8 +205,9 @@ fn forward(from: &mut RelayEnd, to: &mut RelayEnd) -> Result<TakenCounts, FaultA
     taken.messages = pass(messages, to_messages, medium, &mut taken.bytes, message)?;
     let rest = pass(controls, to_controls, chunk, &mut taken.bytes, control)?;
     taken.records = taken.messages + rest;
-    to.published |= taken.records > 0;
-    from.published |= messages.release() | controls.release();
+    to.published.add_records(taken.records > 0);
+    from.published
+        .add_room(messages.release() | controls.release());
     Ok(taken)
 }
 
@@ -313,6 +321,7 @@ fn data(
 mod tests {
     use super::*;
     use crate::connect;
+    use window::doorbell::Ringer;
     use window::{Side, Window};
 
     /// A relay, and its ends.
@@ -352,6 +361,50 @@ mod tests {
             assert_eq!(messages.pop().unwrap().tag & 0xff, 2);
         }
         assert_eq!(messages.pop(), Some(wire::eager_bytes(7, b"short")));
+    }
+
+    /// An end that sleeps is woken for room only if it needs room, and for a record always.
+    #[test]
+    fn released_data_wakes_an_end_that_needs_room() {
+        for needs_room in [false, true] {
+            let (mut relay, [mut here, mut there]) = relay();
+            for end in [&mut here, &mut there] {
+                end.sleeper.prepare_to_wait(needs_room);
+            }
+            send_medium(&mut here.producers[0]);
+            let forwarded = relay.forward_records(&Yielder::default()).unwrap();
+            assert_eq!(forwarded.rings, [needs_room, true]);
+        }
+    }
+
+    /// What the relay leaves waits for room at the other end, so that end has to wake it when it releases data.
+    #[test]
+    fn a_relay_that_leaves_a_record_is_woken_for_room() {
+        let (mut relay, [mut here, mut there]) = relay();
+        let [out, _] = &mut here.producers;
+        let fill = out.capacity() / MEDIUM;
+        (0..fill).for_each(|_| send_medium(out));
+        assert_eq!(taken(&mut relay), fill);
+        for woken in [[false; 2], [false, true]] {
+            relay.prepare_to_wait([false; 2]);
+            let ringers = [&mut here.ringer, &mut there.ringer];
+            assert_eq!(ringers.map(Ringer::needs_wakeup_for_room), woken);
+            relay.finish_wait();
+            send_medium(&mut here.producers[0]);
+            assert_eq!(taken(&mut relay), 0);
+        }
+    }
+
+    /// An end whose doorbells are suppressed does not ring.
+    #[test]
+    fn a_sleep_is_not_announced_where_doorbells_are_suppressed() {
+        let (mut relay, [mut here, mut there]) = relay();
+        for suppressed in [[true, false], [false; 2]] {
+            relay.prepare_to_wait(suppressed);
+            let ringers = [&mut here.ringer, &mut there.ringer];
+            assert_eq!(ringers.map(Ringer::needs_wakeup), suppressed.map(|it| !it));
+            relay.finish_wait();
+        }
     }
 
     #[test]

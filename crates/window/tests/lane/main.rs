@@ -295,7 +295,7 @@ fn a_peer_that_overwrites_every_byte_harms_only_itself() {
                 }
                 consumer.release();
             }
-            ends.sleeper.prepare_to_wait();
+            ends.sleeper.prepare_to_wait(true);
             ends.sleeper.finish_wait();
             let _ = ends.ringer.needs_wakeup();
         }
@@ -309,10 +309,26 @@ fn one_sleep_is_woken_once() {
     let mut ringer = window.ends(Side::Attacher).unwrap().ringer;
     assert!(!ringer.needs_wakeup());
     for _ in 0..3 {
-        sleeper.prepare_to_wait();
+        sleeper.prepare_to_wait(true);
         assert!(ringer.needs_wakeup());
         assert!(!ringer.needs_wakeup());
         sleeper.finish_wait();
         assert!(!ringer.needs_wakeup());
+    }
+}
+
+#[test]
+fn a_sleep_without_need_of_room_is_woken_for_a_record_only() {
+    let window = window(SLOTS);
+    let mut sleeper = window.ends(Side::Creator).unwrap().sleeper;
+    let mut ringer = window.ends(Side::Attacher).unwrap().ringer;
+    for needs_room in [false, true, false] {
+        sleeper.prepare_to_wait(needs_room);
+        assert_eq!(ringer.needs_wakeup_for_room(), needs_room);
+        // A record wakes it, unless it was woken.
+        assert_eq!(ringer.needs_wakeup(), !needs_room);
+        assert!(!ringer.needs_wakeup() && !ringer.needs_wakeup_for_room());
+        sleeper.finish_wait();
+        assert!(!ringer.needs_wakeup() && !ringer.needs_wakeup_for_room());
     }
 }

@@ -7,6 +7,7 @@ use window::Side;
 use super::*;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, FULL};
+use crate::remote::adaptive_polling::AdaptivePolling;
 use crate::remote::control_channel::ControlChannel;
 use crate::remote::control_message::{FROM_MEMBER, OtherEnd};
 use crate::remote::limits::LINKS;
@@ -98,15 +99,42 @@ fn while_relays_are_busy_the_host_does_not_sleep_and_still_checks_sockets() {
     broker.watch(&watched_is_ready).unwrap();
     caller.write_all(b"!").unwrap();
     // Busy for the rest of this test.
-    broker.last_progress = Some(Instant::now() + Duration::from_secs(3600));
+    broker
+        .polling
+        .moved(Instant::now() + Duration::from_secs(3600));
     let mut turns = 0..3;
     broker.serve(|_| turns.next().is_some()).unwrap();
     assert!(broker.is_watched_ready());
     assert_eq!(sleep_announcements(&broker), 0);
-    broker.last_progress = None;
+    broker.polling = AdaptivePolling::default();
     let mut turns = 0..3;
     broker.serve(|_| turns.next().is_some()).unwrap();
     assert_eq!(sleep_announcements(&broker), 6);
+}
+
+/// A program in a VM rings by the VM's gateway, which costs the VM two context switches.
+#[test]
+fn after_a_record_the_host_does_not_announce_short_sleeps_to_a_vm() {
+    for is_vm in [true, false] {
+        let (mut broker, [_a, mut b]) = broker();
+        let link = connect(&mut broker, &mut b);
+        broker.handle_message(1, answer(link, ACCEPTED));
+        broker.members[0].page.set_interruptible(is_vm);
+        // For the rest of this test, a record was just moved, and another program keeps the processor.
+        let now = Instant::now();
+        let later = now + Duration::from_secs(3600);
+        broker.polling.yielded(now, later);
+        broker.polling.moved(later);
+        broker.polling.set_has_vms(true);
+        let (mut caller, watched_is_ready) = UnixStream::pair().unwrap();
+        broker.watch(&watched_is_ready).unwrap();
+        caller.write_all(b"!").unwrap();
+        let mut turns = 0..3;
+        broker.serve(|_| turns.next().is_some()).unwrap();
+        // Without a VM, the first sleep is the last one: the broker polls then.
+        let expected = if is_vm { 0 } else { 2 };
+        assert_eq!(sleep_announcements(&broker), expected);
+    }
 }
 
 /// The host may sleep as soon as it has taken the close, and no doorbell rings for what it has not passed on.

@@ -14,6 +14,7 @@ use window::lane::Consumer;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
+use crate::published::Published;
 use crate::remote::limits::{BURST, PULLED_AT_ONCE};
 use crate::wire::{self, Control, Handle};
 
@@ -65,8 +66,8 @@ pub(super) struct Link {
     /// Control records without room, in order: no more than there are sends.
     waiting: VecDeque<Control>,
     pub(super) chunk: Option<Chunk>,
-    /// Records were published, or slots released, since the endpoint was last woken.
-    pub(super) published: bool,
+    /// What the endpoint has not been woken for since.
+    pub(super) published: Published,
 }
 
 /// The node of a link's member, and the time.
@@ -94,7 +95,7 @@ impl Link {
             sends: HashMap::new(),
             waiting: VecDeque::new(),
             chunk: None,
-            published: false,
+            published: Published::Nothing,
         }
     }
 
@@ -146,12 +147,13 @@ impl Link {
 
     /// Returns whether the endpoint sleeps and must be woken.
     pub(super) fn needs_wakeup(&mut self) -> bool {
-        std::mem::take(&mut self.published) && self.ends.ringer.needs_wakeup()
+        self.published.take_wakeup(&mut self.ends.ringer)
     }
 
     /// Announces to the endpoint that the uplink sleeps.
-    pub(super) fn prepare_to_wait(&mut self) {
-        self.ends.sleeper.prepare_to_wait();
+    pub(super) fn prepare_to_wait(&mut self, context: &NodeContext<'_>) {
+        let needs_room = self.holds_back(context);
+        self.ends.sleeper.prepare_to_wait(needs_room);
     }
 
     /// Announces to the endpoint that the uplink is awake.
@@ -244,7 +246,7 @@ impl Link {
             self.waiting.pop_front();
             moved = true;
         }
-        self.published |= moved;
+        self.published.add_records(moved);
         Ok(moved)
     }
 
@@ -291,7 +293,7 @@ impl Link {
                 }
             }
         }
-        self.published |= moved;
+        self.published.add_records(moved);
         Ok(moved)
     }
 
@@ -303,7 +305,7 @@ impl Link {
         for pulling in &mut self.pulls {
             loop {
                 let Some(room) = lane.room(CHUNK)? else {
-                    self.published |= moved;
+                    self.published.add_records(moved);
                     return Ok(moved);
                 };
                 if pulling.at == pulling.piece.len() {
@@ -336,7 +338,7 @@ impl Link {
             }
         }
         self.pulls.retain(|pulling| pulling.left > 0);
-        self.published |= moved;
+        self.published.add_records(moved);
         Ok(moved)
     }
 }

@@ -36,7 +36,7 @@ mod wire_member;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mxoe::{Datagrams, Node, Port};
 use window::Side;
@@ -48,12 +48,14 @@ use self::network::Network;
 use self::state::{State, WaitingDial};
 use self::timers::Timers;
 use self::wire_member::WireMember;
+use super::adaptive_polling::AdaptivePolling;
 use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::interface_folder::DaemonInterface;
 use super::names::Names;
 use super::shared_interface::SharedInterface;
 use super::transport::{HostDoorbell, Transport, join_broker, open_transport};
+use crate::address::Board;
 use crate::error::Error;
 use crate::peer::Fault;
 
@@ -99,6 +101,8 @@ pub struct Uplink {
     /// The interface took all frames in the last turn.
     sent: bool,
     members: Vec<NamedNic>,
+    /// The NIC id of the host itself. That of a VM follows from its name.
+    host_nic: Option<u64>,
     /// The names that the host has received.
     names: Names,
     peer_timeout: Duration,
@@ -118,8 +122,8 @@ pub struct Uplink {
     pub(super) in_process: bool,
     /// Set if other processes may serve the same interface.
     pub(super) sharing: Option<SharedInterface>,
-    /// When anything was last moved.
-    moved: Option<Instant>,
+    /// Whether it polls or sleeps when nothing was moved.
+    polling: AdaptivePolling,
     timers: Timers,
 }
 
@@ -152,6 +156,8 @@ impl Uplink {
         let join_number = join_broker(&page, &doorbell)?;
         let control = region.control_window(place).ok_or_else(no_page)?;
         let control = ControlChannel::new(control.ends(Side::Attacher)?);
+        let is_host = |named_nic: &&NamedNic| named_nic.nic != Board::nic_of(&named_nic.name);
+        let host_nic = options.members.iter().find(is_host).map(|host| host.nic);
         let mut uplink = Self {
             waiter,
             region,
@@ -162,6 +168,7 @@ impl Uplink {
             network,
             sent: true,
             members: options.members,
+            host_nic,
             names: Names::default(),
             peer_timeout: options.peer_timeout,
             wire_members: BTreeMap::new(),
@@ -173,7 +180,7 @@ impl Uplink {
             next: 0,
             in_process: false,
             sharing: options.shared.map(DaemonInterface::sharing),
-            moved: None,
+            polling: AdaptivePolling::default(),
             timers: Timers::new(),
         };
         // The first NIC id to report a name keeps it, so the members report theirs first.
@@ -297,6 +304,14 @@ impl Uplink {
                 is_true(link, &NodeContext { node, now })
             })
         })
+    }
+
+    /// Calls a function with each link and the node of its member.
+    fn each_link(&mut self, now: Duration, call: impl Fn(&mut Link, &NodeContext<'_>)) {
+        let _none = self.any_link(now, |link, context| {
+            call(link, context);
+            false
+        });
     }
 
     /// Passes each received frame to the nodes that it is for.

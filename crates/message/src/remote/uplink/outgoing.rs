@@ -22,7 +22,7 @@ impl Link {
             moved = true;
         }
         let [messages, _] = &mut self.ends.consumers;
-        self.published |= messages.release();
+        self.published.add_room(messages.release());
         Ok(moved)
     }
 
@@ -104,7 +104,7 @@ impl Link {
         // A chunk that waits is still in the lane's data area.
         if self.chunk.is_none() {
             let [_, control] = &mut self.ends.consumers;
-            self.published |= control.release();
+            self.published.add_room(control.release());
         }
         Ok(moved)
     }

@@ -10,9 +10,6 @@ use super::{Uplink, links};
 use crate::error::Error;
 use crate::remote::shared_interface::{INTERVAL, SharedInterface};
 
-/// How long an uplink polls after it moved anything.
-const SPIN: Duration = Duration::from_micros(50);
-
 /// Turns between two reads of the clock.
 const ROUNDS: u32 = 8;
 
@@ -53,17 +50,20 @@ impl Uplink {
         let started = Instant::now();
         loop {
             for _ in 0..ROUNDS {
-                match self.poll()? {
-                    true => self.moved = Some(Instant::now()),
-                    // The program that it waits for may need this processor, or its sibling.
-                    false => {
-                        std::hint::spin_loop();
-                        std::thread::yield_now();
-                    }
+                if self.poll()? {
+                    self.polling.moved(Instant::now());
+                    continue;
                 }
+                let now = Instant::now();
+                if !self.polling.polls_on(now) {
+                    return Ok(());
+                }
+                // The program that it waits for may need this processor, or its sibling.
+                std::hint::spin_loop();
+                std::thread::yield_now();
+                self.polling.yielded(now, Instant::now());
             }
-            let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);
-            if idle || started.elapsed() >= SPIN_LIMIT {
+            if started.elapsed() >= SPIN_LIMIT {
                 return Ok(());
             }
         }
@@ -71,9 +71,10 @@ impl Uplink {
 
     /// Announces the sleep to all endpoints, checks for work once more, then sleeps.
     fn sleep(&mut self) -> Result<(), Error> {
-        for link in links(&mut self.links) {
-            link.prepare_to_wait();
-        }
+        let now = self.network.now();
+        self.each_link(now, Link::prepare_to_wait);
+        let has_vms = links(&mut self.links).any(|link| Some(link.pair.nic) != self.host_nic);
+        self.polling.set_has_vms(has_vms);
         // Members run on other kernels, or are treated so: they use a fence each.
         let _result = doorbell::wait_fence();
         let mut limit = self.sleep_limit();
