@@ -131,7 +131,8 @@ impl PollSleeps {
 }
 
 /// Returns whether less time than this has passed since an event, if it happened.
-fn within(since: Option<Instant>, time: Duration, now: Instant) -> bool {
+#[inline]
+pub(crate) fn within(since: Option<Instant>, time: Duration, now: Instant) -> bool {
     since.is_some_and(|since| now.saturating_duration_since(since) < time)
 }
 

@@ -3,7 +3,7 @@
 use window::doorbell::Ringer;
 
 /// What was published for a peer since it was last woken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Published {
     #[default]
     Nothing,
@@ -30,7 +30,7 @@ impl Published {
         }
     }
 
-    /// Returns whether the peer must be woken for what was published. Then nothing is left.
+    /// Returns whether the caller must wake the peer for what was published, and forgets what was published.
     #[inline(always)]
     pub(crate) fn take_wakeup(&mut self, ringer: &mut Ringer) -> bool {
         match std::mem::take(self) {

@@ -14,6 +14,7 @@
 use std::time::{Duration, Instant};
 
 use crate::limits::PREEMPTION;
+use crate::poll_sleeps::within;
 
 /// How long a process polls after it moved anything.
 const SPIN: Duration = Duration::from_micros(50);
@@ -61,20 +62,14 @@ impl AdaptivePolling {
     /// Returns whether to poll again, after a poll that moved nothing.
     #[inline]
     pub(super) fn polls_on(&self, now: Instant) -> bool {
-        let loses_cpu = self.has_vms && is_within(LOSS_LASTS, self.lost_cpu, now);
-        is_within(SPIN, self.moved, now) && !loses_cpu
+        let loses_cpu = self.has_vms && within(self.lost_cpu, LOSS_LASTS, now);
+        within(self.moved, SPIN, now) && !loses_cpu
     }
 
     /// Returns whether the doorbells of VMs are suppressed.
     pub(super) fn suppresses_doorbells(&self, now: Instant) -> bool {
-        is_within(SUPPRESSION, self.moved, now)
+        within(self.moved, SUPPRESSION, now)
     }
-}
-
-/// Returns whether less time than this has passed since an event, if it happened.
-#[inline]
-fn is_within(time: Duration, since: Option<Instant>, now: Instant) -> bool {
-    since.is_some_and(|since| now.saturating_duration_since(since) < time)
 }
 
 #[cfg(test)]
